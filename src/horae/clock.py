@@ -1,0 +1,103 @@
+"""The clock port: one time for all nodes, that of the store, and the waiting that goes with it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+MAX_SLEW = timedelta(milliseconds=1)  # per sync; larger corrections forward are taken at once, backward ones slewed
+
+
+class Clock(Protocol):
+    """The time of the store, as this node knows it."""
+
+    def now(self) -> datetime:
+        """Aware, in UTC; never runs backwards."""
+
+    def elapsed(self) -> float:
+        """Seconds of a steady clock that goes on while the process, or the machine, sleeps."""
+
+    async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
+        """Wait for the event, or the time; True when it was the event."""
+
+
+class StoreClock:
+    """Follows the store's clock: its time at the last sync plus steady elapsed time; wall time is not read."""
+
+    def __init__(self, elapsed: Callable[[], float] | None = None) -> None:
+        self._elapsed = elapsed or _boot_time
+        self._origin = datetime(1970, 1, 1, tzinfo=UTC)
+        self._base = 0.0  # now = origin + base + elapsed, as seconds
+        self._last = self._origin
+        self.offset = timedelta()  # what the last sync found us to be behind the store
+        self._synced = False
+
+    def now(self) -> datetime:
+        reading = self._origin + timedelta(seconds=self._base + self._elapsed())
+        self._last = max(self._last, reading)
+        return self._last
+
+    def elapsed(self) -> float:
+        return self._elapsed()
+
+    def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
+        """Take in what the store said; the answer is assumed to be from the middle of the round trip."""
+        middle = (asked_at + answered_at) / 2
+        base = (store_time - self._origin).total_seconds() - middle
+        if not self._synced:
+            self._base, self._synced = base, True
+            return
+        self.offset = timedelta(seconds=base - self._base)
+        self._base += _slewed(base - self._base, uncertainty=(answered_at - asked_at) / 2)
+
+    async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
+        if event.is_set():
+            return True
+        timeout = None if until is None else max((until - self.now()).total_seconds(), 0)
+        try:
+            await asyncio.wait_for(event.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+
+class ManualClock:
+    """A clock that moves when told to: for tests and simulations."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._start = now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def elapsed(self) -> float:
+        return (self._now - self._start).total_seconds()
+
+    def advance(self, **units: float) -> datetime:
+        """Move on by `timedelta(**units)`."""
+        return self.move_to(self._now + timedelta(**units))
+
+    def move_to(self, moment: datetime) -> datetime:
+        """Move on to a moment that is not in the past."""
+        if moment < self._now:
+            raise ValueError(f"a clock does not run backwards: {moment} is before {self._now}")
+        self._now = moment
+        return moment
+
+    async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
+        """Virtual time does not pass while waiting: the test moves it."""
+        return event.is_set()
+
+
+def _boot_time() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def _slewed(error: float, *, uncertainty: float) -> float:
+    """How much of an error to correct now: nothing within the uncertainty of the reading, else gently."""
+    if abs(error) <= uncertainty:
+        return 0.0
+    step = MAX_SLEW.total_seconds()
+    return max(min(error, step), -step) if abs(error) < 1 else error

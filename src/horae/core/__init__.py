@@ -1,0 +1,1 @@
+"""The rules of Horae: pure values and functions, standard library only."""

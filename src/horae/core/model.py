@@ -1,0 +1,244 @@
+"""The words of the domain as frozen values: job, run, attempt, node, skip."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NewType
+
+from horae.core.retry import RetryPolicy
+from horae.core.schedule import Schedule
+
+JobId = NewType("JobId", str)  # the 32 hexadecimal digits of a UUIDv7; a one-shot job and its run share them
+RunId = NewType("RunId", str)
+NodeId = NewType("NodeId", str)
+
+SHARDS = 64
+
+
+class State(StrEnum):
+    """Where a run stands; the steps between are in `lifecycle`."""
+
+    SCHEDULED = "scheduled"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+class Trigger(StrEnum):
+    """Why a run exists."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    BACKFILL = "backfill"
+    REQUEUE = "requeue"
+
+
+class Overlap(StrEnum):
+    """What becomes of a slot whose predecessor is still going."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    BUFFER_ONE = "buffer_one"
+
+
+class Misfire(StrEnum):
+    """What becomes of slots that nobody fired in time."""
+
+    SKIP = "skip"
+    ONCE = "once"
+    ALL = "all"
+
+
+class Reason(StrEnum):
+    """Why a slot has no run, or a run that never started."""
+
+    OVERLAP = "overlap"
+    PAUSED = "paused"
+    MISFIRE = "misfire"
+    TOO_LATE = "too_late"
+    DST_GAP = "dst_gap"
+    CANCELLED = "cancelled"
+
+
+class JobStatus(StrEnum):
+    """Where a job stands."""
+
+    SCHEDULED = "scheduled"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+
+
+class Outcome(StrEnum):
+    """How one attempt ended; only `failed` and `timeout` count against the retries."""
+
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    LOST = "lost"  # its node died
+    RELEASED = "released"  # given back, by a drain or for want of room
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How a run is treated; equal for most runs, so adapters may share decoded values."""
+
+    retry: RetryPolicy = RetryPolicy()
+    timeout: timedelta | None = None
+    start_within: timedelta | None = None  # a first start later than this is skipped as too late
+    overlap: Overlap = Overlap.SKIP
+    misfire: Misfire = Misfire.ONCE
+    catchup: timedelta = timedelta(hours=1)
+
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What to run and how: the part of a job that each of its runs carries with it."""
+
+    task: str
+    params: str = "{}"  # JSON text, passed through undecoded
+    params_blob: str | None = None  # where the parameters are kept when they are large; `params` is then "{}"
+    name: str | None = None
+    key: str | None = None
+    labels: Mapping[str, str] = NO_LABELS
+    queue: str = "default"
+    priority: int = 0
+    ordering_key: str | None = None
+    policy: Policy = Policy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What and when, for a recurring schedule; a one-shot job is its one run."""
+
+    id: JobId
+    owner: str
+    created_by: str
+    spec: Spec
+    schedule: Schedule
+    status: JobStatus = JobStatus.SCHEDULED
+    next_fire_at: datetime | None  # the first slot that is not yet accounted for; None when there is none
+    plan_at: datetime | None  # when a planner should look; None while there is nothing to plan
+    revision: int = 1
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def shard(self) -> int:
+        return shard_of(self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobError:
+    """Why an attempt failed, in the words that users see."""
+
+    type: str  # `timeout`, `crash`, or the exception's name
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One occurrence of a job: due once, tried at least once."""
+
+    id: RunId
+    job_id: JobId
+    owner: str
+    created_by: str
+    spec: Spec
+    schedule: Schedule | None = None  # of a one-shot, whose job this row is as well
+    trigger: Trigger = Trigger.SCHEDULE
+    slot: datetime | None = None
+    due_at: datetime  # aware, in UTC; never changes
+    wake_at: datetime  # when it may next be claimed
+    gate: str | None = None  # runs that share one are started one after another
+    state: State = State.SCHEDULED
+    paused: bool = False  # a one-shot that was paused before its time
+    stop: Reason | None = None  # a request to its node: `cancelled`, or `paused` if it has not started
+    node: NodeId | None = None
+    fence: int = 0  # grows with every claim, never reused
+    attempt: int = 0  # counted tries; the first is 1
+    crashes: int = 0
+    revision: int = 1
+    progress: float | None = None
+    error: JobError | None = None  # of the last failed attempt
+    result: str | None = None  # JSON text
+    reason: Reason | None = None  # why it was skipped
+    created_at: datetime
+    first_started_at: datetime | None = None  # of attempt 1: what lateness is measured by
+    started_at: datetime | None = None  # of the current or last attempt
+    finished_at: datetime | None = None
+    resolution: str | None = None  # what became of a dead letter
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether this row is its job as well."""
+        return self.schedule is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A try that did not succeed; the successful one is told by its run."""
+
+    run_id: RunId
+    number: int
+    fence: int
+    node: NodeId | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: Outcome
+    error: JobError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A range of slots without a run, both ends included."""
+
+    job_id: JobId
+    revision: int
+    start: datetime
+    end: datetime
+    count: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """A range of slots that planners turn into runs page by page, oldest first."""
+
+    id: str
+    job_id: JobId
+    trigger: Trigger  # `backfill` when a user asked, `schedule` when `misfire: all` did
+    start: datetime  # the next slot to turn into a run
+    end: datetime  # the last slot, included
+    plan_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One process with one or more roles; a new id each time it starts."""
+
+    id: NodeId
+    name: str  # host and process, for people
+    roles: tuple[str, ...]
+    version: str
+    queues: tuple[str, ...] = ()
+    concurrency: int = 0
+    started_at: datetime
+    beat_at: datetime
+    running: int = 0
+    tasks: Mapping[str, str] = field(default_factory=dict)  # name → JSON schema of its parameters
+
+
+def shard_of(job_id: JobId) -> int:
+    """The planner shard of a job: the low bits of a UUIDv7 are random, so shards come out even."""
+    return int(job_id[-2:], 16) % SHARDS

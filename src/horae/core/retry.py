@@ -1,0 +1,31 @@
+"""When a failed attempt is tried again: exponential backoff whose luck is passed in."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+JITTER = 0.25  # at most this share is added, never taken away, so that a delay is never shorter than promised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often, and after which delays, a failed run is tried again."""
+
+    max_retries: int = 3
+    initial: timedelta = timedelta(seconds=5)
+    factor: float = 2.0
+    maximum: timedelta = timedelta(seconds=600)
+    jitter: bool = True
+
+    def delay_after(self, attempt: int, luck: float) -> timedelta:
+        """The wait after the counted attempt `attempt` (from 1) failed; `luck` is a number in [0, 1)."""
+        delay = self._backoff(attempt)
+        return delay * (1 + JITTER * luck) if self.jitter else delay
+
+    def _backoff(self, attempt: int) -> timedelta:
+        limit = self.maximum.total_seconds()
+        delay = min(self.initial.total_seconds(), limit)
+        for _ in range(attempt - 1):  # a power would overflow long before the limit stops it
+            delay = min(delay * self.factor, limit)
+            if delay in (0, limit):
+                break
+        return timedelta(seconds=delay)

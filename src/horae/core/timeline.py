@@ -1,0 +1,102 @@
+"""The offsets of a time zone, as stretches of constant offset that integer arithmetic can walk."""
+
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+DAY = 86_400
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CORRECTION = 3 * 3600  # Debian cron: a shift this large corrects the clock and is no daylight saving
+
+# Zones reveal no list of their transitions, so each chunk of about 388 days is probed once and kept.
+# No zone has two transitions within 12 hours since 1970 (a test walks them all).
+_CHUNK_BITS = 25
+_PROBE = 12 * 3600
+_MARGIN = DAY  # chunks overlap, so that no gap or repeated hour is cut by their border
+
+
+class Stretch(NamedTuple):
+    """A span of UTC instants `start <= t < end`, in epoch seconds, over which local time runs without a jump."""
+
+    start: int
+    end: int
+    offset: int
+    second_pass_until: int  # instants before it repeat local times of the stretch before; `start` if none do
+    first_pass_from: int  # instants from it on are repeated by the stretch after; `end` if none are
+    gap: int  # seconds of local time that do not exist at `end`; 0 when none are missing
+
+
+def stretch_at(zone: ZoneInfo, instant: int) -> Stretch:
+    starts, stretches = _chunk(zone, instant >> _CHUNK_BITS)
+    return stretches[bisect_right(starts, instant) - 1]
+
+
+def epoch_seconds(moment: datetime) -> int:
+    """Whole seconds since 1970, rounded down."""
+    elapsed = moment - EPOCH
+    return elapsed.days * DAY + elapsed.seconds
+
+
+def from_epoch(seconds: int) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+@lru_cache(maxsize=8192)
+def _chunk(zone: ZoneInfo, number: int) -> tuple[list[int], list[Stretch]]:
+    first = (number << _CHUNK_BITS) - _MARGIN
+    last = ((number + 1) << _CHUNK_BITS) + _MARGIN
+    changes = _changes(zone, first, last)
+    offsets = [_offset(zone, first), *(offset for _, offset in changes)]
+    borders = [first, *(instant for instant, _ in changes), last]
+    stretches = [_stretch(borders, offsets, index) for index in range(len(offsets))]
+    return borders[:-1], stretches
+
+
+def _changes(zone: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
+    """Every instant at which the offset changes, with the offset from then on."""
+    changes = []
+    left, offset = first, _offset(zone, first)
+    while left < last:
+        right = min(left + _PROBE, last)
+        arrived = _offset(zone, right)
+        if arrived != offset:
+            changes.append((_turn(zone, left, right), arrived))
+        left, offset = right, arrived
+    return changes
+
+
+def _turn(zone: ZoneInfo, left: int, right: int) -> int:
+    """The first instant that no longer has the offset of `left`."""
+    offset = _offset(zone, left)
+    while right - left > 1:
+        middle = (left + right) // 2
+        if _offset(zone, middle) == offset:
+            left = middle
+        else:
+            right = middle
+    return right
+
+
+def _offset(zone: ZoneInfo, instant: int) -> int:
+    shift = from_epoch(instant).astimezone(zone).utcoffset() or timedelta()
+    return shift.days * DAY + shift.seconds
+
+
+def _stretch(borders: list[int], offsets: list[int], index: int) -> Stretch:
+    start, end, offset = borders[index], borders[index + 1], offsets[index]
+    before = offsets[index - 1] if index else offset
+    after = offsets[index + 1] if index + 1 < len(offsets) else offset
+    return Stretch(
+        start=start,
+        end=end,
+        offset=offset,
+        second_pass_until=start + _daylight_shift(before - offset),
+        first_pass_from=end - _daylight_shift(offset - after),
+        gap=_daylight_shift(after - offset),
+    )
+
+
+def _daylight_shift(seconds: int) -> int:
+    return seconds if 0 < seconds < CORRECTION else 0

@@ -1,0 +1,1 @@
+"""Adapters of the store port: rows in, rows out."""

@@ -1,0 +1,270 @@
+"""Codecs between domain values and columns, shared by the SQL stores."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from horae.core.errors import Invalid
+from horae.core.model import (
+    NO_LABELS,
+    Attempt,
+    Backfill,
+    Job,
+    JobError,
+    JobId,
+    JobStatus,
+    Misfire,
+    NodeId,
+    Outcome,
+    Overlap,
+    Policy,
+    Reason,
+    Run,
+    RunId,
+    Skip,
+    Spec,
+    State,
+    Trigger,
+)
+from horae.core.retry import RetryPolicy
+from horae.core.schedule import Schedule, schedule_from_wire, schedule_to_wire
+
+SPEC_COLUMNS = "task params params_blob name key labels queue priority ordering_key policy".split()
+RUN_COLUMNS = (
+    "id job_id owner created_by".split()
+    + SPEC_COLUMNS
+    + (
+        "schedule trigger slot due_at wake_at gate state paused stop node fence attempt crashes revision progress error"
+        " result reason created_at first_started_at started_at finished_at resolution"
+    ).split()
+)
+JOB_COLUMNS = (
+    "id owner created_by".split()
+    + SPEC_COLUMNS
+    + "schedule status next_fire_at plan_at revision created_at updated_at".split()
+)
+
+
+class _PolicyRow(msgspec.Struct, omit_defaults=True, frozen=True):
+    """A policy as stored: what is not the default, durations in seconds."""
+
+    max_retries: int = 3
+    initial: float = 5.0
+    factor: float = 2.0
+    maximum: float = 600.0
+    jitter: bool = True
+    timeout: float | None = None
+    start_within: float | None = None
+    overlap: Overlap = Overlap.SKIP
+    misfire: Misfire = Misfire.ONCE
+    catchup: float = 3600.0
+
+
+@lru_cache(4096)  # most runs share a handful of policies
+def encode_policy(policy: Policy) -> str:
+    """A policy as JSON text."""
+    row = _PolicyRow(
+        max_retries=policy.retry.max_retries,
+        initial=policy.retry.initial.total_seconds(),
+        factor=policy.retry.factor,
+        maximum=policy.retry.maximum.total_seconds(),
+        jitter=policy.retry.jitter,
+        timeout=_seconds(policy.timeout),
+        start_within=_seconds(policy.start_within),
+        overlap=policy.overlap,
+        misfire=policy.misfire,
+        catchup=policy.catchup.total_seconds(),
+    )
+    return msgspec.json.encode(row).decode()
+
+
+@lru_cache(4096)
+def decode_policy(text: str) -> Policy:
+    """The inverse of `encode_policy`."""
+    row = msgspec.json.decode(text, type=_PolicyRow)
+    return Policy(
+        retry=RetryPolicy(
+            max_retries=row.max_retries,
+            initial=timedelta(seconds=row.initial),
+            factor=row.factor,
+            maximum=timedelta(seconds=row.maximum),
+            jitter=row.jitter,
+        ),
+        timeout=_duration(row.timeout),
+        start_within=_duration(row.start_within),
+        overlap=row.overlap,
+        misfire=row.misfire,
+        catchup=timedelta(seconds=row.catchup),
+    )
+
+
+def encode_labels(labels: Mapping[str, str]) -> str | None:
+    """Labels as JSON text; None for none."""
+    return msgspec.json.encode(dict(labels)).decode() if labels else None
+
+
+@lru_cache(4096)
+def decode_labels(text: str | None) -> Mapping[str, str]:
+    """The inverse of `encode_labels`."""
+    return MappingProxyType(msgspec.json.decode(text, type=dict[str, str])) if text else NO_LABELS
+
+
+@lru_cache(4096)
+def encode_schedule(schedule: Schedule) -> str:
+    """A schedule as the JSON text of its wire form."""
+    return msgspec.json.encode(schedule_to_wire(schedule)).decode()
+
+
+@lru_cache(4096)
+def decode_schedule(text: str) -> Schedule:
+    """The inverse of `encode_schedule`."""
+    return schedule_from_wire(msgspec.json.decode(text))
+
+
+def encode_error(error: JobError | None) -> str | None:
+    """An error as JSON text."""
+    return None if error is None else msgspec.json.encode({"type": error.type, "message": error.message}).decode()
+
+
+def decode_error(text: str | None) -> JobError | None:
+    """The inverse of `encode_error`."""
+    return None if text is None else msgspec.json.decode(text, type=JobError)
+
+
+def encode_cursor(*position: str | int) -> str:
+    """A position in a list as an opaque token."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def decode_cursor(token: str, *shape: type[str] | type[int]) -> list[Any]:
+    """The inverse of `encode_cursor`; anything that we did not make is refused."""
+    try:
+        position = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return list(msgspec.convert(position, tuple[shape]))  # type: ignore[valid-type]
+    except (ValueError, msgspec.MsgspecError) as exc:
+        raise Invalid("the cursor is not one that this server gave out; start again without it", pointer="/cursor") from exc
+
+
+class Rows:
+    """Builds domain values from rows, given how a dialect shows times and ids."""
+
+    def __init__(self, time: Callable[[Any], datetime], ident: Callable[[Any], str]) -> None:
+        self._time = time
+        self._ident = ident
+
+    def run(self, row: Sequence[Any]) -> Run:
+        """A run from RUN_COLUMNS."""
+        time, ident = self._maybe_time, self._ident
+        return Run(
+            id=RunId(ident(row[0])),
+            job_id=JobId(ident(row[1])),
+            owner=row[2],
+            created_by=row[3],
+            spec=_spec(row[4:14]),
+            schedule=None if row[14] is None else decode_schedule(row[14]),
+            trigger=Trigger(row[15]),
+            slot=time(row[16]),
+            due_at=self._time(row[17]),
+            wake_at=self._time(row[18]),
+            gate=row[19],
+            state=State(row[20]),
+            paused=bool(row[21]),
+            stop=None if row[22] is None else Reason(row[22]),
+            node=None if row[23] is None else NodeId(ident(row[23])),
+            fence=row[24],
+            attempt=row[25],
+            crashes=row[26],
+            revision=row[27],
+            progress=row[28],
+            error=decode_error(row[29]),
+            result=row[30],
+            reason=None if row[31] is None else Reason(row[31]),
+            created_at=self._time(row[32]),
+            first_started_at=time(row[33]),
+            started_at=time(row[34]),
+            finished_at=time(row[35]),
+            resolution=row[36],
+        )
+
+    def job(self, row: Sequence[Any]) -> Job:
+        """A job from JOB_COLUMNS."""
+        return Job(
+            id=JobId(self._ident(row[0])),
+            owner=row[1],
+            created_by=row[2],
+            spec=_spec(row[3:13]),
+            schedule=decode_schedule(row[13]),
+            status=JobStatus(row[14]),
+            next_fire_at=self._maybe_time(row[15]),
+            plan_at=self._maybe_time(row[16]),
+            revision=row[17],
+            created_at=self._time(row[18]),
+            updated_at=self._time(row[19]),
+        )
+
+    def attempt(self, row: Sequence[Any]) -> Attempt:
+        """An attempt from (run_id, number, fence, node, started_at, ended_at, outcome, error)."""
+        return Attempt(
+            run_id=RunId(self._ident(row[0])),
+            number=row[1],
+            fence=row[2],
+            node=None if row[3] is None else NodeId(self._ident(row[3])),
+            started_at=self._maybe_time(row[4]),
+            ended_at=self._time(row[5]),
+            outcome=Outcome(row[6]),
+            error=decode_error(row[7]),
+        )
+
+    def skip(self, row: Sequence[Any]) -> Skip:
+        """A range of skipped slots from (job_id, revision, start_at, end_at, count, reason)."""
+        return Skip(
+            job_id=JobId(self._ident(row[0])),
+            revision=row[1],
+            start=self._time(row[2]),
+            end=self._time(row[3]),
+            count=row[4],
+            reason=Reason(row[5]),
+        )
+
+    def backfill(self, row: Sequence[Any]) -> Backfill:
+        """A backfill from (id, job_id, trigger, start_at, end_at, plan_at, created_at)."""
+        return Backfill(
+            id=self._ident(row[0]),
+            job_id=JobId(self._ident(row[1])),
+            trigger=Trigger(row[2]),
+            start=self._time(row[3]),
+            end=self._time(row[4]),
+            plan_at=self._time(row[5]),
+            created_at=self._time(row[6]),
+        )
+
+    def _maybe_time(self, value: Any) -> datetime | None:
+        return None if value is None else self._time(value)
+
+
+def _spec(row: Sequence[Any]) -> Spec:
+    return Spec(
+        task=row[0],
+        params=row[1],
+        params_blob=row[2],
+        name=row[3],
+        key=row[4],
+        labels=decode_labels(row[5]),
+        queue=row[6],
+        priority=row[7],
+        ordering_key=row[8],
+        policy=decode_policy(row[9]),
+    )
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
