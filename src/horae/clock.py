@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-MAX_SLEW = timedelta(milliseconds=1)  # per sync; larger corrections forward are taken at once, backward ones slewed
+MAX_SLEW = timedelta(milliseconds=1)  # per sync, for errors below a second; larger ones are taken at once
 
 
 class Clock(Protocol):
@@ -17,6 +17,13 @@ class Clock(Protocol):
 
     def elapsed(self) -> float:
         """Seconds of a steady clock that goes on while the process, or the machine, sleeps."""
+
+    def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
+        """Take in what the store said its time was between two readings of the steady clock."""
+
+    @property
+    def offset(self) -> timedelta:
+        """How far the last sync found this clock to be behind the store's."""
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
         """Wait for the event, or the time; True when it was the event."""
@@ -30,7 +37,7 @@ class StoreClock:
         self._origin = datetime(1970, 1, 1, tzinfo=UTC)
         self._base = 0.0  # now = origin + base + elapsed, as seconds
         self._last = self._origin
-        self.offset = timedelta()  # what the last sync found us to be behind the store
+        self._offset = timedelta()
         self._synced = False
 
     def now(self) -> datetime:
@@ -41,14 +48,18 @@ class StoreClock:
     def elapsed(self) -> float:
         return self._elapsed()
 
+    @property
+    def offset(self) -> timedelta:
+        return self._offset
+
     def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """Take in what the store said; the answer is assumed to be from the middle of the round trip."""
+        """The store's answer is assumed to be from the middle of the round trip."""
         middle = (asked_at + answered_at) / 2
         base = (store_time - self._origin).total_seconds() - middle
         if not self._synced:
             self._base, self._synced = base, True
             return
-        self.offset = timedelta(seconds=base - self._base)
+        self._offset = timedelta(seconds=base - self._base)
         self._base += _slewed(base - self._base, uncertainty=(answered_at - asked_at) / 2)
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
@@ -74,6 +85,13 @@ class ManualClock:
 
     def elapsed(self) -> float:
         return (self._now - self._start).total_seconds()
+
+    @property
+    def offset(self) -> timedelta:
+        return timedelta()
+
+    def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
+        """A manual clock follows nobody."""
 
     def advance(self, **units: float) -> datetime:
         """Move on by `timedelta(**units)`."""

@@ -107,7 +107,6 @@ class Beat:
     """The answer to a heartbeat."""
 
     nodes: Sequence[Node]  # that beat within dead_after
-    stops: Sequence[RunId]  # runs of this node with an open stop request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +271,9 @@ class Store(Reader, Protocol):
 
     async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
         """Ask the nodes that hold the runs to stop them; None where nobody holds it."""
+
+    async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
+        """The stop requests that are open for runs which a node holds."""
 
     async def held(self, node: NodeId) -> Mapping[RunId, int]:
         """The runs that a node holds, with their fences: what it may go on with after a doubt."""

@@ -1,28 +1,28 @@
 """When a cron expression fires: by the rules of Debian's cron, in any time zone, as UTC instants.
 
-Local time matters only inside a stretch of constant offset, where it is plain arithmetic; what happens at the
-border of two stretches is the daylight saving policy. A *fixed* entry (neither its minute nor its hour field starts
-with a star) runs right after a gap and once, the first time, in a repeated hour. Any other entry follows real time:
-in a gap it has no slots, in a repeated hour it has them twice. An explicit `Dst` overrides either.
-A shift of three hours or more corrects the clock: all entries follow real time there, whatever the policy.
+Inside a stretch of constant offset local time is plain arithmetic; what happens at the border of two stretches is the
+daylight saving policy. A *fixed* entry (neither its minute nor its hour field starts with a star) runs right after a
+gap, and once, the first time, in a repeated hour. Any other entry follows real time: in a gap it has no slots, in a
+repeated hour it has them twice. An explicit `Dst` overrides either default. A shift of three hours or more is a
+correction of the clock: there every entry follows real time, whatever the policy.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from horae.core import cron_syntax
-from horae.core.cron_syntax import LAST, DayOfMonth, DayOfWeek, Fields
+from horae.core import cron_syntax, cron_wall
+from horae.core.cron_syntax import FIRST_YEAR, Fields
+from horae.core.cron_wall import Wall
 from horae.core.errors import InternalError
-from horae.core.timeline import DAY, Stretch, epoch_seconds, from_epoch, stretch_at
+from horae.core.timeline import DAY, Stretch, epoch_seconds, epoch_seconds_up, from_epoch, stretch_at, walk
 
 SEARCH_YEARS = 48  # 29 February on a given weekday recurs after at most 40 years
 LAST_SEARCHED_YEAR = 9000
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-_FAR = 2 * DAY  # more than local times of one instant can differ
+_END = epoch_seconds(datetime(LAST_SEARCHED_YEAR + 1, 1, 1, tzinfo=UTC))
+_FAR = 2 * DAY  # more than two local times of one instant can differ
 
 
 class Gap(StrEnum):
@@ -52,18 +52,18 @@ NO_CHOICE = Dst()
 
 
 class NoteKind(StrEnum):
-    AFTER_GAP = "after_gap"  # `local` did not exist, so it runs at the first instant after it
-    FIRST_PASS = "first_pass"  # `local` happens twice; this is the first time
+    """What daylight saving did to a slot."""
+
+    AFTER_GAP = "after_gap"  # its local time did not exist, so it is the first instant after the gap
+    FIRST_PASS = "first_pass"  # its local time happens twice, and this is the first
     SECOND_PASS = "second_pass"
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What daylight saving did to a slot."""
-
     kind: NoteKind
-    local: datetime  # the wall time that the expression asks for; naive on purpose
-    once: bool = False  # the other instant of the repeated time is no slot
+    local: datetime  # the wall time that the expression names; naive, for it may not exist
+    once: bool  # the other instant of a repeated time is no slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +76,15 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A parsed expression: equal texts are equal, and the tables behind it are shared by all who parse it."""
+    """A parsed expression; made by `parse`."""
 
     expression: str
     fields: Fields = field(repr=False, compare=False)
-    _next_second: tuple[int, ...] = field(repr=False, compare=False)  # at v: the least allowed value >= v, or -1
-    _next_minute: tuple[int, ...] = field(repr=False, compare=False)
-    _next_hour: tuple[int, ...] = field(repr=False, compare=False)
-    _next_month: tuple[int, ...] = field(repr=False, compare=False)
-    _years: tuple[int, ...] = field(repr=False, compare=False)  # empty: every year
-    _days: tuple[tuple[int, ...], ...] = field(repr=False, compare=False)  # [month length - 28][weekday of the 1st]
-    _first_time: int = field(repr=False, compare=False)  # of a day, in seconds
+    fixed: bool = field(repr=False, compare=False)
+    wall: Wall = field(repr=False, compare=False)
 
     def next(self, after: datetime, zone: ZoneInfo, dst: Dst = NO_CHOICE) -> datetime | None:
-        """The first slot strictly after `after`, in UTC; None when none comes within 48 years (or by its last year)."""
+        """The first slot strictly after `after`, in UTC; None when none comes within 48 years or by its last year."""
         found = self._search(after, zone, dst)
         return None if found is None else from_epoch(found[0])
 
@@ -98,45 +93,109 @@ class Cron:
         found = self._search(after, zone, dst)
         if found is None:
             return None
-        instant, stretch, local = found
-        return Slot(from_epoch(instant), _note(instant, stretch, local, self._fold(dst)))
-
-    def skipped_in_gaps(
-        self, after: datetime, until: datetime, zone: ZoneInfo, dst: Dst = NO_CHOICE
-    ) -> list[datetime]:
-        """The slots of a fixed entry that `gap: skip` drops, `after < slot <= until`, as the instants right after the gap.
-
-        An instant that is a slot by its own local time is not among them: that one runs.
-        """
-        if dst.gap is not Gap.SKIP or not self.fields.fixed:
-            return []
-        first, last = epoch_seconds(after) + 1, epoch_seconds(until)
-        ends = _gap_ends(zone, first, last)
-        return [from_epoch(stretch.end) for stretch in ends if self._lost_in(stretch, zone)]
+        instant, local, stretch = found
+        return Slot(from_epoch(instant), _note(instant, local, stretch, once=self._fold(dst) is not Fold.BOTH))
 
     def count(self, start: datetime, end: datetime, zone: ZoneInfo, dst: Dst = NO_CHOICE) -> int:
         """How many slots there are with `start <= slot < end`, without walking them."""
-        instant, last = max(-epoch_seconds_up(start), 0), epoch_seconds_up(end)
-        raise NotImplementedError
+        first, last = max(epoch_seconds_up(start), 0), min(epoch_seconds_up(end), _END) - 1
+        fold, gap = self._fold(dst), self._gap(dst)
+        total = 0
+        for stretch in walk(zone, first - 1, last):
+            begin, stop = _span(stretch, fold)
+            total += self.wall.count(max(first, begin) + stretch.offset, min(stop, last + 1) + stretch.offset)
+            if gap is Gap.RUN_AFTER and stretch.end <= last and self._lost_at_end(stretch):
+                total += 1
+        return total
 
-    def _search(self, after: datetime, zone: ZoneInfo, dst: Dst) -> tuple[int, Stretch, int] | None:
-        """The instant of the next slot, its stretch (the one before, for a slot right after a gap) and its local time."""
+    def skipped_in_gaps(self, after: datetime, until: datetime, zone: ZoneInfo, dst: Dst = NO_CHOICE) -> list[datetime]:
+        """The slots of a fixed entry that `gap: skip` drops, as the instants right after the gaps.
+
+        Those with `after < instant <= until`. Where such an instant is a slot by its own local time, nothing is
+        reported: a slot is an instant, and that one runs.
+        """
+        if dst.gap is not Gap.SKIP or not self.fixed:
+            return []
+        last = min(epoch_seconds(until), _END)
+        return [
+            from_epoch(stretch.end)
+            for stretch in walk(zone, max(epoch_seconds(after), -1), last)
+            if stretch.end <= last and self._lost_at_end(stretch)
+        ]
+
+    def _search(self, after: datetime, zone: ZoneInfo, dst: Dst) -> tuple[int, int, Stretch] | None:
+        """The next slot's instant, its local time, and its stretch (right after a gap: the one before the gap)."""
+        if after.year > LAST_SEARCHED_YEAR:
+            return None
         since = max(epoch_seconds(after), -1)
-        fold, run_after = self._fold(dst), self._runs_after_gaps(dst)
+        fold, gap = self._fold(dst), self._gap(dst)
+        last_year = self._last_year(after.year)
         stretch, instant = stretch_at(zone, since), since + 1
-        last_year = min(after.year + SEARCH_YEARS, LAST_SEARCHED_YEAR)
         while True:
-            begin, end = _span(stretch, fold)
-            local = self._on_or_after(max(instant, begin) + stretch.offset, last_year)
+            begin, stop = _span(stretch, fold)
+            local = self.wall.on_or_after(max(instant, begin) + stretch.offset, last_year)
             if local is None:
                 return None
             found = local - stretch.offset
-            if found >= end:
-                if not (run_after and stretch.end <= found < stretch.end + stretch.gap):
-                    instant = _resume(instant, found, stretch)
-                    stretch = stretch_at(zone, instant)
-                    continue
-                found = stretch.end
-            if found <= since:
-                raise InternalError(f"cron {self.expression!r} in {zone.key} went from {since} back to {found}")
-            return found, stretch, local
+            if found < stop:
+                return _later(found, than=since), local, stretch
+            if gap is Gap.RUN_AFTER and stretch.end <= found < stretch.end + stretch.gap:
+                return _later(stretch.end, than=since), local, stretch
+            instant = _later(_resume(instant, found, stretch), than=instant - 1)
+            stretch = stretch_at(zone, instant)
+
+    def _gap(self, dst: Dst) -> Gap:
+        return dst.gap or (Gap.RUN_AFTER if self.fixed else Gap.SKIP)
+
+    def _fold(self, dst: Dst) -> Fold:
+        return dst.fold or (Fold.FIRST if self.fixed else Fold.BOTH)
+
+    def _last_year(self, year: int) -> int:
+        return self.wall.years[-1] if self.wall.years else min(max(year, FIRST_YEAR) + SEARCH_YEARS, LAST_SEARCHED_YEAR)
+
+    def _lost_at_end(self, stretch: Stretch) -> bool:
+        """Whether local times that are missing at the end of a stretch were named, and the first that exists is not."""
+        missing = stretch.end + stretch.offset
+        return self.wall.count(missing, missing + stretch.gap) > 0 and not self.wall.names(missing + stretch.gap)
+
+
+@lru_cache(maxsize=16_384)
+def parse(expression: str) -> Cron:
+    """Read an expression of 5, 6 or 7 fields or an alias; raises InvalidSchedule. That it ever fires is not checked."""
+    fields = cron_syntax.read(expression)
+    return Cron(expression.strip(" \t"), fields, fields.fixed, cron_wall.build(fields))
+
+
+def _span(stretch: Stretch, fold: Fold) -> tuple[int, int]:
+    """The part of a stretch whose instants may be slots."""
+    begin = stretch.second_pass_until if fold is Fold.FIRST else stretch.start
+    return begin, stretch.first_pass_from if fold is Fold.SECOND else stretch.end
+
+
+def _resume(instant: int, found: int, stretch: Stretch) -> int:
+    """Where to search on: at the end of the stretch, or just before `found` when all between is known to be empty.
+
+    A repeated hour soon after `instant` may hold local times before those searched, so the leap needs room.
+    """
+    if stretch.end - instant > _FAR and found - stretch.end > _FAR:
+        return found - _FAR
+    return stretch.end
+
+
+def _later(instant: int, than: int) -> int:
+    """The promise that schedules only move forward, kept in production: a loud end is better than a loop."""
+    if instant <= than:
+        raise InternalError(f"the search for the next cron slot went from {than} back to {instant}")
+    return instant
+
+
+def _note(instant: int, local: int, stretch: Stretch, *, once: bool) -> Note | None:
+    if instant == stretch.end:
+        kind = NoteKind.AFTER_GAP
+    elif instant >= stretch.first_pass_from:
+        kind = NoteKind.FIRST_PASS
+    elif instant < stretch.second_pass_until:
+        kind = NoteKind.SECOND_PASS
+    else:
+        return None
+    return Note(kind, from_epoch(local).replace(tzinfo=None), once)

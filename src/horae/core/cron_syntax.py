@@ -14,6 +14,7 @@ LAST = 0  # as the `nth` of a weekday: its last occurrence in the month
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+CALENDAR = ("second", "minute", "hour", "day", "month", "weekday", "year")  # in the order of a 7-field expression
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "@yearly": "0 0 1 1 *",
@@ -50,6 +51,11 @@ class DayOfMonth(Field):
     near: frozenset[int]  # `15W` is 15
     last_workday: bool  # `LW`
 
+    @property
+    def moving(self) -> bool:
+        """Whether any of its days depends on the month."""
+        return bool(self.before_last or self.near or self.last_workday)
+
 
 @dataclass(frozen=True, slots=True)
 class DayOfWeek(Field):
@@ -74,6 +80,16 @@ class Fields:
         """Whether daylight saving moves this entry's slots, rather than real time deciding."""
         return not (self.minute.free or self.hour.free)
 
+    def idle_steps(self) -> list[tuple[str, str]]:
+        """The items such as `*/90` whose step leaves the field at once, with the field's name."""
+        sizes = (("minute", self.minute, 60), ("hour", self.hour, 24), ("month", self.month, 12))
+        return [
+            (name, item)
+            for name, field, size in sizes
+            for item in field.text.split(",")
+            if "/" in item and int(item.split("/")[1]) >= size
+        ]
+
 
 def read(expression: str) -> Fields:
     _check_characters(expression)
@@ -88,9 +104,18 @@ def read(expression: str) -> Fields:
             f"a cron expression has 5 fields (minute hour day month weekday), 6 (seconds first) or 7 (year last); "
             f"{expression[:80]!r} has {len(words)}"
         )
+    if len(words) == 6 and re.match("[0-9]{4}", words[5][0]):
+        raise InvalidSchedule(f"six fields begin with seconds, and a year needs all seven: write '0 {body[:80]}'")
     if len(words) == 5:
         words.insert(0, ("0", 0))
     return _fields(words)
+
+
+def check_field(name: str, text: str) -> None:
+    """Refuse what the field `second`, `minute`, `hour`, `day`, `month` or `year` would refuse in an expression."""
+    _check_characters(text)
+    words = [(text if name == field else "*", 0) for field in CALENDAR]
+    _fields(words)
 
 
 def _check_characters(expression: str) -> None:
@@ -161,7 +186,7 @@ class _Reader:
             return self._names[word]
         number = self._number(word)
         if not self.low <= number <= self.high:
-            self.refuse(f"{word} is not between {self.low} and {self.high}{self._lost_year(number)}")
+            self.refuse(f"{word} is not between {self.low} and {self.high}")
         return number
 
     def _number(self, word: str) -> int:
@@ -179,11 +204,6 @@ class _Reader:
         if high == "sun":
             return f"; Sunday is also 7, so write {self._names.get(low, low)}-7"
         return f"; write {low}-{self.high},{self.low}-{high}"
-
-    def _lost_year(self, number: int) -> str:
-        if self.name == "day of week" and number >= FIRST_YEAR:
-            return "; six fields begin with seconds, and a year needs all seven"
-        return ""
 
     def refuse(self, reason: str) -> NoReturn:
         place = f", column {self.column}" if self.column else ""

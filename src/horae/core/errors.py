@@ -106,7 +106,9 @@ class KeyTaken(Conflict):
     code = "key_taken"
 
     def __init__(self, key: str, job_id: str) -> None:
-        super().__init__(f"the unfinished job {job_id} already has the key {key!r}; change that one, or choose another key")
+        super().__init__(
+            f"the unfinished job {job_id} already has the key {key!r}; change that one, or choose another key"
+        )
         self.key, self.job_id = key, job_id
 
 
@@ -132,11 +134,11 @@ class InternalError(HoraeError):
     """A promise of our own was broken."""
 
 
-class Fatal(Exception):  # noqa: N818 - reads as `raise Fatal(...)` in users' tasks
+class Fatal(Exception):
     """Raised by a task whose error no retry can mend."""
 
 
-class RetryAfter(Exception):  # noqa: N818 - reads as `raise RetryAfter(30)` in users' tasks
+class RetryAfter(Exception):
     """Raised by a task that knows when it is worth trying again; still counts as a failed attempt."""
 
     def __init__(self, seconds: float, message: str = "") -> None:

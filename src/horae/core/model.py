@@ -109,7 +109,7 @@ class Spec:
     params_blob: str | None = None  # where the parameters are kept when they are large; `params` is then "{}"
     name: str | None = None
     key: str | None = None
-    labels: Mapping[str, str] = NO_LABELS
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     queue: str = "default"
     priority: int = 0
     ordering_key: str | None = None

@@ -28,7 +28,7 @@ from horae.core.model import (
     State,
     Trigger,
 )
-from horae.core.schedule import Schedule, count_between, is_recurring, jittered, last_before, next_after, skipped_in_gaps
+from horae.core.schedule import At, Schedule, count_between, jittered, last_before, next_after, skipped_in_gaps
 
 MISSED_AFTER = timedelta(seconds=5)  # a slot not fired within this of its time is missed
 MAX_UNSTARTED = 50  # runs of one job that may wait to be started
@@ -73,14 +73,14 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
     if room <= 0:
         return Firing(job=job, next_fire_at=job.next_fire_at, plan_at=now + timedelta(seconds=1))
     missed_before = now - MISSED_AFTER
-    catch_up = _Missed() if job.next_fire_at >= missed_before else _missed(job, missed_before, now, new_id)
-    slots, following = _timely(job, missed_before, now + horizon, room - len(catch_up.runs))
-    runs = catch_up.runs + tuple(_occurrence(job, slot, now, new_id) for slot in slots)
+    caught_up = CaughtUp() if job.next_fire_at >= missed_before else _missed(job, missed_before, now, new_id)
+    slots, following = _timely(job, missed_before, now + horizon, room - len(caught_up.runs))
+    runs = caught_up.runs + tuple(_occurrence(job, slot, now, new_id) for slot in slots)
     return Firing(
         job=job,
         runs=runs,
-        skips=catch_up.skips + _gap_skips(job, following or now + horizon),
-        backfill=catch_up.backfill,
+        skips=caught_up.skips + _gap_skips(job, following or now + horizon),
+        backfill=caught_up.backfill,
         next_fire_at=following,
         plan_at=_plan_at(following, now, horizon),
     )
@@ -100,7 +100,9 @@ def _finish(due: Due, now: datetime) -> Firing:
 def _timely(job: Job, since: datetime, until: datetime, room: int) -> tuple[list[datetime], datetime | None]:
     """The slots from `since` to `until` that there is room for, and the first slot after them."""
     assert job.next_fire_at is not None
-    slot = job.next_fire_at if job.next_fire_at >= since else next_after(job.schedule, since - timedelta(microseconds=1))
+    slot = (
+        job.next_fire_at if job.next_fire_at >= since else next_after(job.schedule, since - timedelta(microseconds=1))
+    )
     slots: list[datetime] = []
     while slot is not None and slot <= until and len(slots) < room:
         slots.append(slot)
@@ -117,13 +119,15 @@ def _plan_at(following: datetime | None, now: datetime, horizon: timedelta) -> d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Missed:
+class CaughtUp:
+    """What becomes of a range of slots that nobody fired in time."""
+
     runs: tuple[Run, ...] = ()
     skips: tuple[Skip, ...] = ()
     backfill: Backfill | None = None
 
 
-def _missed(job: Job, missed_before: datetime, now: datetime, new_id: NewId) -> _Missed:
+def _missed(job: Job, missed_before: datetime, now: datetime, new_id: NewId) -> CaughtUp:
     """What becomes of the slots that nobody fired in time."""
     assert job.next_fire_at is not None
     oldest_kept = min(max(job.next_fire_at, now - job.spec.policy.catchup), missed_before)
@@ -134,20 +138,20 @@ def _missed(job: Job, missed_before: datetime, now: datetime, new_id: NewId) -> 
 
 def catch_up(
     job: Job, start: datetime, end: datetime, misfire: Misfire, reason: Reason, now: datetime, new_id: NewId
-) -> "_Missed":
-    """Treat the slots with `start <= slot < end` by a misfire policy; those that do not run are skipped for `reason`."""
+) -> CaughtUp:
+    """Treat the slots with `start <= slot < end` by a misfire policy; what does not run is skipped for `reason`."""
     newest = last_before(job.schedule, end, not_before=start)
     if newest is None:
-        return _Missed()
+        return CaughtUp()
     match misfire:
         case Misfire.SKIP:
-            return _Missed(skips=_skip(job, start, end, reason))
+            return CaughtUp(skips=_skip(job, start, end, reason))
         case Misfire.ONCE:
-            return _Missed(runs=(_occurrence(job, newest, now, new_id),), skips=_skip(job, start, newest, reason))
+            return CaughtUp(runs=(_occurrence(job, newest, now, new_id),), skips=_skip(job, start, newest, reason))
         case Misfire.ALL:
             first = next_after(job.schedule, start - timedelta(microseconds=1))
             assert first is not None
-            return _Missed(
+            return CaughtUp(
                 backfill=Backfill(
                     id=new_id(),
                     job_id=job.id,
@@ -173,16 +177,17 @@ def _skip(job: Job, start: datetime, end: datetime, reason: Reason) -> tuple[Ski
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
-    assert job.next_fire_at is not None
+    """The slots that a clock change swallows: after the last one accounted for, or since the job was written."""
+    untouched = next_after(job.schedule, job.updated_at) == job.next_fire_at
+    since = job.updated_at if untouched else job.next_fire_at
+    assert since is not None
     return tuple(
         Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
-        for slot in skipped_in_gaps(job.schedule, job.next_fire_at, until)
+        for slot in skipped_in_gaps(job.schedule, since, until)
     )
 
 
-def _occurrence(
-    job: Job, slot: datetime, now: datetime, new_id: NewId, trigger: Trigger = Trigger.SCHEDULE
-) -> Run:
+def _occurrence(job: Job, slot: datetime, now: datetime, new_id: NewId, trigger: Trigger = Trigger.SCHEDULE) -> Run:
     due_at = jittered(job.schedule, job.id, slot)
     return Run(
         id=RunId(new_id()),
@@ -193,7 +198,7 @@ def _occurrence(
         trigger=trigger,
         slot=slot,
         due_at=due_at,
-        wake_at=max(due_at, now) if due_at < now else due_at,
+        wake_at=max(due_at, now),
         gate=gate_of(job.spec, job.id, job.owner, recurring=True),
         revision=job.revision,
         created_at=now,
@@ -225,14 +230,9 @@ def fill(backfill: Backfill, due: Due, *, now: datetime, new_id: NewId) -> Page:
 # --- the life of a job ----------------------------------------------------------------------------------------------
 
 
-def first_fire(schedule: Schedule, now: datetime) -> datetime | None:
-    """The first slot of a schedule that begins now."""
-    return next_after(schedule, now)
-
-
 def one_shot_due(schedule: Schedule, now: datetime) -> datetime:
     """When the single run of a one-shot schedule is due: its instant, or now."""
-    return getattr(schedule, "time", now)
+    return schedule.time if isinstance(schedule, At) else now
 
 
 def gate_of(spec: Spec, job_id: JobId, owner: str, *, recurring: bool) -> str | None:
@@ -384,6 +384,8 @@ def give_back(run: Run, now: datetime) -> Settled:
 
 def lost(run: Run, now: datetime) -> Settled:
     """The node of the run died: it goes back at once, unless its workers keep dying of it."""
+    if run.stop is Reason.CANCELLED:
+        return cancel(run, now)
     if run.due_at > now:
         return _returned(run, Outcome.LOST, now, crashes=run.crashes)
     crashes = run.crashes + 1
@@ -418,11 +420,3 @@ def _attempt(run: Run, outcome: Outcome, now: datetime, error: JobError | None =
         outcome=outcome,
         error=error,
     )
-
-
-# --- the ledger -----------------------------------------------------------------------------------------------------
-
-
-def recurring(schedule: Schedule) -> bool:
-    """Whether a schedule makes a job with slots, rather than a single run."""
-    return is_recurring(schedule)

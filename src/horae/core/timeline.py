@@ -1,6 +1,7 @@
 """The offsets of a time zone, as stretches of constant offset that integer arithmetic can walk."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -28,15 +29,49 @@ class Stretch(NamedTuple):
     gap: int  # seconds of local time that do not exist at `end`; 0 when none are missing
 
 
+@lru_cache(maxsize=1024)
+def zone_named(name: str) -> ZoneInfo:
+    """A zone that is known to exist; the standard library keeps only the last eight."""
+    return ZoneInfo(name)
+
+
 def stretch_at(zone: ZoneInfo, instant: int) -> Stretch:
     starts, stretches = _chunk(zone, instant >> _CHUNK_BITS)
     return stretches[bisect_right(starts, instant) - 1]
+
+
+def walk(zone: ZoneInfo, first: int, last: int) -> Iterator[Stretch]:
+    """The stretches from that of `first` to that of `last`, each beginning where the one before ended."""
+    instant = first
+    while instant <= last:
+        stretch = stretch_at(zone, instant)
+        if stretch.start < instant and instant > first:  # chunks overlap: the same stretch, seen from the next one
+            stretch = stretch._replace(start=instant, second_pass_until=max(stretch.second_pass_until, instant))
+        yield stretch
+        instant = stretch.end
+
+
+def clock_changes(zone: ZoneInfo, after: datetime, until: datetime) -> list[datetime]:
+    """The instants at which local time jumps for daylight saving, or begins or ends a pass through a repeated hour."""
+    first, last = epoch_seconds(after), epoch_seconds(until)
+    instants = {
+        instant
+        for stretch in walk(zone, first, last)
+        if stretch.gap or stretch.first_pass_from < stretch.end
+        for instant in (stretch.first_pass_from, stretch.end)
+    }
+    return [from_epoch(instant) for instant in sorted(instants) if first < instant <= last]
 
 
 def epoch_seconds(moment: datetime) -> int:
     """Whole seconds since 1970, rounded down."""
     elapsed = moment - EPOCH
     return elapsed.days * DAY + elapsed.seconds
+
+
+def epoch_seconds_up(moment: datetime) -> int:
+    """Whole seconds since 1970, rounded up."""
+    return epoch_seconds(moment) + (moment.microsecond > 0)
 
 
 def from_epoch(seconds: int) -> datetime:

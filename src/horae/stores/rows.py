@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -32,21 +32,22 @@ from horae.core.model import (
     Trigger,
 )
 from horae.core.retry import RetryPolicy
-from horae.core.schedule import Schedule, schedule_from_wire, schedule_to_wire
+from horae.core.schedule import Schedule, parse_schedule, schedule_to_wire
 
-SPEC_COLUMNS = "task params params_blob name key labels queue priority ordering_key policy".split()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+SPEC_COLUMNS = ("task", "params", "params_blob", "name", "key", "labels", "queue", "priority", "ordering_key", "policy")
 RUN_COLUMNS = (
-    "id job_id owner created_by".split()
-    + SPEC_COLUMNS
-    + (
-        "schedule trigger slot due_at wake_at gate state paused stop node fence attempt crashes revision progress error"
-        " result reason created_at first_started_at started_at finished_at resolution"
-    ).split()
+    *("id", "job_id", "owner", "created_by"),
+    *SPEC_COLUMNS,
+    *("schedule", "trigger", "slot", "due_at", "wake_at", "gate", "state", "paused", "stop", "node", "fence", "attempt"),
+    *("crashes", "revision", "progress", "error", "result", "reason", "created_at", "first_started_at", "started_at"),
+    *("finished_at", "resolution"),
 )
 JOB_COLUMNS = (
-    "id owner created_by".split()
-    + SPEC_COLUMNS
-    + "schedule status next_fire_at plan_at revision created_at updated_at".split()
+    *("id", "owner", "created_by"),
+    *SPEC_COLUMNS,
+    *("schedule", "status", "next_fire_at", "plan_at", "revision", "created_at", "updated_at"),
 )
 
 
@@ -123,7 +124,7 @@ def encode_schedule(schedule: Schedule) -> str:
 @lru_cache(4096)
 def decode_schedule(text: str) -> Schedule:
     """The inverse of `encode_schedule`."""
-    return schedule_from_wire(msgspec.json.decode(text))
+    return parse_schedule(msgspec.json.decode(text), now=_EPOCH)  # stored schedules name their anchor themselves
 
 
 def encode_error(error: JobError | None) -> str | None:
@@ -147,7 +148,9 @@ def decode_cursor(token: str, *shape: type[str] | type[int]) -> list[Any]:
         position = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         return list(msgspec.convert(position, tuple[shape]))  # type: ignore[valid-type]
     except (ValueError, msgspec.MsgspecError) as exc:
-        raise Invalid("the cursor is not one that this server gave out; start again without it", pointer="/cursor") from exc
+        raise Invalid(
+            "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
+        ) from exc
 
 
 class Rows:

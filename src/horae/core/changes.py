@@ -1,0 +1,64 @@
+"""What becomes of a job when somebody acts on it: how it stands, and how slots of a pause are accounted for."""
+
+from datetime import datetime, timedelta
+
+from horae.core.lifecycle import FINAL
+from horae.core.model import Job, JobStatus, Misfire, Reason, Run, Skip, State
+from horae.core.plan import Firing, NewId, catch_up, next_run_at
+from horae.core.schedule import next_after, skipped_in_gaps
+
+_TICK = timedelta(microseconds=1)
+
+
+def status_of(job: Job | Run) -> JobStatus:
+    """How a job stands; a one-shot stands as its run does."""
+    if isinstance(job, Job):
+        return job.status
+    if job.state is State.CANCELLED or (job.stop is Reason.CANCELLED and job.state not in FINAL):
+        return JobStatus.CANCELLED
+    if job.state in FINAL:
+        return JobStatus.FINISHED
+    return JobStatus.PAUSED if job.paused else JobStatus.SCHEDULED
+
+
+def runs_next_at(job: Job | Run, now: datetime) -> datetime | None:
+    """When the job runs next by its schedule; None while it is paused or has nothing to come."""
+    if isinstance(job, Job):
+        return next_run_at(job, now)
+    waits = job.state in (State.SCHEDULED, State.CLAIMED) and status_of(job) is JobStatus.SCHEDULED
+    return job.due_at if waits else None
+
+
+def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing:
+    """End a pause: the slots that came due in it are treated by `missed`, the others follow their schedule.
+
+    It is one firing of the paused job, so that they are accounted for in the same compare-and-set that resumes it.
+    """
+    if job.next_fire_at is None:
+        return Firing(job=job, next_fire_at=None, plan_at=now)
+    following = next_after(job.schedule, now)
+    caught_up = catch_up(job, job.next_fire_at, now + _TICK, missed, Reason.PAUSED, now, new_id)
+    return Firing(
+        job=job,
+        runs=caught_up.runs,
+        skips=caught_up.skips + _gap_skips(job, following or now),
+        backfill=caught_up.backfill,
+        next_fire_at=following,
+        plan_at=now,
+    )
+
+
+def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
+    """Account for the slots that came due in a pause that goes on; before a change of schedule, or a cancel."""
+    ended = resume(job, Misfire.SKIP, now=now, new_id=new_id)
+    return Firing(
+        job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED
+    )
+
+
+def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
+    assert job.next_fire_at is not None
+    return tuple(
+        Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
+        for slot in skipped_in_gaps(job.schedule, job.next_fire_at, until)
+    )

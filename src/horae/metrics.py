@@ -1,0 +1,106 @@
+"""The figures that a node tells about itself, under the names that dashboards and alerts rely on."""
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, cast
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from horae.core.model import State
+from horae.store import QueueDepth
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LATENESS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
+STORE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+Thing = TypeVar("Thing")
+
+
+class Metrics:
+    """One registry per node, so that several nodes can live in one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lateness = Histogram(
+            "horae_lateness_seconds",
+            "From the due time of a run to the start of its first attempt.",
+            buckets=LATENESS_BUCKETS,
+            registry=self.registry,
+        )
+        runs = Counter("horae_runs", "Runs that ended on this node.", ["status"], registry=self.registry)
+        self._runs = {state: runs.labels(str(state)) for state in State}
+        self._depth = self._gauge("horae_queue_depth", "Runs that are due and not started.", "queue")
+        self._oldest = self._gauge("horae_oldest_due_age_seconds", "Age of the oldest of them.", "queue")
+        self._planner_lag = self._gauge("horae_planner_lag_seconds", "By how much the planner looked too late.")
+        self._clock_offset = self._gauge("horae_clock_offset_seconds", "How far this clock was behind the store's.")
+        self._store = Histogram(
+            "horae_store_seconds",
+            "Time that a verb of the store took.",
+            ["verb"],
+            buckets=STORE_BUCKETS,
+            registry=self.registry,
+        )
+
+    def started(self, lateness: timedelta) -> None:
+        """The first attempt of a run began."""
+        self._lateness.observe(max(lateness.total_seconds(), 0.0))
+
+    def ended(self, state: State, runs: int = 1) -> None:
+        """Runs reached a state that a worker or a user decided on."""
+        self._runs[state].inc(runs)
+
+    def planned(self, lag: timedelta) -> None:
+        """The planner looked, so much later than it should have."""
+        self._planner_lag.set(lag.total_seconds())
+
+    def synced(self, offset: timedelta) -> None:
+        """The clock was compared with that of the store."""
+        self._clock_offset.set(offset.total_seconds())
+
+    def queues(self, depths: Sequence[QueueDepth], now: datetime) -> None:
+        """Take in the queues as they are; those that are gone vanish."""
+        self._depth.clear()
+        self._oldest.clear()
+        for queue in depths:
+            age = timedelta() if queue.oldest_due_at is None else max(now - queue.oldest_due_at, timedelta())
+            self._depth.labels(queue.queue).set(queue.depth)
+            self._oldest.labels(queue.queue).set(age.total_seconds())
+
+    def measured(self, store: Thing) -> Thing:
+        """The same store, with the time of each verb observed."""
+        return cast(Thing, _Measured(store, self._store))
+
+    def text(self) -> bytes:
+        """Everything in the format that Prometheus reads."""
+        return generate_latest(self.registry)
+
+    def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
+        return Gauge(name, documentation, labels, registry=self.registry)
+
+
+class _Measured:
+    """Stands in front of a store and looks like it."""
+
+    def __init__(self, store: object, seconds: Histogram) -> None:
+        self._store = store
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._store, name)
+        if inspect.iscoroutinefunction(attribute):
+            attribute = _timed(attribute, self._seconds.labels(name))
+            setattr(self, name, attribute)  # so that the next look-up is direct
+        return attribute
+
+
+def _timed(verb: Callable[..., Awaitable[Any]], seconds: Histogram) -> Callable[..., Awaitable[Any]]:
+    async def timed(*args: Any, **keywords: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return await verb(*args, **keywords)
+        finally:
+            seconds.observe(time.perf_counter() - began)
+
+    return timed

@@ -1,0 +1,107 @@
+"""What a task sees of its own run: who it is, whether to go on, and where to report."""
+
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+_IDLE_LOG = logging.getLogger("horae.run")
+
+Sink = Callable[[str, str], None]  # level and text
+
+
+class RunLog:
+    """A logger for one attempt; extra keywords are written behind the message as key=value."""
+
+    __slots__ = ("_write",)
+
+    def __init__(self, write: Sink) -> None:
+        self._write = write
+
+    def debug(self, message: object, *args: object, **values: object) -> None:
+        self._write("DEBUG", _rendered(message, args, values))
+
+    def info(self, message: object, *args: object, **values: object) -> None:
+        self._write("INFO", _rendered(message, args, values))
+
+    def warning(self, message: object, *args: object, **values: object) -> None:
+        self._write("WARNING", _rendered(message, args, values))
+
+    def error(self, message: object, *args: object, **values: object) -> None:
+        self._write("ERROR", _rendered(message, args, values))
+
+    def exception(self, message: object, *args: object, **values: object) -> None:
+        """An error, with the traceback of the exception that is being handled."""
+        text = _rendered(message, args, values)
+        exc = sys.exception()
+        self._write("ERROR", text if exc is None else f"{text}\n{''.join(traceback.format_exception(exc)).rstrip()}")
+
+
+class Run:
+    """One attempt of a run, as its task sees it."""
+
+    __slots__ = ("_cancelled", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log")
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the name that users know
+        job_id: str,
+        due_at: datetime,
+        attempt: int,
+        fence: int,
+        log: Sink,
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.id = id
+        self.job_id = job_id
+        self.due_at = due_at
+        self.attempt = attempt
+        self.fence = fence
+        self.log = RunLog(log)
+        self._progress = progress
+        self._cancelled = cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task should stop: somebody asked for it, or its time is up."""
+        return self._cancelled()
+
+    def progress(self, fraction: float) -> None:
+        """Report how much is done, from 0 to 1."""
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"progress is a number from 0 to 1, not {fraction!r}")
+        self._progress(float(fraction))
+
+
+def local_run() -> Run:
+    """The run of a task that is called as a plain function: it logs through `logging` and reports to nobody."""
+    return Run(
+        id="run_local",
+        job_id="job_local",
+        due_at=datetime.fromtimestamp(time.time(), UTC),
+        attempt=1,
+        fence=0,
+        log=lambda level, text: _IDLE_LOG.log(logging.getLevelNamesMapping()[level], "%s", text),
+        progress=lambda fraction: None,
+        cancelled=lambda: False,
+    )
+
+
+def _rendered(message: object, args: tuple[object, ...], values: dict[str, object]) -> str:
+    """As `logging` and structlog do; a wrong format string is no reason to fail a run."""
+    text = str(message)
+    if args:
+        try:
+            text = text % args
+        except (TypeError, ValueError):
+            text = f"{text} {args!r}"
+    return " ".join((text, *(f"{key}={_quoted(value)}" for key, value in values.items())))
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return repr(text) if not text or any(char.isspace() or char in "=\"'" for char in text) else text

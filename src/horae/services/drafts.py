@@ -1,0 +1,69 @@
+"""A job as somebody asks for it, before tasks, schedules and parameters are looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import lru_cache
+from typing import Protocol
+
+from horae.core.model import NO_LABELS, Policy, Spec
+
+MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are kept as a blob
+MAX_PARAMS = 10 * 1024 * 1024
+DEFAULT_MAX_RETRIES = 3
+
+
+class TaskDefaults(Protocol):
+    """What a task says about its own runs; None leaves it to the product's defaults."""
+
+    @property
+    def max_retries(self) -> int | None: ...
+
+    @property
+    def timeout(self) -> timedelta | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a user wrote; None leaves a choice to the task."""
+
+    task: str
+    params: str = "{}"  # JSON text of an object
+    name: str | None = None
+    key: str | None = None
+    labels: Mapping[str, str] = NO_LABELS
+    schedule: str | Mapping[str, object] = "now"
+    queue: str = "default"
+    priority: int = 0
+    ordering_key: str | None = None
+    policy: Policy = Policy()  # but for the two fields below
+    max_retries: int | None = None
+    timeout: timedelta | None = None
+    allow_unknown_task: bool = False
+
+    def spec(self, defaults: TaskDefaults | None, *, params: str, params_blob: str | None) -> Spec:
+        """The draft completed by the defaults of its task."""
+        return Spec(
+            task=self.task,
+            params=params,
+            params_blob=params_blob,
+            name=self.name,
+            key=self.key,
+            labels=self.labels,
+            queue=self.queue,
+            priority=self.priority,
+            ordering_key=self.ordering_key,
+            policy=_completed(self.policy, *self._choices(defaults)),
+        )
+
+    def _choices(self, defaults: TaskDefaults | None) -> tuple[int, timedelta | None]:
+        retries, timeout = self.max_retries, self.timeout
+        if defaults is not None:
+            retries = defaults.max_retries if retries is None else retries
+            timeout = defaults.timeout if timeout is None else timeout
+        return DEFAULT_MAX_RETRIES if retries is None else retries, timeout
+
+
+@lru_cache(1024)  # most jobs share a handful of policies
+def _completed(policy: Policy, max_retries: int, timeout: timedelta | None) -> Policy:
+    return replace(policy, retry=replace(policy.retry, max_retries=max_retries), timeout=timeout)

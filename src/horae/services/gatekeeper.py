@@ -1,0 +1,77 @@
+"""The gates that this node holds, and the order of its runs within each."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from horae.core.model import Run, RunId, State
+from horae.core.plan import Rival
+
+FULL = 8  # runs of one gate that a node holds ahead; more would only wait here instead of in the store
+
+
+class Gatekeeper:
+    """Knows, for each gate of this node, its unfinished runs by (due_at, id), and which of them have started."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[RunId, Run]] = {}
+        self._unsettled: dict[str, int] = {}  # results under way; the gate is not free before they are written
+        self._free: set[str] = set()
+
+    def enter(self, run: Run) -> None:
+        """A run of the gate was claimed, or has started."""
+        if run.gate is not None:
+            self._lines.setdefault(run.gate, {})[run.id] = run
+            self._free.discard(run.gate)
+
+    def leave(self, run: Run) -> None:
+        """A run of the gate ended here; its result is on the way to the store."""
+        if run.gate is None:
+            return
+        self._lines.get(run.gate, {}).pop(run.id, None)
+        self._unsettled[run.gate] = self._unsettled.get(run.gate, 0) + 1
+
+    def settled(self, run: Run) -> None:
+        """The store has the result of a run that left."""
+        if run.gate is None or run.gate not in self._unsettled:
+            return
+        self._unsettled[run.gate] -= 1
+        if not self._unsettled[run.gate]:
+            del self._unsettled[run.gate]
+            if not self._lines.get(run.gate):
+                self._lines.pop(run.gate, None)
+                self._free.add(run.gate)
+
+    def rivals(self, run: Run) -> Sequence[Rival]:
+        """The unfinished runs of the same gate that have started or are ahead."""
+        if run.gate is None:
+            return ()
+        return [
+            Rival(job_id=other.job_id, started_at=_started(other))
+            for other in self._lines.get(run.gate, {}).values()
+            if other.id != run.id and (_started(other) is not None or (other.due_at, other.id) < (run.due_at, run.id))
+        ]
+
+    def line(self, gate: str | None) -> list[Run]:
+        """The runs of a gate that have not started, in their order."""
+        runs = self._lines.get(gate, {}).values() if gate is not None else ()
+        return sorted((run for run in runs if _started(run) is None), key=lambda run: (run.due_at, run.id))
+
+    def full(self) -> list[str]:
+        """Gates of which this node holds enough."""
+        return [gate for gate, line in self._lines.items() if len(line) >= FULL]
+
+    def take_free(self) -> list[str]:
+        """Gates that this node no longer needs; the caller frees them in the store."""
+        free, self._free = list(self._free), set()
+        return free
+
+    def clear(self) -> None:
+        """Forget everything: the gates are another node's now."""
+        self._lines.clear()
+        self._unsettled.clear()
+        self._free.clear()
+
+
+def _started(run: Run) -> datetime | None:
+    """When the attempt under way began; a run that waits for its next attempt has not started."""
+    return run.started_at if run.state is State.RUNNING else None

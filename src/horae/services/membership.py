@@ -1,0 +1,140 @@
+"""Being a node: its identity, its lease kept by heartbeats, and its share of the planner shards."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+import structlog
+
+from horae.clock import Clock
+from horae.core.model import SHARDS, Node, NodeId
+from horae.store import Store
+
+log = structlog.get_logger(__name__)
+
+LOUD_OFFSET = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The intervals that a cluster agrees on."""
+
+    heartbeat: timedelta = timedelta(seconds=3)
+    dead_after: timedelta = timedelta(seconds=15)
+    horizon: timedelta = timedelta(seconds=30)
+    lead: timedelta = timedelta(seconds=1)
+    drain: timedelta = timedelta(seconds=30)
+
+    @property
+    def margin(self) -> timedelta:
+        """How long before its lease may be lost a worker starts nothing more."""
+        return min(self.dead_after / 5, timedelta(seconds=2))
+
+
+class Lease:
+    """Whether this node may still act for itself: written by the heartbeat, read before anything is started."""
+
+    def __init__(self, clock: Clock, timing: Timing) -> None:
+        self._clock = clock
+        self._timing = timing
+        self._renewed = clock.elapsed()
+        self.lost = False  # the node was buried; only a new identity helps
+
+    def renew(self, asked_at: float) -> None:
+        """A heartbeat that was sent at `asked_at` (by the steady clock) was accepted."""
+        self._renewed = asked_at
+        self.lost = False
+
+    @property
+    def age(self) -> timedelta:
+        """Time since the last heartbeat that is known to have arrived."""
+        return timedelta(seconds=self._clock.elapsed() - self._renewed)
+
+    @property
+    def safe(self) -> bool:
+        """Whether runs may be started: nobody can have buried us yet, with a margin."""
+        return not self.lost and self.age < self._timing.dead_after - self._timing.margin
+
+    @property
+    def expired(self) -> bool:
+        """Whether others may by now have been given our runs."""
+        return self.lost or self.age >= self._timing.dead_after
+
+
+class Heart:
+    """Renews the lease, follows the store's clock, and knows who else is alive."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        lease: Lease,
+        node: Node,
+        timing: Timing,
+        *,
+        new_id: Callable[[], str],
+        running: Callable[[], int],
+        beaten: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._lease = lease
+        self._timing = timing
+        self._running = running
+        self._beaten = beaten
+        self._new_id = new_id
+        self.node = node
+        self.nodes: Sequence[Node] = (node,)
+        self.rejoin = False  # set once everything that the buried identity held is abandoned
+
+    async def tick(self) -> datetime | None:
+        """Beat once; answers when to beat again."""
+        if self.rejoin:
+            self.rejoin = False
+            await self.join()
+            log.warning("node_rejoined", node=self.node.id)
+        asked_at = self._clock.elapsed()
+        store_time = await self._store.time()
+        self._clock.sync(store_time, asked_at=asked_at, answered_at=self._clock.elapsed())
+        if abs(self._clock.offset) > LOUD_OFFSET:
+            log.warning("clock_offset", seconds=self._clock.offset.total_seconds())
+        beat = await self._store.beat(
+            self.node.id, now=store_time, running=self._running(), dead_after=self._timing.dead_after
+        )
+        if beat is None:
+            self._lease.lost = True
+        else:
+            self._lease.renew(asked_at)
+            self.nodes = beat.nodes
+        self._beaten()
+        return self._clock.now() + self._timing.heartbeat
+
+    async def join(self) -> None:
+        """Register under a new id; a node that was buried comes back as another."""
+        asked_at = self._clock.elapsed()
+        now = await self._store.time()
+        self._clock.sync(now, asked_at=asked_at, answered_at=self._clock.elapsed())
+        node = replace(self.node, id=NodeId(self._new_id()), started_at=now, beat_at=now)
+        await self._store.register(node)
+        self.node = node
+        self.nodes = (*self.nodes, node)
+        self._lease.renew(asked_at)
+
+
+def shards_of(node_id: NodeId, nodes: Sequence[Node]) -> list[int]:
+    """The planner shards of a node, by rendezvous hash over live planners; nodes that disagree only do double work."""
+    return _share(node_id, frozenset(node.id for node in nodes if "planner" in node.roles) | {node_id})
+
+
+@lru_cache(64)
+def _share(node_id: NodeId, planners: frozenset[NodeId]) -> list[int]:
+    def owner(shard: int) -> NodeId:
+        return max(planners, key=lambda planner: _score(planner, shard))
+
+    return [shard for shard in range(SHARDS) if owner(shard) == node_id]
+
+
+def _score(node_id: NodeId, shard: int) -> bytes:
+    return hashlib.blake2b(f"{node_id}:{shard}".encode(), digest_size=8).digest()

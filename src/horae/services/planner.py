@@ -1,0 +1,55 @@
+"""Turns slots into runs ahead of their time: each tick looks at the jobs of this node's shards that want planning."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from horae.clock import Clock
+from horae.core.plan import NewId, fill, fire
+from horae.store import Store
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What one look of the planner did."""
+
+    jobs: int
+    runs: int
+    next_at: datetime | None
+
+
+class Planner:
+    """Fires due jobs and fills backfills; any number of planners may do so at once."""
+
+    def __init__(
+        self, store: Store, clock: Clock, *, horizon: timedelta, shards: Callable[[], Sequence[int]], new_id: NewId
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._horizon = horizon
+        self._shards = shards
+        self._new_id = new_id
+        self.lag = timedelta()  # by how much the last look came too late for what it found
+
+    async def tick(self) -> datetime | None:
+        """One round; answers when there is something to plan again."""
+        return (await self.plan()).next_at
+
+    async def plan(self) -> Fired:
+        """Fire what wants planning now."""
+        now = self._clock.now()
+        found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
+        self.lag = max((now - due.job.plan_at for due in found.jobs if due.job.plan_at), default=timedelta())
+        firings = [fire(due, now=now, horizon=self._horizon, new_id=self._new_id) for due in found.jobs]
+        pages = [fill(backfill, due, now=now, new_id=self._new_id) for backfill, due in found.backfills]
+        fired = await self._store.fire(firings) if firings else []
+        filled = await self._store.fill(pages) if pages else []
+        more = len(found.jobs) >= BATCH or len(found.backfills) >= BATCH
+        return Fired(
+            jobs=sum(fired),
+            runs=sum(len(firing.runs) for firing, done in zip(firings, fired, strict=True) if done)
+            + sum(len(page.runs) for page, done in zip(pages, filled, strict=True) if done),
+            next_at=now if more else found.next_at,
+        )

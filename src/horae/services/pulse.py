@@ -1,0 +1,76 @@
+"""Gives the heartbeat its own thread and connection, so that a busy event loop does not look dead."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+from horae.clock import Clock
+from horae.services.loop import Loop
+from horae.services.membership import Heart, Timing
+from horae.store import Store
+
+
+class Pulse:
+    """Runs a heart in a thread until it is stopped."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[Store]],
+        make_heart: Callable[[Store], Heart],
+        clock: Clock,
+        timing: Timing,
+    ) -> None:
+        self._open_store = open_store
+        self._make_heart = make_heart
+        self._clock = clock
+        self._timing = timing
+        self._thread = threading.Thread(target=self._main, name="horae-heartbeat", daemon=True)
+        self._ready = threading.Event()
+        self._loop: Loop | None = None
+        self._events: asyncio.AbstractEventLoop | None = None
+        self._failure: BaseException | None = None
+        self.heart: Heart | None = None
+
+    async def start(self) -> Heart:
+        """Connect, register the node and begin to beat; raises what hindered it."""
+        self._thread.start()
+        await asyncio.to_thread(self._ready.wait)
+        if self._failure is not None:
+            raise self._failure
+        assert self.heart is not None
+        return self.heart
+
+    def wake(self) -> None:
+        """Beat now rather than at the next interval."""
+        self._call(lambda loop: loop.wake())
+
+    async def stop(self) -> None:
+        """End the thread; the lease is left to whoever unregisters the node."""
+        self._call(lambda loop: loop.stop())
+        await asyncio.to_thread(self._thread.join)
+
+    def _call(self, act: Callable[[Loop], None]) -> None:
+        if self._events is not None and self._loop is not None and not self._events.is_closed():
+            self._events.call_soon_threadsafe(act, self._loop)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._beat())
+        except BaseException as exc:
+            self._failure = exc
+            raise
+        finally:
+            self._ready.set()
+
+    async def _beat(self) -> None:
+        store = await self._open_store()
+        try:
+            heart = self._make_heart(store)
+            await heart.join()
+            self._events = asyncio.get_running_loop()
+            self._loop = Loop("heartbeat", heart.tick, self._clock, idle=self._timing.heartbeat)
+            self.heart = heart
+            self._ready.set()
+            await self._loop.run()
+        finally:
+            await store.close()

@@ -1,0 +1,62 @@
+"""Which tasks there are: those of this process, and those that any node ever registered."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+
+from horae.clock import Clock
+from horae.core.errors import Fault, Invalid, UnknownTask
+from horae.services.drafts import TaskDefaults
+from horae.store import Reader
+
+FRESH_SECONDS = 5.0  # how long the names that the store told are believed; a refusal always asks again
+
+CheckParams = Callable[[str, str], Sequence[Fault]]
+
+
+class TaskBook:
+    """Knows tasks by name, their defaults, and whether parameters fit them."""
+
+    def __init__(
+        self,
+        store: Reader,
+        clock: Clock,
+        *,
+        defaults: Callable[[str], TaskDefaults | None],
+        check_params: CheckParams,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self.defaults = defaults  # None for a task that this process does not know
+        self._check_params = check_params
+        self._schemas: Mapping[str, str] = {}
+        self._read_at: float | None = None
+
+    async def schemas(self) -> Mapping[str, str]:
+        """Every registered task with the JSON schema of its parameters."""
+        if self._read_at is None or self._clock.elapsed() - self._read_at > FRESH_SECONDS:
+            await self._refresh()
+        return self._schemas
+
+    async def require(self, task: str) -> None:
+        """Raise UnknownTask unless this process or some node knows the task."""
+        if self.defaults(task) is not None or task in await self.schemas():
+            return
+        await self._refresh()
+        if task not in self._schemas:
+            raise UnknownTask(task, _hint(task, self._schemas))
+
+    def check(self, task: str, params: str) -> None:
+        """Raise Invalid when this process knows the task and the parameters do not fit it."""
+        if self.defaults(task) is None:
+            return
+        if faults := self._check_params(task, params):
+            raise Invalid(f"the parameters do not fit the task {task}: {faults[0].detail}", faults=faults)
+
+    async def _refresh(self) -> None:
+        self._schemas = await self._store.tasks()
+        self._read_at = self._clock.elapsed()
+
+
+def _hint(task: str, known: Collection[str]) -> str:
+    close = get_close_matches(task, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,1 @@
+"""Tasks: named code that can be run, the built-in ones among them."""

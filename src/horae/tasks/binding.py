@@ -1,0 +1,211 @@
+"""How JSON parameters become the arguments of a function, and what a function says of its parameters in JSON schema."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Union
+
+import msgspec
+
+from horae.core.errors import Fatal, Fault
+from horae.run import Run
+from horae.tasks.tools import Tools
+
+Schema = Mapping[str, object]
+Arguments = dict[str, Any]
+
+_INJECTED: Mapping[object, str] = {Run: "run", Tools: "tools", "Run": "run", "horae.Run": "run"}
+_WHERE = re.compile(r" - at `\$(.*)`$", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_NONE: Arguments = {}
+
+
+class InvalidParams(Fatal):
+    """Parameters that do not fit the task: no retry mends that."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.pointer.removeprefix('/')}: {fault.detail}" for fault in faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter that the caller gives."""
+
+    name: str
+    type: Any
+    required: bool
+    default: object = None
+
+
+class Binding:
+    """The parameters of one function; what costs time is done once, when it is first needed."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self._signature = inspect.signature(function)
+        for parameter in self._signature.parameters.values():
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise TypeError(f"a task's parameters are given by name; {parameter.name!r} cannot be")
+
+    @cached_property
+    def injected(self) -> Mapping[str, str]:
+        """Parameters that are not the caller's: name → `run` or `tools`."""
+        kinds = {
+            name: _INJECTED.get(_hashable(self._annotation(parameter)))
+            for name, parameter in self._signature.parameters.items()
+        }
+        return {name: kind for name, kind in kinds.items() if kind is not None}
+
+    @cached_property
+    def parameters(self) -> Sequence[Parameter]:
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return [
+            Parameter(
+                name=name,
+                type=_supported(self._annotation(parameter)),
+                required=parameter.default is parameter.empty,
+                default=parameter.default,
+            )
+            for name, parameter in self._signature.parameters.items()
+            if parameter.kind in named and name not in self.injected
+        ]
+
+    @cached_property
+    def takes_more(self) -> bool:
+        """Whether names beyond the declared ones are welcome."""
+        return any(p.kind is p.VAR_KEYWORD for p in self._signature.parameters.values())
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The JSON schema of the object of parameters."""
+        types = [parameter.type for parameter in self.parameters]
+        schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+        properties = {p.name: _with_default(p, schema) for p, schema in zip(self.parameters, schemas, strict=True)}
+        schema: dict[str, object] = {"type": "object", "properties": properties}
+        if text := inspect.getdoc(self._function):
+            schema["description"] = text
+        if required := [p.name for p in self.parameters if p.required]:
+            schema["required"] = required
+        if not self.takes_more:
+            schema["additionalProperties"] = False
+        if components:
+            schema["$defs"] = components
+        return schema
+
+    def bind(self, params: str) -> Arguments:
+        """The arguments that a JSON object stands for, converted to the annotated types; raises InvalidParams."""
+        if params == "{}" and self._all_optional:
+            return _NONE
+        try:
+            if self.takes_more:
+                return self._bind_open(params)
+            values = self._decoder.decode(params)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            raise InvalidParams(self.faults(params) or [Fault("/params", str(exc))]) from None
+        return {name: value for name in self._names if (value := getattr(values, name)) is not msgspec.UNSET}
+
+    def faults(self, params: str | Mapping[str, object]) -> list[Fault]:
+        """Everything that is wrong with the parameters, each with its JSON pointer."""
+        try:
+            given = msgspec.json.decode(params) if isinstance(params, str) else params
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            return [Fault("/params", f"cannot be read as JSON: {exc}")]
+        if not isinstance(given, Mapping):
+            return [Fault("/params", "must be an object of named parameters")]
+        known = {parameter.name: parameter for parameter in self.parameters}
+        return [
+            *(Fault(_pointer(name), "is required") for name, p in known.items() if p.required and name not in given),
+            *(self._unknown(name) for name in given if name not in known and not self.takes_more),
+            *(f for name, p in known.items() if name in given for f in _type_faults(p, given[name])),
+        ]
+
+    @cached_property
+    def _all_optional(self) -> bool:
+        return not any(parameter.required for parameter in self.parameters)
+
+    @cached_property
+    def _names(self) -> Sequence[str]:
+        return [parameter.name for parameter in self.parameters]
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        """Decodes and converts in one step; what is not given stays unset, so that the function's own default holds."""
+        fields: list[Any] = [
+            (p.name, p.type) if p.required else (p.name, Union[p.type, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007
+            for p in self.parameters
+        ]
+        struct = msgspec.defstruct("Params", fields, kw_only=True, forbid_unknown_fields=not self.takes_more)
+        return msgspec.json.Decoder(struct)
+
+    def _bind_open(self, params: str) -> Arguments:
+        given = msgspec.json.decode(params, type=dict[str, Any])
+        values = msgspec.convert(given, self._decoder.type)
+        declared = {name: v for name in self._names if (v := getattr(values, name)) is not msgspec.UNSET}
+        return {**given, **declared}
+
+    def _unknown(self, name: str) -> Fault:
+        names = ", ".join(self._names) or "none"
+        return Fault(_pointer(name), f"is no parameter of this task; it takes {names}")
+
+    def _annotation(self, parameter: inspect.Parameter) -> Any:
+        """The annotation as a type; what cannot be resolved here (a name that only type checkers import) stays text."""
+        annotation = parameter.annotation
+        if annotation is parameter.empty:
+            return Any
+        if not isinstance(annotation, str):
+            return annotation
+        scope = vars(sys.modules.get(self._function.__module__, sys)) | getattr(self._function, "__globals__", {})
+        try:
+            return eval(annotation, scope)
+        except (NameError, AttributeError, TypeError, SyntaxError):
+            return annotation
+
+
+def _supported(annotation: Any) -> Any:
+    """The type if it can be converted to, else Any: the value is then passed on as it was decoded."""
+    if isinstance(annotation, str):
+        return Any
+    try:
+        msgspec.json.schema_components([annotation])
+        msgspec.json.Decoder(annotation)
+    except (TypeError, NameError, RuntimeError, AttributeError):
+        return Any
+    return annotation
+
+
+def _with_default(parameter: Parameter, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if parameter.required:
+        return schema
+    try:
+        return {**schema, "default": msgspec.to_builtins(parameter.default)}
+    except (TypeError, ValueError):
+        return schema
+
+
+def _type_faults(parameter: Parameter, value: object) -> list[Fault]:
+    try:
+        # a JSON round trip, because strict conversion of values differs in kind: a date is text in JSON
+        msgspec.json.decode(msgspec.json.encode(value), type=parameter.type)
+    except msgspec.ValidationError as exc:
+        where = _WHERE.search(str(exc))
+        detail = str(exc)[: where.start()] if where else str(exc)
+        return [Fault(_pointer(parameter.name, *_steps(where[1] if where else "")), detail)]
+    except (TypeError, ValueError) as exc:
+        return [Fault(_pointer(parameter.name), str(exc))]
+    return []
+
+
+def _steps(path: str) -> list[str]:
+    return [name or index for name, index in _STEP.findall(path)]
+
+
+def _pointer(*steps: str) -> str:
+    return "/".join(("/params", *(step.replace("~", "~0").replace("/", "~1") for step in steps)))
+
+
+def _hashable(annotation: object) -> object:
+    return annotation if isinstance(annotation, str | type) else None

@@ -1,0 +1,186 @@
+"""The tasks that a node knows, by name."""
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from horae.core.errors import Conflict, Fault
+from horae.run import local_run
+from horae.tasks.binding import Arguments, Binding, Schema
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}", re.ASCII)
+
+
+class Kind(StrEnum):
+    """Where a task runs."""
+
+    ASYNC = "async"  # in the event loop
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class TaskExists(Conflict):
+    """Two functions want the same name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is already a task named {name!r}; give one of them another name")
+        self.name = name
+
+
+class Task(Generic[P, R]):
+    """Named code that can be run; calling it runs it here and now."""
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        *,
+        name: str | None = None,
+        max_retries: int | None = None,
+        timeout: float | timedelta | None = None,
+        cpu: bool = False,
+    ) -> None:
+        _refuse_what_cannot_run(function, cpu=cpu)
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = _checked_name(name or default_name(function))
+        self.kind = _kind(function, cpu=cpu)
+        self.max_retries = _checked_retries(max_retries)
+        self.timeout = _checked_timeout(timeout)
+        self._binding = Binding(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not self.injected:
+            return self.function(*args, **kwargs)
+        given = list(args)
+        for name, what in self.injected.items():
+            if what == "run" and next(iter(inspect.signature(self.function).parameters)) == name:
+                given.insert(0, local_run())
+            elif what == "run":
+                kwargs[name] = local_run()
+        return self.function(*given, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    @property
+    def injected(self) -> Mapping[str, str]:
+        """Parameters that the caller does not give: name → `run` or `tools`."""
+        return self._binding.injected
+
+    @property
+    def schema(self) -> Schema:
+        """The JSON schema of the parameters."""
+        return self._binding.schema
+
+    def bind(self, params: str) -> Arguments:
+        """The arguments for parameters in JSON text; raises InvalidParams."""
+        return self._binding.bind(params)
+
+    def check(self, params: str | Mapping[str, object]) -> list[Fault]:
+        """Everything that is wrong with the parameters."""
+        return self._binding.faults(params)
+
+
+AnyTask = Task[Any, Any]
+
+
+class Registry:
+    """Tasks by name; a name is given once."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, AnyTask] = {}
+
+    def add(self, task: Task[P, R]) -> Task[P, R]:
+        if task.name in self._tasks:
+            raise TaskExists(task.name)
+        self._tasks[task.name] = task
+        return task
+
+    def get(self, name: str) -> AnyTask | None:
+        return self._tasks.get(name)
+
+    def __iter__(self) -> Iterator[AnyTask]:
+        return iter(self._tasks.values())
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tasks
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._tasks)
+
+    def schemas(self) -> dict[str, str]:
+        """Name → JSON schema as text: what a node registers."""
+        return {task.name: msgspec.json.encode(task.schema).decode() for task in self}
+
+    def check(self, name: str, params: str | Mapping[str, object]) -> list[Fault]:
+        """Everything that is wrong with the parameters of a task; a task that is not known here finds no fault."""
+        task = self._tasks.get(name)
+        return [] if task is None else task.check(params)
+
+    def with_tasks(self, *others: "Registry") -> "Registry":
+        """A registry of these tasks and those of the others."""
+        union = Registry()
+        for registry in (self, *others):
+            for task in registry:
+                union.add(task)
+        return union
+
+
+def default_name(function: Callable[..., object]) -> str:
+    """The function's full name; in a script the file stands for the module, which is `__main__` on one node only."""
+    module = function.__module__
+    if module in ("__main__", "__mp_main__"):
+        file = getattr(sys.modules.get(module), "__file__", None)
+        module = Path(file).stem if file else "main"
+    return f"{module}.{function.__qualname__.replace('.<locals>', '')}"
+
+
+def _refuse_what_cannot_run(function: Callable[..., object], *, cpu: bool) -> None:
+    if not callable(function) or inspect.isclass(function):
+        raise TypeError(f"a task is a function, not {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{function.__qualname__} yields; a task returns one result")
+    if cpu and not getattr(function, "__qualname__", "<").isidentifier():
+        raise TypeError(f"{function!r} runs in another process, which must import it: define it at the top of a module")
+
+
+def _kind(function: Callable[..., object], *, cpu: bool) -> Kind:
+    if cpu:
+        return Kind.PROCESS
+    return Kind.ASYNC if inspect.iscoroutinefunction(function) else Kind.THREAD
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a task: up to 200 letters, digits and any of _ . : / -")
+    return name
+
+
+def _checked_retries(max_retries: int | None) -> int | None:
+    if max_retries is not None and (isinstance(max_retries, bool) or max_retries < 0):
+        raise ValueError(f"max_retries is a number from 0 on, not {max_retries!r}")
+    return max_retries
+
+
+def _checked_timeout(timeout: float | timedelta | None) -> timedelta | None:
+    if timeout is None:
+        return None
+    value = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+    if value <= timedelta():
+        raise ValueError(f"a timeout is longer than nothing, not {timeout!r}")
+    return value

@@ -1,0 +1,15 @@
+"""What the built-in tasks may use of their node."""
+
+from dataclasses import dataclass
+
+from horae.tasks.processes import ProcessGroups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Given to a task that has a parameter of this type."""
+
+    processes: ProcessGroups
+    allow_shell: bool = False
+    http_allow: tuple[str, ...] = ()  # hosts and networks that may be reached although they are internal
+    grace: float = 1.0  # seconds between the request to stop and the end by force
