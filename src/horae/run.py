@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-_IDLE_LOG = logging.getLogger("horae.run")
+_LOCAL_LOG = logging.getLogger("horae.run")
 
-Sink = Callable[[str, str], None]  # level and text
+Sink = Callable[[str, str], bool]  # takes level and text; False when it is full
 
 
 class RunLog:
@@ -37,6 +37,10 @@ class RunLog:
         text = _rendered(message, args, values)
         exc = sys.exception()
         self._write("ERROR", text if exc is None else f"{text}\n{''.join(traceback.format_exception(exc)).rstrip()}")
+
+    def output(self, text: str) -> bool:
+        """Lines that a program has printed; False when the log takes no more."""
+        return self._write("OUT", text)
 
 
 class Run:
@@ -85,10 +89,15 @@ def local_run() -> Run:
         due_at=datetime.fromtimestamp(time.time(), UTC),
         attempt=1,
         fence=0,
-        log=lambda level, text: _IDLE_LOG.log(logging.getLevelNamesMapping()[level], "%s", text),
+        log=_log_locally,
         progress=lambda fraction: None,
         cancelled=lambda: False,
     )
+
+
+def _log_locally(level: str, text: str) -> bool:
+    _LOCAL_LOG.log(logging.getLevelNamesMapping().get(level, logging.INFO), "%s", text)
+    return True
 
 
 def _rendered(message: object, args: tuple[object, ...], values: dict[str, object]) -> str:

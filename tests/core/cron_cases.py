@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
-# (zone, an hour near which its clocks change): whole hours, midnight, half an hour, two hours, a lost day, no DST at all
+# (zone, when its clocks change): by an hour, at midnight, by half an hour, by two hours, by a day; and two calm ones
 CHANGES = [
     ("Europe/Berlin", "2026-03-29T01:00"),
     ("Europe/Berlin", "2026-10-25T01:00"),
@@ -111,8 +111,5 @@ def _weekday(luck: Random, local: datetime) -> str:
     today = local.isoweekday() % 7
     nth = (local.day - 1) // 7 + 1
     special = (f"{today}L", f"{DAYS[today].upper()}L", f"{today}#{nth}", f"{DAYS[today]}#L", f"{today or 7}#{nth}", "?")
-    if luck.random() < 0.2:
-        text = luck.choice(special)
-    else:
-        text = _field(luck, 0, 7, today, (0, 7), free=0.6)
+    text = luck.choice(special) if luck.random() < 0.2 else _field(luck, 0, 7, today, (0, 7), free=0.6)
     return luck.choice(("", "", "", "+")) + text

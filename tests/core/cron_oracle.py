@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 MINUTE = timedelta(minutes=1)
@@ -28,62 +29,53 @@ class Minute:
 
 
 @dataclass(frozen=True)
-class Hole:
-    """Local minutes that do not exist, and the first real instant after them."""
-
-    at: datetime
-    missing: tuple[datetime, ...]
-
-
-@dataclass(frozen=True)
 class Window:
     zone: ZoneInfo
     start: datetime
     end: datetime
     minutes: tuple[Minute, ...]
-    holes: tuple[Hole, ...]
+    holes: dict[datetime, list[datetime]]  # by the first instant after it: the local minutes that do not exist
 
 
 def look(zone: ZoneInfo, start: datetime, end: datetime) -> Window:
     """Everything that the clocks of a zone show from `start` (a whole minute) to `end`."""
     minutes = tuple(_minute(zone, at) for at in _each_minute(start, end))
-    holes = tuple(
-        Hole(after.at, tuple(_each_minute(before.local + MINUTE, after.local)))
-        for before, after in zip(minutes, minutes[1:], strict=False)
+    holes = {
+        after.at: list(_each_minute(before.local + MINUTE, after.local))
+        for before, after in pairwise(minutes)
         if MINUTE < after.local - before.local < THREE_HOURS + MINUTE
-    )
+    }
     return Window(zone, start, end, minutes, holes)
 
 
-def fires(window: Window, expression: str, gap: str | None = None, fold: str | None = None) -> list[datetime]:
-    """All fire times of the window; a slot at its first instant is left out, as the hole before it is out of sight."""
-    second, minute, hour, day, month, weekday, year = _seven(expression)
+def fires(
+    window: Window, expression: str, gap: str | None = None, fold: str | None = None, after: datetime | None = None
+) -> Iterator[datetime]:
+    """The fire times of the window after `after`, which is its first instant if not given, in order."""
+    sec, minute, hour, day, month, weekday, year = _seven(expression)
     fixed = minute[0] != "*" and hour[0] != "*"
     gap = gap or ("run_after" if fixed else "skip")
-    turns = {"first": ("only", "first"), "second": ("only", "second"), "both": ("only", "first", "second")}[
-        fold or ("first" if fixed else "both")
-    ]
-    seconds = numbers(second, 0, 59)
-    minutes, hours = numbers(minute, 0, 59), numbers(hour, 0, 23)
+    fold = fold or ("first" if fixed else "both")
+    turns = {"first": ("only", "first"), "second": ("only", "second"), "both": ("only", "first", "second")}[fold]
+    seconds = sorted(numbers(sec, 0, 59))
+    minutes, hours, months = numbers(minute, 0, 59), numbers(hour, 0, 23), numbers(month, 1, 12)
+    years = numbers(year, 1970, 2199)
+    fits_date = lru_cache(
+        lambda date: date.month in months and (year == "*" or date.year in years) and fits_day(date, day, weekday)
+    )
 
     def fits(local: datetime) -> bool:
-        return (
-            local.minute in minutes
-            and local.hour in hours
-            and fits_day(local.date(), day, weekday)
-            and local.month in numbers(month, 1, 12)
-            and (year == "*" or local.year in numbers(year, 1970, 2199))
-        )
+        return local.minute in minutes and local.hour in hours and fits_date(local.date())
 
-    found = {
-        seen.at + timedelta(seconds=second)
-        for seen in window.minutes
-        if seen.turn in turns and fits(seen.local)
-        for second in seconds
-    }
-    if gap == "run_after":
-        found.update(hole.at for hole in window.holes if any(fits(local) for local in hole.missing))
-    return sorted(at for at in found if window.start < at < window.end)
+    after = after or window.start
+    begin = max(int((after - window.start) / MINUTE), 0)
+    for seen in window.minutes[begin:]:
+        real = seen.turn in turns and fits(seen.local)
+        found = [seen.at + timedelta(seconds=second) for second in seconds] if real else []
+        if gap == "run_after" and seen.at in window.holes and any(map(fits, window.holes[seen.at])):
+            found = [seen.at, *(at for at in found if at != seen.at)]
+        if found:
+            yield from (at for at in found if at > after)
 
 
 def fits_day(day: date, of_month: str, of_week: str) -> bool:
@@ -136,16 +128,21 @@ def _fits_weekday_item(day: date, item: str) -> bool:
 @lru_cache(maxsize=100_000)
 def numbers(text: str, low: int, high: int) -> frozenset[int]:
     """The numbers that a plain field names, found by asking each number of the field."""
-    return frozenset(n for n in range(low, high + 1) if any(_in_item(n, item, low, high) for item in text.split(",")))
+    items = [_item(item, low, high) for item in text.split(",")]
+    return frozenset(
+        number
+        for number in range(low, high + 1)
+        if any(start <= number <= end and (number - start) % step == 0 for start, end, step in items)
+    )
 
 
-def _in_item(number: int, item: str, low: int, high: int) -> bool:
+def _item(item: str, low: int, high: int) -> tuple[int, int, int]:
     found = re.fullmatch(r"(\*|\w+)(?:-(\w+))?(?:/(\d+))?", item)
     assert found, item
     first, last, step = found.groups()
     start = low if first == "*" else _number(first)
     end = _number(last) if last else high if first == "*" or step else start
-    return start <= number <= end and (number - start) % int(step or 1) == 0
+    return start, end, int(step or 1)
 
 
 def _number(word: str) -> int:

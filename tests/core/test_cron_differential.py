@@ -1,20 +1,21 @@
-"""The evaluator against a brute-force oracle that shares no code with it, on random expressions around clock changes."""
+"""The evaluator against an oracle that shares no code with it, on random expressions around clock changes."""
 
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
 from cron_cases import CHANGES, change_at, expression_near
-from cron_oracle import Window, fires, fits_day, look
+from cron_oracle import Window, fires, fits_day, look, numbers
 
 from horae.core.cron import Dst, Fold, Gap, parse
 
 POLICIES = [Dst(gap, fold) for gap in (None, *Gap) for fold in (None, *Fold)]
 REACH = timedelta(hours=7)
 CASES = 20_000
-LISTED = 40  # fires compared in one case, at most
+LISTED = 12  # fires compared in one case, at most
 
 
 @lru_cache(maxsize=256)
@@ -37,8 +38,8 @@ def disagreement(luck: Random, name: str, change: str) -> str | None:
     window = window_at(name, change)
     expression = expression_near(luck, change_at(change), window.zone)
     dst = luck.choice(POLICIES)
-    after = window.start + timedelta(seconds=luck.randint(0, int(REACH.total_seconds() * 1.5)), microseconds=luck.choice((0, 1)))
-    expected = [at for at in fires(window, expression, dst.gap, dst.fold) if at > after][:LISTED]
+    after = window.start + timedelta(seconds=luck.randint(0, 36_000), microseconds=luck.choice((0, 1)))
+    expected = list(islice(fires(window, expression, dst.gap, dst.fold, after), LISTED))
     found = fires_by_evaluator(window, expression, dst, after)
     if found == expected:
         return None
@@ -75,22 +76,22 @@ def day_disagreements(seed: int, cases: int) -> list[str]:
 
 
 def fires_on(at: datetime, day: str, month: str, weekday: str) -> bool:
-    from cron_oracle import numbers
-
     return at.month in numbers(month, 1, 12) and fits_day(at.date(), day, weekday)
 
 
 def test_the_evaluator_agrees_with_the_oracle_on_the_days_of_several_years() -> None:
-    assert day_disagreements(seed=7, cases=300) == []
+    assert day_disagreements(seed=7, cases=150) == []
 
 
 def test_counting_slots_agrees_with_walking_them() -> None:
     luck = Random(11)
-    for _ in range(2_000):
+    for _ in range(1_000):
         name, change = luck.choice(CHANGES)
         window, dst = window_at(name, change), luck.choice(POLICIES)
         expression = expression_near(luck, change_at(change), window.zone)
         start = window.start + timedelta(seconds=luck.randint(1, 20_000), microseconds=luck.choice((0, 1)))
-        end = start + timedelta(seconds=luck.randint(0, 28_000), microseconds=luck.choice((0, 1)))
-        expected = sum(start <= at < end for at in fires(window, expression, dst.gap, dst.fold))
+        end = start + timedelta(seconds=luck.randint(0, 14_000), microseconds=luck.choice((0, 1)))
+        expected = sum(
+            at < end for at in fires(window, expression, dst.gap, dst.fold, start - timedelta(microseconds=1))
+        )
         assert parse(expression).count(start, end, window.zone, dst) == expected, (expression, name, dst, start, end)

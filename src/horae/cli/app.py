@@ -2,11 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
 from horae import __version__
 from horae.core.errors import HoraeError, Malformed, Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 HELP = "Run jobs on time: now, at an instant, or again and again by a calendar."
 
@@ -14,7 +18,6 @@ COMMANDS = {  # in the order of the help page; the sentence stands here so that 
     "dev": ("horae.cli.serve:dev", "Start everything in one process, with demo jobs, on this machine only."),
     "serve": ("horae.cli.serve:serve", "Start a node for production, with the roles you choose."),
     "worker": ("horae.cli.serve:worker", "Start a node that only works: it runs your tasks."),
-    "db": ("horae.cli.db:app", "Prepare the store and see where it stands."),
     "jobs": ("horae.cli.jobs:app", "Create, list, change and stop jobs."),
     "runs": ("horae.cli.runs:app", "See what became of each occurrence, and stop one."),
     "run": ("horae.cli.runs:start", "Run a job now; with --follow the exit code tells how it ended."),
@@ -66,5 +69,8 @@ def fail(error: HoraeError) -> int:
     return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
-def _usage_error(error: CycloptsError) -> str:
-    return f"error: {error}\n       see horae --help"
+def _usage_error(error: CycloptsError) -> "Text":
+    from rich.text import Text
+
+    command = " ".join(("horae", *error.command_chain)) if error.command_chain else "horae"
+    return Text(f"error: {' '.join(str(error).split())}\n  see {command} --help", no_wrap=True, overflow="ignore")

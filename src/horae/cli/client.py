@@ -21,13 +21,16 @@ _JOB_ID = re.compile(r"job_[0-9a-f]{32}")
 _RUN_ID = re.compile(r"run_[0-9a-f]{32}")
 
 Document = dict[str, Any]
+Scalar = str | int | float | bool | None
 
 
 class Refused(Invalid):
     """The server answered with a problem document."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        faults = [Fault(str(item.get("pointer", "")), str(item.get("detail", ""))) for item in problem.get("errors", ())]
+        faults = [
+            Fault(str(item.get("pointer", "")), str(item.get("detail", ""))) for item in problem.get("errors", ())
+        ]
         super().__init__(str(problem.get("detail") or problem.get("title") or "the server refused"), faults=faults)
         self.status = problem.get("status")
         self.code = str(problem.get("code", "refused"))
@@ -91,7 +94,9 @@ class Client:
     def _send(
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: object = None
     ) -> httpx2.Response:
-        params = [(name, item) for name, value in (query or {}).items() for item in _items(value)]
+        params: list[tuple[str, Scalar]] = [
+            (name, item) for name, value in (query or {}).items() for item in _items(value)
+        ]
         try:
             response = self._http.request(method, path, params=params, json=body)
         except httpx2.TimeoutException as exc:
@@ -110,7 +115,7 @@ def run_id(name: str) -> str:
     return name
 
 
-def _items(value: object) -> list[object]:
+def _items(value: Any) -> list[Scalar]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -11,15 +11,18 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from horae.core.errors import HoraeError, Invalid
+from horae.core.errors import Fault, HoraeError, Invalid
 
 Format = Literal["table", "json"]
 Output = Annotated[Format, Parameter(name=["--output", "-o"], help="How to print it.")]
 
+Flag = Parameter(negative=(), show_default=False)  # a switch that can only be turned on
+Several = Parameter(negative=())  # an option that may be repeated
+
 NOTHING = "–"
+GAP = 2  # blanks between columns
 SHORTEST = 12  # what a column that may lose its end keeps at least
 STYLES = {
     **dict.fromkeys(("succeeded", "finished"), "green"),
@@ -58,46 +61,38 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]],
     if not cells:
         out.print(empty)
         return
-    widths = [max(cell_len(c) for c in (column.title, *(row[i].plain for row in cells))) for i, column in enumerate(columns)]
-    shown = _fitting(columns, widths, out.width)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i in shown:
-        column = columns[i]
-        table.add_column(
-            column.title,
-            no_wrap=True,
-            overflow="ellipsis",
-            justify="right" if column.right else "left",
-            min_width=None if column.shrinks else widths[i],
-        )
-    for row in cells:
-        table.add_row(*(row[i] for i in shown))
-    out.print(table)
+    titles = [Text(column.title, style="bold") for column in columns]
+    widths = _widths(columns, [titles, *cells], out.width)
+    for row in [titles, *cells]:
+        out.print(_line(columns, row, widths), no_wrap=True, overflow="ignore", crop=False)
 
 
 def print_fields(fields: Mapping[str, str | Text | None]) -> None:
     """One thing as aligned `label  value` lines; what is None is left out."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="bright_black", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in fields.items():
-        if value is not None:
-            table.add_row(label, _text(value))
-    console().print(table)
+    out = console()
+    shown = {label: _text(value) for label, value in fields.items() if value is not None}
+    width = max(map(cell_len, shown), default=0)
+    for label, value in shown.items():
+        out.print(Text.assemble((label.ljust(width + GAP), "bright_black"), value), overflow="fold", soft_wrap=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    out = console()
+    for line in lines:
+        out.print(line)
 
 
 def print_note(sentence: str) -> None:
     """An aside for people, kept out of what a pipe reads."""
-    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(sentence, style="bright_black")
+    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(
+        sentence, style="bright_black"
+    )
 
 
 def print_error(error: HoraeError) -> None:
     """One readable block: the sentence, then each thing that is wrong and where."""
-    lines = [f"error: {error}"]
     faults = error.faults if isinstance(error, Invalid) else ()
-    for fault in faults:
-        lines.append(f"  {fault.pointer}" if fault.detail == str(error) else f"  {fault.pointer}: {fault.detail}")
-    print("\n".join(lines), file=sys.stderr)
+    print("\n".join([f"error: {error}", *(_fault(fault, str(error)) for fault in faults)]), file=sys.stderr)
 
 
 # --- values in words ------------------------------------------------------------------------------------------------
@@ -169,15 +164,40 @@ def _text(cell: str | Text) -> Text:
     return cell if isinstance(cell, Text) else Text(cell)
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    shown = list(range(len(columns)))
-    while sum(_least(columns[i], widths[i]) for i in shown) + 2 * len(shown) > room:
-        last = max(shown, key=lambda i: columns[i].rank)
+def _fault(fault: Fault, sentence: str) -> str:
+    """Where it is wrong, and what if the sentence has not said it already."""
+    return f"  at {fault.pointer}" if fault.detail == sentence else f"  at {fault.pointer}: {fault.detail}"
+
+
+def _line(columns: Sequence[Column], row: Sequence[Text], widths: Mapping[int, int]) -> Text:
+    line = Text()
+    for i, width in widths.items():
+        cell = row[i].copy()
+        cell.truncate(width, overflow="ellipsis")
+        cell.align("right" if columns[i].right else "left", width)
+        line.append_text(cell).append(" " * GAP)
+    line.rstrip()
+    return line
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> dict[int, int]:
+    """The columns that are shown, and how wide: as wide as their text, less where that does not fit."""
+    widths = {i: max(row[i].cell_len for row in rows) for i in range(len(columns))}
+    widths = {i: width for i, width in widths.items() if width}
+    while (lacking := sum(widths.values()) + GAP * (len(widths) - 1) - room) > 0:
+        spare = {i: widths[i] - SHORTEST for i in widths if columns[i].shrinks and widths[i] > SHORTEST}
+        if sum(spare.values()) >= lacking:
+            return widths | _shrunk(widths, spare, lacking)
+        last = max(widths, key=lambda i: columns[i].rank)
         if columns[last].rank == 0:
             break
-        shown.remove(last)
-    return shown
+        del widths[last]
+    return widths
 
 
-def _least(column: Column, width: int) -> int:
-    return min(width, SHORTEST) if column.shrinks else width
+def _shrunk(widths: Mapping[int, int], spare: Mapping[int, int], lacking: int) -> dict[int, int]:
+    """Take from the widest first, so that short texts stay whole."""
+    shrunk = {i: widths[i] for i in spare}
+    for _ in range(lacking):
+        shrunk[max(shrunk, key=shrunk.__getitem__)] -= 1
+    return shrunk

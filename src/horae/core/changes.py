@@ -51,9 +51,7 @@ def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing
 def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
     """Account for the slots that came due in a pause that goes on; before a change of schedule, or a cancel."""
     ended = resume(job, Misfire.SKIP, now=now, new_id=new_id)
-    return Firing(
-        job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED
-    )
+    return Firing(job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED)
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:

@@ -160,13 +160,11 @@ def _days_before(day: date) -> int:
 def _days(fields: Fields) -> tuple[tuple[int, ...], ...]:
     """The named days of every shape of month, by [length - 28][weekday of the first]."""
     dates = _bits(fields.day.values)
-    return tuple(
-        tuple(_days_of_shape(fields, dates, length, first) for first in range(7)) for length in range(28, 32)
-    )
+    return tuple(tuple(_days_of_shape(fields, dates, length, first) for first in range(7)) for length in range(28, 32))
 
 
 def _days_of_shape(fields: Fields, dates: int, length: int, first: int) -> int:
-    by_date = dates | _moving_dates(fields.day, length, first)
+    by_date = dates | _moving_dates(fields.day, length, first) if fields.day.moving else dates
     by_weekday = _by_weekday(fields.weekday, length, first)
     named = by_date & by_weekday if fields.both_days else by_date | by_weekday
     return named & ((2 << length) - 2)
@@ -190,15 +188,14 @@ def _nearest_workday(target: int, length: int, first: int) -> int:
 
 
 def _by_weekday(weekday: DayOfWeek, length: int, first: int) -> int:
-    weekly = sum([_WEEKLY[(which - first) % 7] for which in weekday.values])
-    days: set[int] = set()
+    named = sum([_WEEKLY[(which - first) % 7] for which in weekday.values])
     for which, nth in weekday.nth:
         occurrences = range(1 + (which - first) % 7, length + 1, 7)
         if nth == LAST:
-            days.add(occurrences[-1])
+            named |= 1 << occurrences[-1]
         elif nth <= len(occurrences):
-            days.add(occurrences[nth - 1])
-    return weekly | _bits(days)
+            named |= 1 << occurrences[nth - 1]
+    return named
 
 
 def _bits(days: Iterable[int]) -> int:

@@ -1,11 +1,10 @@
 """Schedules as users write them and as they are stored: strings and JSON objects, read strictly and written back."""
 
-import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypedDict, TypeVar, assert_never
+from typing import TypedDict, TypeGuard, TypeVar, assert_never
 
 from horae.core import cron
 from horae.core.cron import Dst, Fold, Gap
@@ -170,9 +169,9 @@ _READERS: Mapping[str, Callable[[Object, datetime], Schedule]] = {
 
 def _calendar_field(value: object, name: str) -> CalendarField:
     pointer = f"/schedule/{name}"
-    if isinstance(value, int | str) and not isinstance(value, bool):
+    if isinstance(value, str) or _is_field_number(value):
         field: CalendarField = value
-    elif isinstance(value, list | tuple) and value and all(type(item) is int for item in value):
+    elif isinstance(value, list | tuple) and value and all(map(_is_field_number, value)):
         field = tuple(value)
     else:
         raise InvalidSchedule(f"{name} is a number, a list of numbers or a cron field, such as 1-5", pointer=pointer)
@@ -181,6 +180,11 @@ def _calendar_field(value: object, name: str) -> CalendarField:
     except InvalidSchedule as exc:
         raise InvalidSchedule(str(exc), pointer=pointer) from exc
     return field
+
+
+def _is_field_number(value: object) -> TypeGuard[int]:
+    """Not so for true and false, nor for numbers that are too long even to be written into a message."""
+    return type(value) is int and abs(value) < 10_000
 
 
 def _weekdays(value: object) -> tuple[str, ...]:
@@ -268,7 +272,7 @@ def _text(value: object, name: str) -> str:
 
 
 def _duration(value: object, name: str) -> timedelta:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # NaN is not itself
         raise InvalidSchedule(f"{name} is a number of seconds, not {_kind(value)}", pointer=f"/schedule/{name}")
     try:
         return timedelta(seconds=value)

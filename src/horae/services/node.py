@@ -1,7 +1,7 @@
 """One process with its roles: starts every duty, passes signals on, and stops them in the order that loses nothing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 import structlog
@@ -181,6 +181,6 @@ class NodeService:
             await asyncio.sleep(0.02)
 
 
-def describe_roles(roles: Sequence[str]) -> str:
+def describe_roles(roles: Collection[str]) -> str:
     """Roles in the order people expect."""
     return ", ".join(role for role in ("api", "planner", "worker") if role in roles)

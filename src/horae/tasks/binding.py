@@ -17,7 +17,6 @@ from horae.tasks.tools import Tools
 Schema = Mapping[str, object]
 Arguments = dict[str, Any]
 
-_INJECTED: Mapping[object, str] = {Run: "run", Tools: "tools", "Run": "run", "horae.Run": "run"}
 _WHERE = re.compile(r" - at `\$(.*)`$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _NONE: Arguments = {}
@@ -53,12 +52,15 @@ class Binding:
 
     @cached_property
     def injected(self) -> Mapping[str, str]:
-        """Parameters that are not the caller's: name → `run` or `tools`."""
-        kinds = {
-            name: _INJECTED.get(_hashable(self._annotation(parameter)))
-            for name, parameter in self._signature.parameters.items()
-        }
-        return {name: kind for name, kind in kinds.items() if kind is not None}
+        """Parameters that are not the caller's: name → `run` (the first one only) or `tools`."""
+        found = {}
+        for position, (name, parameter) in enumerate(self._signature.parameters.items()):
+            annotation = self._annotation(parameter)
+            if position == 0 and (annotation is Run or annotation in ("Run", "horae.Run")):
+                found[name] = "run"
+            elif annotation is Tools:
+                found[name] = "tools"
+        return found
 
     @cached_property
     def parameters(self) -> Sequence[Parameter]:
@@ -205,7 +207,3 @@ def _steps(path: str) -> list[str]:
 
 def _pointer(*steps: str) -> str:
     return "/".join(("/params", *(step.replace("~", "~0").replace("/", "~1") for step in steps)))
-
-
-def _hashable(annotation: object) -> object:
-    return annotation if isinstance(annotation, str | type) else None

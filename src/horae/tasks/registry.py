@@ -60,15 +60,9 @@ class Task(Generic[P, R]):
         self._binding = Binding(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not self.injected:
-            return self.function(*args, **kwargs)
-        given = list(args)
-        for name, what in self.injected.items():
-            if what == "run" and next(iter(inspect.signature(self.function).parameters)) == name:
-                given.insert(0, local_run())
-            elif what == "run":
-                kwargs[name] = local_run()
-        return self.function(*given, **kwargs)
+        if "run" in self.injected.values():
+            return self.function(local_run(), *args, **kwargs)
+        return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"

@@ -1,0 +1,45 @@
+# Every target does its own set-up: the first builds .venv, the others find it there.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help dev test acceptance check format clean
+
+help: ## Show what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+dev: $(READY) ## Start Horae on SQLite at http://127.0.0.1:8765, with demo jobs
+	@exec $(BIN)/horae dev
+
+test: $(READY) ## Run the tests (a few minutes)
+	$(BIN)/pytest -m "not acceptance" -n 2 --dist worksteal -q $(ARGS)
+
+acceptance: $(READY) ## Prove the claims at full size, one after another (up to 25 minutes)
+	$(BIN)/pytest -m acceptance -v --durations=0 $(ARGS)
+
+check: $(READY) ## Format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## Put the format right and mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Forget the virtual environment and caches; the data in .horae stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# A .venv that was begun but not finished is begun again.
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Horae needs Python 3.11 or newer"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "building $(VENV)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } \
+		|| { rm -rf $(VENV); echo "cannot make a virtual environment; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "installing into $(VENV)"
+	@$(PIP) install -e '.[all,dev]' -c constraints.txt
+	@touch $@

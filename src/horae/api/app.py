@@ -1,0 +1,23 @@
+"""The application: every route, and a problem document for everything that goes wrong."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from horae.api import health, jobs, runs, schedules, tasks
+from horae.api.context import Services
+from horae.api.origin import SameOrigin
+from horae.api.problems import on_error, on_http_error, on_surprise
+from horae.core.errors import HoraeError
+
+
+def create_app(services: Services) -> Starlette:
+    """An ASGI application over the use cases; it opens and closes nothing, so its maker does."""
+    app = Starlette(
+        routes=[*jobs.ROUTES, *runs.ROUTES, *schedules.ROUTES, *tasks.ROUTES, *health.ROUTES],
+        middleware=[Middleware(SameOrigin)],
+        exception_handlers={HoraeError: on_error, HTTPException: on_http_error, Exception: on_surprise},
+    )
+    app.router.redirect_slashes = False  # a wrong path is told, not guessed at
+    app.state.services = services
+    return app

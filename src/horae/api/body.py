@@ -1,0 +1,195 @@
+"""Bodies of requests: read within a limit, decoded strictly, and explained when they are wrong."""
+
+import re
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from horae.api.problems import NotSupported
+from horae.core.errors import Fault, Invalid, Malformed, TooLarge
+
+MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters and some room
+MAX_BATCH_BODY = 64 * 1024 * 1024
+MAX_DEPTH = 100  # of objects and lists within each other
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_PLACE = re.compile(r" - at `\$(?P<path>.*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
+    """The body; an absent one is an empty object. Raises TooLarge as soon as it is known to be."""
+    if "idempotency-key" in request.headers:
+        raise NotSupported("the header Idempotency-Key")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+    except ClientDisconnect as exc:
+        raise Malformed("the body ended before it was complete") from exc
+    return b"".join(chunks) or b"{}"
+
+
+def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body]) -> Body:
+    """The body as a value of its kind; raises Malformed for what is no JSON, Invalid for what is wrong."""
+    try:
+        value = decoder.decode(data)
+    except msgspec.ValidationError:
+        _refuse_bad_text(data)
+        raise _explanation(data, kind) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise _malformed(data, exc) from exc
+    _refuse_bad_text(data)
+    return value
+
+
+def decode_any(data: bytes) -> Any:
+    """Any JSON value."""
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.ValidationError as exc:  # a number that no machine can hold
+        message, path = _message_and_path(exc)
+        raise Invalid(message, pointer=path) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise _malformed(data, exc) from exc
+    _refuse_bad_text(data)
+    return value
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """A JSON object."""
+    value = decode_any(data)
+    if not isinstance(value, dict):
+        raise Invalid("the body must be a JSON object")
+    return value
+
+
+def unknown_field(name: str, kind: type[msgspec.Struct], pointer: str = "") -> Fault:
+    """The complaint about a field that the kind does not have, with a hint."""
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    close = get_close_matches(name[:100], known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return Fault(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}; {hint}")
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes")
+
+
+def _malformed(data: bytes, exc: Exception) -> Malformed:
+    if isinstance(exc, RecursionError):
+        return _too_deep()
+    if _HALF_PAIR.search(data):
+        return Malformed(f"the body is no JSON, or a string in it holds half of a surrogate pair ({exc})")
+    return Malformed(f"the body is no JSON: {exc}")
+
+
+def _too_deep() -> Malformed:
+    return Malformed(f"the body nests objects and lists more than {MAX_DEPTH} deep")
+
+
+def _refuse_bad_text(data: bytes) -> None:
+    """Refuse what parses but cannot be kept everywhere: bad UTF-8 in undecoded parts, NUL, endless nesting."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as exc:
+            raise _malformed(data, exc) from exc
+    if b"\\u0000" in data and _NUL.search(data):
+        raise Invalid("text cannot hold the character NUL (\\u0000)", faults=_nul_faults(data))
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth_exceeds(data, MAX_DEPTH):
+        raise _too_deep()
+
+
+def _depth_exceeds(data: bytes, limit: int) -> bool:
+    """Peel off the innermost level again and again; each pass is one scan at the speed of memory."""
+    brackets = _STRING.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(limit):
+        brackets = brackets.replace(b"[]", b"")
+        if not brackets:
+            return False
+    return True
+
+
+def _nul_faults(data: bytes) -> list[Fault]:
+    place = _find_nul(msgspec.json.decode(data), "") if len(data) < 100_000 else None
+    return [] if place is None else [Fault(place, "text cannot hold the character NUL (\\u0000)")]
+
+
+def _find_nul(value: Any, pointer: str) -> str | None:
+    if isinstance(value, str):
+        return pointer if "\0" in value else None
+    if isinstance(value, dict):
+        entries = [(f"{pointer}/{_escaped(name)}", name, item) for name, item in value.items()]
+        bad_names = (place for place, name, _ in entries if "\0" in name)
+        return next(bad_names, None) or next(filter(None, (_find_nul(item, at) for at, _, item in entries)), None)
+    if isinstance(value, list):
+        return next(filter(None, (_find_nul(item, f"{pointer}/{place}") for place, item in enumerate(value))), None)
+    return None
+
+
+def _explanation(data: bytes, kind: type[msgspec.Struct]) -> Invalid:
+    """Everything that is wrong with a body, found field by field."""
+    value = decode_object(data)
+    faults = _faults(value, kind, "")
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return Invalid(f"{faults[0].detail}{more}", faults=faults)
+
+
+def _faults(value: dict[str, Any], kind: type[msgspec.Struct], pointer: str) -> list[Fault]:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    faults = [unknown_field(name, kind, pointer) for name in value if name not in fields]
+    for name, field in fields.items():
+        if name in value:
+            faults += _field_faults(name, value[name], field.type, f"{pointer}/{name}")
+        elif field.required:
+            faults.append(Fault(f"{pointer}/{name}", f"{name} is required"))
+    return faults
+
+
+def _field_faults(name: str, value: Any, kind: Any, pointer: str) -> list[Fault]:
+    if kind is msgspec.Raw:
+        return []
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as exc:
+        if isinstance(value, dict) and (nested := _struct_of(kind)) is not None:
+            return _faults(value, nested, pointer)
+        message, path = _message_and_path(exc)
+        return [Fault(f"{pointer}{path}", f"{name}: {message}")]
+    return []
+
+
+def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
+    choices = [kind, *get_args(kind)]
+    return next((one for one in choices if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+
+
+def _message_and_path(exc: Exception) -> tuple[str, str]:
+    """What msgspec says, and its path as a JSON pointer as far as it tells it."""
+    text = str(exc)
+    place = _PLACE.search(text)
+    if place is None:
+        return text.replace("`", ""), ""
+    steps = _STEP.findall(place["path"])
+    path = "".join(f"/{name or index}" for name, index in steps if name or index)
+    return text[: place.start()].replace("`", ""), path
+
+
+def _escaped(name: str) -> str:
+    return name[:100].replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,131 @@
+"""Errors as RFC 9457 problem documents: one shape for everything that goes wrong, and one table of status codes."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.core.errors import (
+    Conflict,
+    Fault,
+    HoraeError,
+    Invalid,
+    Malformed,
+    NotFound,
+    RevisionChanged,
+    TooLarge,
+    Unavailable,
+)
+
+log = structlog.get_logger(__name__)
+
+RETRY_AFTER_SECONDS = 1
+
+
+class NotSupported(Invalid):
+    """Part of the contract that this version does not have yet."""
+
+    code = "not_supported"
+
+    def __init__(self, what: str, *, pointer: str = "") -> None:
+        super().__init__(f"{what} is not available yet", pointer=pointer)
+
+
+class Forbidden(HoraeError):
+    """Known who asks, and they may not."""
+
+
+STATUS: Sequence[tuple[type[HoraeError], int, str]] = (  # the first that fits; a code of its own wins over the third
+    (RevisionChanged, 412, "revision_changed"),
+    (Malformed, 400, "malformed"),
+    (Forbidden, 403, "forbidden"),
+    (NotFound, 404, "not_found"),
+    (Conflict, 409, "conflict"),
+    (TooLarge, 413, "too_large"),
+    (Invalid, 422, "invalid"),
+    (Unavailable, 503, "unavailable"),
+)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and where."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: tuple[Place, ...] = ()
+
+
+def problem_of(error: HoraeError) -> Problem:
+    """What a user is told of an error that is part of the design."""
+    for kind, status, code in STATUS:
+        if isinstance(error, kind):
+            faults = error.faults if isinstance(error, Invalid) else ()
+            return _problem(status, getattr(error, "code", code), str(error), faults)
+    return _internal()
+
+
+def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """The problem as an answer."""
+    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if problem.status in (429, 503) else {}
+    return Response(
+        msgspec.json.encode(problem),
+        status_code=problem.status,
+        media_type="application/problem+json",
+        headers=retry | (headers or {}),
+    )
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer an error of ours."""
+    assert isinstance(error, HoraeError)
+    problem = problem_of(error)
+    if problem.status >= 500:
+        log.warning("request_failed", method=request.method, path=request.url.path, error=str(error))
+    return problem_response(problem)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what the router refuses: unknown routes and methods."""
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    details = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.url.path} does not answer {request.method}",
+    }
+    code = HTTPStatus(status).phrase.lower().replace(" ", "_")
+    detail = details.get(status, error.detail)
+    return problem_response(_problem(status, code, detail), dict(error.headers or {}))
+
+
+async def on_surprise(request: Request, error: Exception) -> Response:
+    """Answer what nobody foresaw, without telling the outside what it was; the server logs it."""
+    return problem_response(_internal())
+
+
+def _internal() -> Problem:
+    return _problem(500, "internal", "something went wrong here; the server's log tells what")
+
+
+def _problem(status: int, code: str, detail: str, faults: Sequence[Fault] = ()) -> Problem:
+    return Problem(
+        type=f"urn:horae:problem:{code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        errors=tuple(Place(fault.pointer, fault.detail) for fault in faults),
+    )

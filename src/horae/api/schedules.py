@@ -1,0 +1,36 @@
+"""The route that tries out schedules."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.api.auth import principal
+from horae.api.body import decode, read_body
+from horae.api.context import answer, resource, services_of
+from horae.api.views import FireView, PreviewView
+from horae.api.wire import PreviewBody
+from horae.core.schedule import parse_schedule, parse_timestamp, preview, refuse_never_firing, warnings
+from horae.core.words import describe
+
+_PREVIEW = msgspec.json.Decoder(PreviewBody)
+
+
+async def show_preview(request: Request) -> Response:
+    """What a schedule means: in words, its next times, and what may surprise."""
+    principal(request)
+    body = decode(await read_body(request), PreviewBody, _PREVIEW)
+    now = services_of(request).clock.now()
+    schedule = parse_schedule(body.schedule, now=now)
+    refuse_never_firing(schedule, now)
+    after = now if body.from_ is None else parse_timestamp(body.from_, "/from")
+    fires = preview(schedule, after, body.count)
+    return answer(
+        PreviewView(
+            description=describe(schedule),
+            fires=[FireView(at=fire.at, note=fire.note) for fire in fires],
+            warnings=warnings(schedule, after),
+        )
+    )
+
+
+ROUTES = [resource("/v1/schedules/preview", POST=show_preview)]

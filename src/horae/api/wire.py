@@ -1,0 +1,312 @@
+"""The shapes of what users write, every limit on it, and what it means in the domain; answers are in `views`."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from horae.api.body import decode, decode_object, unknown_field
+from horae.api.problems import NotSupported
+from horae.api.views import retry_view, seconds_of
+from horae.core.errors import Fault, Invalid, NotFound, TooLarge
+from horae.core.model import (
+    NO_LABELS,
+    Job,
+    JobId,
+    Misfire,
+    Overlap,
+    Policy,
+    Run,
+    RunId,
+)
+from horae.core.retry import RetryPolicy
+from horae.core.schedule import schedule_to_wire
+from horae.services.drafts import MAX_PARAMS, Draft
+from horae.services.ids import is_id
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+MAX_BATCH = 10_000  # jobs in one request
+MAX_LABELS = 50
+MONTH, DECADE = 30 * 86_400, 3653 * 86_400  # seconds
+
+Task = Annotated[str, Meta(min_length=1, max_length=200)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Key = Annotated[str, Meta(min_length=1, max_length=200)]
+LabelName = Annotated[str, Meta(min_length=1, max_length=100)]
+LabelValue = Annotated[str, Meta(max_length=200)]
+Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MAX_LABELS)]
+Queue = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$(?!\n)")]
+Priority = Annotated[int, Meta(ge=-100, le=100)]
+MaxRetries = Annotated[int, Meta(ge=0, le=1000)]
+RetryDelay = Annotated[float, Meta(ge=0, le=MONTH)]
+RetryFactor = Annotated[float, Meta(ge=1, le=1000)]
+Timeout = Annotated[float, Meta(gt=0, le=MONTH)]
+Duration = Annotated[float, Meta(ge=0, le=DECADE)]
+FireCount = Annotated[int, Meta(ge=1, le=1000)]
+
+LATER_OVERLAPS = ("buffer_all", "cancel_other")
+READ_ONLY = frozenset(
+    {"id", "owner", "created_by", "status", "next_run_at", "created_at", "updated_at", "revision"}
+    | {"last_run", "description"}
+)
+
+
+# --- what users write -------------------------------------------------------------------------------------------------
+
+
+class RetryBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """The delays between attempts."""
+
+    initial_seconds: RetryDelay | None = None
+    factor: RetryFactor | None = None
+    max_seconds: RetryDelay | None = None
+    jitter: bool | None = None
+
+
+class JobBody(Struct, forbid_unknown_fields=True):
+    """A job as it is asked for; null is the same as leaving a field out."""
+
+    task: Task
+    params: Raw = Raw(b"{}")
+    secrets: Raw | UnsetType = UNSET
+    name: Name | None = None
+    key: Key | None = None
+    labels: Labels | None = None
+    schedule: str | dict[str, Any] | None = None
+    queue: Queue | None = None
+    priority: Priority | None = None
+    ordering_key: Key | None = None
+    on_failure: Literal["continue", "block"] | None = None
+    max_retries: MaxRetries | None = None
+    retry: RetryBody | None = None
+    timeout_seconds: Timeout | None = None
+    start_within_seconds: Duration | None = None
+    overlap: Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other"] | None = None
+    misfire: Misfire | None = None
+    catchup_seconds: Duration | None = None
+    notify: Raw | UnsetType = UNSET
+    allow_unknown_task: bool | None = None
+    idempotency_key: Raw | UnsetType = UNSET
+
+
+class BatchBody(Struct, forbid_unknown_fields=True):
+    """Many jobs; each is decoded by itself, so that one that is wrong does not stop the others."""
+
+    jobs: list[Raw]
+
+
+class RunBody(Struct, forbid_unknown_fields=True):
+    """How to run a job now."""
+
+    params: Raw | UnsetType = UNSET
+
+
+class ResumeBody(Struct, forbid_unknown_fields=True):
+    """What becomes of the slots that came due in the pause."""
+
+    missed: Misfire | None = None
+
+
+class EmptyBody(Struct, forbid_unknown_fields=True):
+    """Nothing to say."""
+
+
+class PreviewBody(Struct, forbid_unknown_fields=True):
+    """A schedule to try out."""
+
+    schedule: str | dict[str, Any]
+    count: FireCount = 10
+    from_: str | None = msgspec.field(default=None, name="from")
+
+
+_JOB = msgspec.json.Decoder(JobBody)
+_PARAMS = msgspec.json.Decoder(dict[str, Any])
+_DEFAULT_POLICY = Policy()
+
+
+def read_job(data: bytes) -> Draft:
+    """The job that a body asks for."""
+    return _draft(decode(data, JobBody, _JOB))
+
+
+def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
+    """What a merge patch (RFC 7396) makes of a job. A schedule of another type replaces the old one as a whole."""
+    patch = decode_object(data)
+    faults = [_not_writable(name) for name in patch if name not in JobBody.__struct_fields__]
+    if faults:
+        raise Invalid(faults[0].detail, faults=faults)
+    before = definition(job)
+    schedule = patch.get("schedule")
+    if isinstance(schedule, dict) and schedule.get("type", before["schedule"]["type"]) != before["schedule"]["type"]:
+        before["schedule"] = {}
+    before["params"] = msgspec.json.decode(params) if isinstance(patch.get("params"), dict) else Raw(params.encode())
+    return read_job(msgspec.json.encode(merged(before, patch)))
+
+
+def definition(job: Job | Run) -> dict[str, Any]:
+    """The fields of a job that users write, but for the parameters."""
+    spec, policy = job.spec, job.spec.policy
+    assert job.schedule is not None
+    return {
+        "task": spec.task,
+        "name": spec.name,
+        "key": spec.key,
+        "labels": dict(spec.labels),
+        "schedule": schedule_to_wire(job.schedule),
+        "queue": spec.queue,
+        "priority": spec.priority,
+        "ordering_key": spec.ordering_key,
+        "on_failure": "continue",
+        "max_retries": policy.retry.max_retries,
+        "retry": msgspec.to_builtins(retry_view(policy.retry)),
+        "timeout_seconds": seconds_of(policy.timeout),
+        "start_within_seconds": seconds_of(policy.start_within),
+        "overlap": policy.overlap,
+        "misfire": policy.misfire,
+        "catchup_seconds": seconds_of(policy.catchup),
+    }
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7396: null removes, objects are merged, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def read_params(raw: Raw | UnsetType) -> str | None:
+    """Parameters as JSON text; None when there are none."""
+    if isinstance(raw, UnsetType):
+        return None
+    data = bytes(raw)
+    if data == b"null":
+        return None
+    if len(data) > MAX_PARAMS:
+        raise TooLarge(f"params has {len(data)} bytes; at most {MAX_PARAMS} are allowed")
+    try:
+        _PARAMS.decode(data)
+    except msgspec.ValidationError as exc:
+        detail = "params must be an object" if data[:1] != b"{" else f"params: {str(exc).split(' - at ')[0]}"
+        raise Invalid(detail, pointer="/params") from exc
+    return data.decode()
+
+
+def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
+    """The jobs of a batch, each still to be read: `{"jobs": [...]}`, or one a line."""
+    if lines:
+        jobs = [line for line in data.split(b"\n") if line.strip()] if data != b"{}" else []
+    else:
+        jobs = [bytes(raw) for raw in decode(data, BatchBody, _BATCH).jobs]
+    if len(jobs) > MAX_BATCH:
+        raise TooLarge(f"a batch holds at most {MAX_BATCH} jobs, not {len(jobs)}")
+    return jobs
+
+
+_BATCH = msgspec.json.Decoder(BatchBody)
+
+
+def _draft(body: JobBody) -> Draft:
+    _refuse_what_comes_later(body)
+    return Draft(
+        task=body.task,
+        params=read_params(body.params) or "{}",
+        name=body.name,
+        key=body.key,
+        labels=MappingProxyType(body.labels) if body.labels else NO_LABELS,
+        schedule="now" if body.schedule is None else body.schedule,
+        queue=body.queue or "default",
+        priority=body.priority or 0,
+        ordering_key=body.ordering_key,
+        policy=_policy(body),
+        max_retries=body.max_retries,
+        timeout=_duration(body.timeout_seconds),
+        allow_unknown_task=bool(body.allow_unknown_task),
+    )
+
+
+def _refuse_what_comes_later(body: JobBody) -> None:
+    for name in ("secrets", "notify", "idempotency_key"):
+        value = getattr(body, name)
+        if value is not UNSET and bytes(value) != b"null":
+            raise NotSupported(f"the field {name}", pointer=f"/{name}")
+    if body.on_failure == "block":
+        raise NotSupported("on_failure: block", pointer="/on_failure")
+    if body.overlap in LATER_OVERLAPS:
+        raise NotSupported(f"overlap: {body.overlap}", pointer="/overlap")
+
+
+def _policy(body: JobBody) -> Policy:
+    """The policy but for max_retries and the timeout, which the task has a say in."""
+    given = (body.retry, body.start_within_seconds, body.overlap, body.misfire, body.catchup_seconds)
+    return _DEFAULT_POLICY if given == (None,) * 5 else _policy_of(*given)
+
+
+@lru_cache(1024)
+def _policy_of(
+    retry: RetryBody | None,
+    start_within: float | None,
+    overlap: str | None,
+    misfire: Misfire | None,
+    catchup: float | None,
+) -> Policy:
+    default = _DEFAULT_POLICY
+    return Policy(
+        retry=_retry(retry or RetryBody(), default.retry),
+        start_within=_duration(start_within),
+        overlap=default.overlap if overlap is None else Overlap(overlap),
+        misfire=default.misfire if misfire is None else misfire,
+        catchup=default.catchup if catchup is None else timedelta(seconds=catchup),
+    )
+
+
+def _retry(body: RetryBody, default: RetryPolicy) -> RetryPolicy:
+    return RetryPolicy(
+        initial=default.initial if body.initial_seconds is None else timedelta(seconds=body.initial_seconds),
+        factor=default.factor if body.factor is None else body.factor,
+        maximum=default.maximum if body.max_seconds is None else timedelta(seconds=body.max_seconds),
+        jitter=default.jitter if body.jitter is None else body.jitter,
+    )
+
+
+def _not_writable(name: str) -> Fault:
+    if name in READ_ONLY:
+        return Fault(f"/{name}", f"{name} is told by the server and cannot be set")
+    return unknown_field(name, JobBody)
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def read_job_id(text: str) -> JobId:
+    """The id of a job; one that is malformed names nothing."""
+    return JobId(_read_id(text, "job"))
+
+
+def read_run_id(text: str) -> RunId:
+    """The id of a run; one that is malformed names nothing."""
+    return RunId(_read_id(text, "run"))
+
+
+def _read_id(text: str, kind: str) -> str:
+    bare = text.removeprefix(f"{kind}_")
+    if bare == text or not is_id(bare):
+        raise NotFound(kind, text[:100])
+    return bare
+
+
+# --- helpers
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

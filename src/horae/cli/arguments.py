@@ -1,0 +1,73 @@
+"""Reading what users type: `key=value` pairs whose values are JSON or, failing that, plain text."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from horae.core.errors import Malformed
+
+
+def value_of(text: str) -> Any:
+    """JSON where it is JSON (`3`, `true`, `null`, `{"a": 1}`), else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
+    """`["n=3", "who=Ann"]` as `{"n": 3, "who": "Ann"}`."""
+    return {key: value_of(text) for key, text in (_split(pair, option) for pair in given or ())}
+
+
+def text_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    """As `pairs`, with every value as text: labels are strings even when they look like numbers."""
+    return dict(_split(pair, option) for pair in given or ())
+
+
+def changes(given: Sequence[str] | None, option: str) -> dict[str, Any]:
+    """As `pairs`; a dot reaches into a field, so that `retry.jitter=false` changes nothing else of `retry`."""
+    body: dict[str, Any] = {}
+    for path, value in pairs(given, option).items():
+        *outer, last = path.split(".")
+        place = body
+        for name in outer:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise Malformed(f"{option} {path}=…: {name} is set as a whole as well; choose one of the two")
+        place[last] = value
+    return body
+
+
+def json_object(text: str | None, option: str) -> dict[str, Any]:
+    """A JSON object, or an empty one where nothing is given."""
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise Malformed(f"{option} is not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise Malformed(f'{option} must be a JSON object such as {{"key": "value"}}')
+    return value
+
+
+def schedule_of(text: str, timezone: str | None = None) -> str | dict[str, Any]:
+    """A schedule as the API takes it: text, or an object where the text is JSON or a time zone is given with it."""
+    value: str | dict[str, Any] = json_object(text, "the schedule") if text.lstrip().startswith("{") else text
+    if timezone is None:
+        return value
+    if isinstance(value, str):
+        from horae.core.schedule import parse_schedule, schedule_to_wire
+
+        value = schedule_to_wire(parse_schedule(value, now=datetime.now(UTC)))
+        value.pop("anchor", None)  # an interval is anchored by the server's clock, not by this machine's
+    return {**value, "timezone": timezone}
+
+
+def _split(pair: str, option: str) -> tuple[str, str]:
+    key, equals, text = pair.partition("=")
+    if not key or not equals:
+        raise Malformed(f"{option} {pair!r} must be written as key=value")
+    return key, text

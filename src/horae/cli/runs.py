@@ -1,0 +1,232 @@
+"""`horae runs` and `horae run`: what became of each occurrence, and a run at once."""
+
+import time
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from horae.cli.arguments import json_object, pairs
+from horae.cli.client import Client, Document, run_id
+from horae.cli.output import (
+    NOTHING,
+    Column,
+    Output,
+    Several,
+    hint,
+    milliseconds,
+    one_line,
+    print_fields,
+    print_json,
+    print_note,
+    print_table,
+    status,
+    took,
+    when,
+)
+
+app = App(name="runs", help="See what became of each occurrence, and stop one.")
+
+RunName = Annotated[str, Parameter(help="Its id (run_…).")]
+
+FINAL = ("succeeded", "failed", "cancelled", "skipped")
+POLL_SECONDS = 0.2
+COLUMNS = (
+    Column(title="ID"),
+    Column(title="TASK", rank=2, shrinks=True),
+    Column(title="STATUS"),
+    Column(title="DUE", rank=1),
+    Column(title="LATE", rank=3, right=True),
+    Column(title="TOOK", rank=4, right=True),
+    Column(title="TRY", rank=5, right=True),
+    Column(title="ERROR", rank=6, shrinks=True),
+)
+ATTEMPTS = (
+    Column(title="TRY", right=True),
+    Column(title="STARTED"),
+    Column(title="OUTCOME"),
+    Column(title="ERROR", shrinks=True),
+)
+Status = Literal[
+    "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
+]
+
+
+@app.command(sort_key=0)
+def ls(
+    *,
+    job: Annotated[str | None, Parameter(help="Only runs of this job: its id, key or name.")] = None,
+    status: Annotated[Status | None, Parameter(help="Only runs that stand so.")] = None,
+    task: str | None = None,
+    queue: str | None = None,
+    start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None,
+    end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None,
+    limit: Annotated[int, Parameter(help="At most so many (up to 1000).")] = 50,
+    cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
+    output: Output = "table",
+) -> None:
+    """List runs by due time, newest first."""
+    with Client() as client:
+        page = client.get(
+            "/v1/runs",
+            job_id=None if job is None else client.job_id(job),
+            status=status,
+            task=task,
+            queue=queue,
+            start_time=start_time,
+            end_time=end_time,
+            limit=limit,
+            cursor=cursor,
+        )
+    if output == "json":
+        print_json(page)
+        return
+    print_table(COLUMNS, map(_row, page["items"]), empty="no runs")
+    if page["next_cursor"]:
+        print_note(f"more with --cursor {page['next_cursor']}")
+
+
+@app.command(sort_key=1)
+def show(run: RunName, /, *, output: Output = "table") -> None:
+    """Show a run: when it was due, when it started, its attempts and how it ended."""
+    with Client() as client:
+        found = client.get(f"/v1/runs/{run_id(run)}")
+    if output == "json":
+        print_json(found)
+        return
+    print_fields(_fields(found))
+    if found.get("attempts"):
+        print()
+        print_table(ATTEMPTS, map(_attempt, found["attempts"]), empty="")
+
+
+@app.command(sort_key=2)
+def logs(run: RunName, /) -> None:
+    """Print what a run logged."""
+    with Client() as client:
+        print(client.text(f"/v1/runs/{run_id(run)}/logs"), end="")
+
+
+@app.command(sort_key=3)
+def cancel(run: RunName, /, *, output: Output = "table") -> None:
+    """Stop a run; one that waits never starts."""
+    with Client() as client:
+        cancelled = client.post(f"/v1/runs/{run_id(run)}/cancel")
+    if output == "json":
+        print_json(cancelled)
+    else:
+        print_fields({cancelled["status"]: cancelled["id"]})
+
+
+def start(
+    job: Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")],
+    /,
+    *,
+    param: Annotated[list[str] | None, Several, Parameter(help="A parameter for this run, as key=value.")] = None,
+    params: Annotated[str | None, Parameter(help="Parameters for this run, as a JSON object.")] = None,
+    follow: Annotated[
+        bool,
+        Parameter(
+            name=["--follow", "-f"], negative=(), show_default=False, help="Wait, print the log, exit as it ends."
+        ),
+    ] = False,
+    output: Output = "table",
+) -> int:
+    """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
+    given = {**json_object(params, "--params"), **pairs(param, "--param")}
+    with Client() as client:
+        run: Document = client.post(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
+        if follow:
+            run = _follow(client, run, quiet=output == "json")
+    if output == "json":
+        print_json(run)
+    elif not follow:
+        print_fields({"run": run["id"], "status": status(run["status"]), "due": when(run["due_at"])})
+    return 1 if follow and run["status"] != "succeeded" else 0
+
+
+def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
+    """Wait for the end of a run, telling its steps on stderr and its log on stdout."""
+    printed, shown = 0, ""
+    try:
+        while True:
+            run = client.get(f"/v1/runs/{run['id']}")
+            if not quiet:
+                printed += _print_new_log(client, run, printed)
+                shown = _print_step(run, shown)
+            if run["status"] in FINAL:
+                return run
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        print_note(f"the run goes on; stop it with `horae runs cancel {run['id']}`")
+        raise
+
+
+def _print_new_log(client: Client, run: Document, printed: int) -> int:
+    text = client.text(f"/v1/runs/{run['id']}/logs")[printed:]
+    print(text, end="", flush=True)
+    return len(text)
+
+
+def _print_step(run: Document, shown: str) -> str:
+    step = _step(run)
+    if step != shown:
+        print_note(f"{run['id']} {step}")
+    return step
+
+
+def _step(run: Document) -> str:
+    words: str = run["status"]
+    if run["status"] in ("running", "retrying") and run["attempt"] > 1:
+        words += f" (attempt {run['attempt']})"
+    if run["status"] == "failed" and run.get("error"):
+        words += f": {_error(run['error'])}"
+    if run["status"] == "succeeded" and run.get("result") is not None:
+        words += f": {one_line(run['result'])}"
+    return words
+
+
+def _row(run: Document) -> list[Any]:
+    return [
+        run["id"],
+        run.get("task") or NOTHING,
+        status(run["status"]),
+        hint(run["due_at"]),
+        milliseconds(run.get("lateness_ms")),
+        took(run),
+        str(run["attempt"]),
+        _error(run.get("error")),
+    ]
+
+
+def _fields(run: Document) -> dict[str, Any]:
+    return {
+        "id": run["id"],
+        "job": run["job_id"],
+        "task": run.get("task"),
+        "status": status(run["status"]),
+        "trigger": run["trigger"],
+        "due": when(run["due_at"]),
+        "started": when(run["started_at"]) if run.get("started_at") else None,
+        "late": milliseconds(run["lateness_ms"]) if run.get("lateness_ms") is not None else None,
+        "finished": when(run["finished_at"]) if run.get("finished_at") else None,
+        "took": took(run) if run.get("finished_at") else None,
+        "attempt": str(run["attempt"]),
+        "crashes": str(run["crashes"]) if run.get("crashes") else None,
+        "worker": run.get("worker_id"),
+        "progress": f"{run['progress']:.0%}" if run.get("progress") is not None else None,
+        "result": one_line(run["result"]) if run.get("result") is not None else None,
+        "error": _error(run.get("error")) or None,
+    }
+
+
+def _attempt(attempt: Document) -> list[str]:
+    return [
+        str(attempt.get("number", "")),
+        when(attempt.get("started_at")),
+        str(attempt.get("outcome") or attempt.get("status") or NOTHING),
+        _error(attempt.get("error")),
+    ]
+
+
+def _error(error: Document | None) -> str:
+    return f"{error['type']}: {error['message']}" if error else ""

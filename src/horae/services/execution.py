@@ -1,0 +1,167 @@
+"""Runs the tasks: coroutines in the event loop, functions in threads or processes."""
+
+import asyncio
+from contextvars import Context
+from typing import Any
+
+import structlog
+
+from horae.blob import Blobs
+from horae.clock import Clock
+from horae.core.errors import Fatal
+from horae.core.model import Run
+from horae.services.attempt import Done, Execution, Progressed, Surroundings
+from horae.services.execution_process import ProcessExecution, ProcessPool
+from horae.services.execution_thread import ThreadExecution, ThreadPool
+from horae.services.logs import LIMIT, LogKeeper
+from horae.services.results import Result, Stopped, Success, failure, failure_of, success, trace
+from horae.tasks.processes import ProcessGroups
+from horae.tasks.registry import AnyTask, Kind, Registry, Task
+from horae.tasks.tools import Tools
+
+__all__ = ["Execution", "Executor", "Result", "Stopped", "Success"]
+
+log = structlog.get_logger(__name__)
+
+
+class NoSuchTask(Fatal):
+    """The run names a task that this node does not have."""
+
+
+class AsyncExecution(Execution):
+    """An attempt of a coroutine, as a task of the event loop with a context of its own."""
+
+    __slots__ = ("_handler",)
+
+    def start(self, params: str) -> None:
+        self._handler = self.around.loop.create_task(self._handle(params), context=Context())
+
+    async def _handle(self, params: str) -> None:
+        if not self.enter():
+            return
+        self.arm_timeout()
+        result: Result
+        try:
+            arguments = self.task.bind(params)
+            if self.task.injected:
+                arguments = {**arguments, **self.injected()}
+            result = success(await self.task.function(**arguments))
+        except GeneratorExit:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a task that raises SystemExit must not end the worker
+            result = self._judged(exc)
+        self.let_go()
+        self.finish(Stopped() if self.stopping else result)
+
+    def _judged(self, exc: BaseException) -> Result:
+        if isinstance(exc, asyncio.CancelledError):
+            return failure("CancelledError", "the task was cancelled, but not by Horae")
+        if (text := trace(exc)) is not None:
+            self.log.write("ERROR", text)
+        return failure_of(exc)
+
+    @property
+    def _patience(self) -> float:
+        return self.around.grace * 1.5  # it may itself be waiting out the grace of a program
+
+    def _ask_to_stop(self) -> None:
+        self._handler.cancel()
+
+    def _end_by_force(self) -> None:
+        """A second cancel interrupts whatever the task does on its way out."""
+        self._handler.cancel()
+        self.around.loop.call_soon(self._handler.cancel)
+        self.around.leftovers.add(self._handler)
+        self._handler.add_done_callback(self.around.leftovers.discard)
+        self.abandon()
+
+
+class Executor:
+    """Begins attempts and sees each through to its result."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        blobs: Blobs,
+        clock: Clock,
+        *,
+        threads: int,
+        allow_shell: bool,
+        processes: int | None = None,
+        http_allow: tuple[str, ...] = (),
+        log_limit: int = LIMIT,
+        grace: float = 1.0,
+    ) -> None:
+        """To be made on the event loop. `processes` None means one per core; `grace` is in seconds."""
+        self.registry = registry
+        self._blobs = blobs
+        self._groups = ProcessGroups()
+        self._around = Surroundings(
+            loop=asyncio.get_running_loop(),
+            logs=LogKeeper(blobs, clock, limit=log_limit),
+            tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
+            grace=grace,
+        )
+        self._threads = ThreadPool(threads)
+        self._processes = ProcessPool(self._groups, self._around, limit=processes)
+        self._loading: set[asyncio.Task[None]] = set()
+
+    @property
+    def abandoned(self) -> int:
+        """Attempts that are over while their code still runs: each holds a slot until it ends."""
+        return self._around.abandoned
+
+    def begin(self, run: Run, done: Done, progressed: Progressed) -> Execution:
+        """Start an attempt; `done` is called once, on the event loop and never before this returns."""
+        execution = self._execution(self.registry.get(run.spec.task) or _missing(run.spec.task), run, done, progressed)
+        if run.spec.params_blob is None:
+            execution.start(run.spec.params)
+        else:
+            loading = self._around.loop.create_task(self._load_and_start(execution, run.spec.params_blob))
+            self._loading.add(loading)
+            loading.add_done_callback(self._loading.discard)
+        return execution
+
+    def _execution(self, task: AnyTask, run: Run, done: Done, progressed: Progressed) -> Execution:
+        match task.kind:
+            case Kind.ASYNC:
+                return AsyncExecution(run, task, self._around, done, progressed)
+            case Kind.THREAD:
+                return ThreadExecution(run, task, self._around, done, progressed, self._threads)
+            case Kind.PROCESS:
+                return ProcessExecution(run, task, self._around, done, progressed, self._processes)
+
+    async def _load_and_start(self, execution: Execution, key: str) -> None:
+        try:
+            data = await self._blobs.get(key)
+            params = None if data is None else data.decode()
+        except Exception as exc:  # noqa: BLE001 - whatever ails the blobs, it is this attempt that fails
+            execution.finish(failure_of(exc))
+            return
+        if params is None:
+            execution.finish(failure("ParamsLost", f"the parameters are not in the blobs any more ({key})", fatal=True))
+        else:
+            execution.start(params)
+
+    async def close(self) -> None:
+        """End everything that still runs, by force, and write the logs."""
+        for execution in list(self._around.live):
+            execution.kill()
+        await asyncio.gather(*self._loading)
+        await self._processes.close()
+        await self._groups.close()
+        self._threads.close()
+        if self._around.leftovers:
+            await asyncio.wait(self._around.leftovers, timeout=self._around.grace)
+        if self.abandoned:
+            log.warning("tasks_left_running", count=self.abandoned)
+        await self._around.logs.close()
+
+
+def _missing(name: str) -> AnyTask:
+    """Stands for a task that is not there."""
+
+    async def missing(**params: object) -> None:
+        raise NoSuchTask(f"this node has no task {name!r}")
+
+    return Task[Any, Any](missing)

@@ -1,0 +1,102 @@
+"""What an attempt can end in, and how values and exceptions become that."""
+
+import math
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from horae.core.errors import Fatal, RetryAfter
+from horae.core.model import JobError, Outcome
+from horae.core.plan import Failure
+from horae.tasks.failures import TaskFailure
+
+MAX_MESSAGE = 10_000  # bytes of an error's message that are kept
+MAX_RESULT = 1_000_000  # bytes of JSON
+_MAX_DELAY = timedelta(days=3653)
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The task returned."""
+
+    result: str | None = None  # JSON text; None when it returned nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The task was asked to stop, and did or was left behind."""
+
+
+Result = Success | Failure | Stopped
+
+
+def success(value: object) -> Success | Failure:
+    """The result that a returned value stands for; one that cannot be kept is a failure that no retry mends."""
+    if value is None:
+        return Success()
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        advice = "return plain data: numbers, text, lists, dicts, dataclasses, dates"
+        return failure("InvalidResult", f"the task returned what JSON cannot hold ({exc}); {advice}", fatal=True)
+    if len(text) > MAX_RESULT:
+        detail = f"the task returned {len(text)} bytes of JSON; at most {MAX_RESULT} are kept as a result"
+        return failure("InvalidResult", detail, fatal=True)
+    return Success(text)
+
+
+def failure_of(exc: BaseException) -> Failure:
+    """The failure that an exception stands for."""
+    retry_after = _delay(exc.seconds) if isinstance(exc, RetryAfter) else None
+    error = JobError(type=type(exc).__name__, message=cut(_message(exc)))
+    return Failure(error=error, fatal=isinstance(exc, Fatal), retry_after=retry_after)
+
+
+def failure(type: str, message: str, *, fatal: bool = False) -> Failure:  # noqa: A002 - the field's name
+    """A failure in Horae's own words."""
+    return Failure(error=JobError(type=type, message=cut(message)), fatal=fatal)
+
+
+def timed_out(timeout: timedelta) -> Failure:
+    """The task took longer than it may."""
+    message = f"it took longer than its timeout of {timeout.total_seconds():g} s"
+    return Failure(error=JobError(type="timeout", message=message), outcome=Outcome.TIMEOUT)
+
+
+def crashed(exit_code: int) -> Failure:
+    """The process of the task died under it."""
+    how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
+    return failure("crash", f"the process of the task {how} before the task returned")
+
+
+def trace(exc: BaseException) -> str | None:
+    """The traceback for the attempt's log; None for what a task raises on purpose."""
+    if isinstance(exc, Fatal | RetryAfter | TaskFailure):
+        return None
+    try:
+        return "".join(traceback.format_exception(exc, limit=-30)).rstrip()
+    except Exception as unprintable:  # noqa: BLE001 - an exception whose text raises, too
+        return f"{type(exc).__name__}, which cannot be printed: {type(unprintable).__name__}"
+
+
+def cut(text: str) -> str:
+    """The text as it can be kept: no NUL, no half characters, at most MAX_MESSAGE bytes."""
+    data = text.replace("\0", "").encode("utf-8", "replace")
+    if len(data) <= MAX_MESSAGE:
+        return data.decode()
+    return data[: MAX_MESSAGE - 3].decode("utf-8", "ignore") + "…"
+
+
+def _message(exc: BaseException) -> str:
+    try:
+        return str(exc)
+    except Exception as unprintable:  # noqa: BLE001 - users' exceptions may do anything
+        return f"(its message cannot be printed: {type(unprintable).__name__})"
+
+
+def _delay(seconds: float) -> timedelta:
+    if not math.isfinite(seconds):
+        return _MAX_DELAY if seconds > 0 else timedelta()
+    return min(timedelta(seconds=max(min(seconds, _MAX_DELAY.total_seconds()), 0)), _MAX_DELAY)

@@ -1,0 +1,85 @@
+"""Ending runs that somebody no longer wants: at once while they wait, through their worker when it holds them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from horae.clock import Clock
+from horae.core.errors import Conflict, NotFound
+from horae.core.lifecycle import FINAL, HELD, WAITING
+from horae.core.model import JobId, Reason, Run, RunId, State
+from horae.core.plan import cancel
+from horae.store import RunFilter, Store
+
+CONFIRM_SECONDS = 1.0  # how long an answer waits for the worker's confirmation
+LOOK_EVERY_SECONDS = 0.025
+PAGE = 500
+
+
+class Stopper:
+    """Cancels runs, and waits a moment for workers to confirm it."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def cancel(self, run_id: RunId, *, owner: str | None) -> Run:
+        """The run as cancelled, or as held by a worker that has not confirmed; raises Conflict when it ended before."""
+        run = await self._find(run_id, owner)
+
+        async def ended() -> bool:
+            nonlocal run
+            run = await self._find(run_id, owner)
+            if run.state in WAITING or (run.state in HELD and run.stop is not Reason.CANCELLED):
+                await self._stop([run], keep_running=False)
+                run = await self._find(run_id, owner)
+            return run.state in FINAL
+
+        await _until(ended)
+        if run.state in FINAL and run.state is not State.CANCELLED:
+            raise Conflict(f"run_{run_id} has already {_ENDS[run.state]}")
+        return run
+
+    async def stop_job(self, job_id: JobId, *, keep_running: bool) -> None:
+        """Cancel the waiting runs of a job and, unless they are kept, the running ones; waits for confirmation."""
+        live = RunFilter(job_id=job_id, states=WAITING | HELD)
+        cursor = None
+        while True:
+            page = await self._store.list_runs(live, cursor=cursor, limit=PAGE)
+            await self._stop(page.items, keep_running=keep_running)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        if not keep_running:
+            await _until(lambda: self._nothing_held(job_id))
+
+    async def _nothing_held(self, job_id: JobId) -> bool:
+        held = await self._store.list_runs(RunFilter(job_id=job_id, states=HELD), cursor=None, limit=1)
+        return not held.items
+
+    async def _stop(self, runs: Sequence[Run], *, keep_running: bool) -> None:
+        now = self._clock.now()
+        waiting = [cancel(run, now) for run in runs if run.state in WAITING]
+        held = [run.id for run in runs if run.state is State.CLAIMED or (run.state in HELD and not keep_running)]
+        if waiting:
+            ended = await self._store.end_waiting(waiting)
+            held += [settled.run.id for settled, done in zip(waiting, ended, strict=True) if not done]  # just claimed
+        if held:
+            # A start is written a moment late, so what looks unstarted may run already. `paused` spares what runs.
+            await self._store.request_stop(held, Reason.PAUSED if keep_running else Reason.CANCELLED)
+
+    async def _find(self, run_id: RunId, owner: str | None) -> Run:
+        run = await self._store.run(run_id, owner=owner)
+        if run is None:
+            raise NotFound("run", f"run_{run_id}")
+        return run
+
+
+_ENDS = {State.SUCCEEDED: "succeeded", State.FAILED: "failed", State.SKIPPED: "been skipped"}
+
+
+async def _until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again until it is true, or the time of a patient answer is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + CONFIRM_SECONDS
+    while not await true() and loop.time() < deadline:  # noqa: ASYNC110 - no event tells of a store
+        await asyncio.sleep(LOOK_EVERY_SECONDS)

@@ -1,0 +1,870 @@
+-- Named statements of the PostgreSQL store. Batches come as arrays, one per column.
+--
+-- Plans: connections force generic plans and switch off whatever reads a table as a whole (see postgres_pool.py). A plan
+-- that was made while a table was still empty would otherwise scan it, and go on to do so until statistics catch up; and
+-- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by an index, which
+-- tests/conformance/test_postgres_plans.py watches.
+
+
+-- ---------------------------------------------------------------------------------------------------- schema and time
+
+-- name: store_time
+SELECT clock_timestamp();
+
+-- name: current_schema
+SELECT current_schema();
+
+-- name: schema_to_create
+-- The statement that makes the schema that search_path names first; the server quotes it.
+SELECT format('CREATE SCHEMA IF NOT EXISTS %I', trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)))
+ WHERE current_schema() IS NULL;
+
+-- name: has_versions
+SELECT to_regclass('schema_versions') IS NOT NULL;
+
+-- name: create_versions
+CREATE TABLE IF NOT EXISTS schema_versions (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+
+-- name: schema_version
+SELECT coalesce(max(version), 0) FROM schema_versions;
+
+-- name: lock_migrations
+-- Held to the end of the transaction: of several nodes that start at once, one migrates and the others find it done.
+SELECT pg_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_schema(), '')));
+
+-- name: add_version
+INSERT INTO schema_versions (version) VALUES ($1);
+
+-- name: ensure_day
+-- The next day too, so that nobody has to wait for it at midnight.
+SELECT ensure_history_day($1), ensure_history_day($1 + 1);
+
+-- name: notify
+SELECT pg_notify($1, $2);
+
+
+-- ---------------------------------------------------------------------------------------------------------- creating
+
+-- name: add_lanes
+INSERT INTO lanes (queue, priority) SELECT * FROM unnest($1::text[], $2::smallint[]) ON CONFLICT DO NOTHING;
+
+-- name: add_shelves
+INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
+
+-- name: create_runs
+-- A run that is sent again, because the answer was lost, is there already.
+INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+                  policy, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at)
+SELECT *
+  FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+              $10::text[], $11::text[], $12::smallint[], $13::text[], $14::text[], $15::text[], $16::text[],
+              $17::timestamptz[], $18::timestamptz[], $19::timestamptz[], $20::text[], $21::boolean[], $22::integer[],
+              $23::timestamptz[])
+    ON CONFLICT DO NOTHING;
+
+-- name: create_jobs
+INSERT INTO jobs (id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
+                  schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard)
+SELECT *
+  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+              $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::timestamptz[],
+              $17::timestamptz[], $18::integer[], $19::timestamptz[], $20::timestamptz[], $21::smallint[])
+    ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: take_keys
+-- In the order of the keys, so that two batches never wait for each other; within one batch the first of a key wins.
+INSERT INTO keys (owner, key, job_id)
+SELECT owner, key, job_id
+  FROM unnest($1::text[], $2::text[], $3::uuid[]) WITH ORDINALITY AS given(owner, key, job_id, place)
+ ORDER BY owner, key, place
+    ON CONFLICT DO NOTHING;
+
+-- name: key_holders
+SELECT given.place, keys.job_id
+  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given(owner, key, place)
+  JOIN keys ON keys.owner = given.owner AND keys.key = given.key;
+
+-- name: free_keys
+DELETE FROM keys USING unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id)
+ WHERE keys.owner = given.owner AND keys.key = given.key AND keys.job_id = given.job_id;
+
+-- name: add_skips
+INSERT INTO skips (job_id, revision, start_at, end_at, count, reason)
+SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::text[]);
+
+-- name: add_backfills
+INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
+SELECT *
+  FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
+              $7::timestamptz[], $8::smallint[])
+    ON CONFLICT DO NOTHING;
+
+
+-- ---------------------------------------------------------------------------------------------------------- planning
+
+-- name: plannable_jobs
+SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
+       job.priority, job.ordering_key, job.policy, job.schedule, job.status, job.next_fire_at, job.plan_at, job.revision,
+       job.created_at, job.updated_at, unstarted.count, live.count
+  FROM (SELECT due.*
+          FROM unnest($1::smallint[]) AS shards(shard)
+         CROSS JOIN LATERAL (SELECT * FROM jobs
+                              WHERE jobs.shard = shards.shard AND plan_at <= $2
+                              ORDER BY plan_at
+                              LIMIT $3) AS due
+         ORDER BY due.plan_at
+         LIMIT $3) AS job
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
+                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS some) AS unstarted
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS some) AS live
+ ORDER BY job.plan_at;
+
+-- name: plannable_backfills
+SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
+       job.priority, job.ordering_key, job.policy, job.schedule, job.status, job.next_fire_at, job.plan_at, job.revision,
+       job.created_at, job.updated_at, unstarted.count, live.count,
+       page.id, page.job_id, page.trigger, page.start_at, page.end_at, page.plan_at, page.created_at
+  FROM (SELECT due.*
+          FROM unnest($1::smallint[]) AS shards(shard)
+         CROSS JOIN LATERAL (SELECT * FROM backfills
+                              WHERE backfills.shard = shards.shard AND plan_at <= $2
+                              ORDER BY plan_at
+                              LIMIT $3) AS due
+         ORDER BY due.plan_at
+         LIMIT $3) AS page
+  JOIN jobs AS job ON job.id = page.job_id
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
+                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS some) AS unstarted
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS some) AS live
+ ORDER BY page.plan_at;
+
+-- name: next_plan_at
+SELECT least(min(job.plan_at), min(page.plan_at))
+  FROM unnest($1::smallint[]) AS shards(shard)
+  LEFT JOIN LATERAL (SELECT plan_at FROM jobs
+                      WHERE jobs.shard = shards.shard AND plan_at > $2 ORDER BY plan_at LIMIT 1) AS job ON true
+  LEFT JOIN LATERAL (SELECT plan_at FROM backfills
+                      WHERE backfills.shard = shards.shard AND plan_at > $2 ORDER BY plan_at LIMIT 1) AS page ON true;
+
+-- name: fire_jobs
+-- Compare-and-set: whoever moved the job first has accounted for its slots.
+UPDATE jobs SET next_fire_at = given.next_fire_at, plan_at = given.plan_at, status = given.status
+  FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::text[])
+       AS given(id, revision, expected, next_fire_at, plan_at, status)
+ WHERE jobs.id = given.id AND jobs.revision = given.revision
+   AND jobs.next_fire_at IS NOT DISTINCT FROM given.expected
+RETURNING jobs.id;
+
+-- name: move_backfills
+UPDATE backfills SET start_at = given.start_at, plan_at = given.plan_at
+  FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])
+       AS given(id, expected, start_at, plan_at)
+ WHERE backfills.id = given.id AND backfills.start_at = given.expected
+RETURNING backfills.id;
+
+-- name: end_backfills
+DELETE FROM backfills USING unnest($1::uuid[], $2::timestamptz[]) AS given(id, expected)
+ WHERE backfills.id = given.id AND backfills.start_at = given.expected
+RETURNING backfills.id;
+
+
+-- ---------------------------------------------------------------------------------------------------------- changing
+
+-- name: change_job
+UPDATE jobs
+   SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
+       ordering_key = $11, policy = $12, schedule = $13, status = $14, next_fire_at = $15, plan_at = $16, revision = $17,
+       updated_at = $18
+ WHERE id = $1 AND revision = $2
+RETURNING id;
+
+-- name: retract_runs
+DELETE FROM runs
+ WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND node IS NULL AND state = 'scheduled'
+RETURNING slot, gate;
+
+-- name: retract_skips
+DELETE FROM skips WHERE job_id = $1 AND start_at > $2 RETURNING start_at;
+
+-- name: stop_unstarted
+UPDATE runs SET stop = $3
+ WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND state = 'claimed'
+RETURNING id, node;
+
+-- name: rewind_job
+UPDATE jobs SET next_fire_at = least(next_fire_at, $2) WHERE id = $1 RETURNING next_fire_at;
+
+-- name: change_one_shot
+UPDATE runs
+   SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
+       ordering_key = $11, policy = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16, paused = $17,
+       revision = $18, parked = false
+ WHERE id = $1 AND revision = $2 AND node IS NULL
+RETURNING id;
+
+
+-- ---------------------------------------------------------------------------------------------------------- claiming
+
+-- name: free_gates
+DELETE FROM gates WHERE gate = ANY($2::text[]) AND node = $1;
+
+-- name: claim
+-- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates
+-- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest.
+WITH me AS MATERIALIZED (
+    -- Locked, so that a burial waits for us, or we find ourselves buried.
+    SELECT id FROM nodes WHERE id = $1 FOR KEY SHARE
+), open AS MATERIALIZED (
+    SELECT lanes.queue, lanes.priority
+      FROM lanes
+     WHERE (cardinality($2::text[]) = 0 OR lanes.queue = ANY($2::text[]))
+), offers AS MATERIALIZED (
+    SELECT open.queue, open.priority
+      FROM open
+     CROSS JOIN LATERAL (SELECT FROM runs
+                          WHERE runs.queue = open.queue AND runs.priority = open.priority
+                            AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
+                            AND node IS NULL AND NOT parked AND NOT paused
+                          LIMIT 1) AS one
+     WHERE EXISTS (SELECT FROM me)
+), shares AS MATERIALIZED (
+    -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes.
+    SELECT queue, priority, $7::bigint AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
+    UNION ALL
+    SELECT queue, priority, count(*)
+      FROM (SELECT offers.queue, offers.priority
+              FROM offers
+             CROSS JOIN LATERAL (SELECT wake_at FROM runs
+                                  WHERE runs.queue = offers.queue AND runs.priority = offers.priority
+                                    AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
+                                    AND node IS NULL AND NOT parked AND NOT paused
+                                    AND task = ANY($3::text[])
+                                  ORDER BY wake_at
+                                  LIMIT $7::bigint) AS first
+             WHERE (SELECT count(*) FROM offers) > 1
+             ORDER BY offers.priority DESC, first.wake_at
+             LIMIT $7::bigint) AS firsts
+     GROUP BY queue, priority
+), picked AS MATERIALIZED (
+    -- Runs of gates that another node holds are none of our business before they are due.
+    SELECT run.*
+      FROM shares
+     CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
+                          WHERE runs.queue = shares.queue AND runs.priority = shares.priority
+                            AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
+                            AND node IS NULL AND NOT parked AND NOT paused
+                            AND task = ANY($3::text[])
+                            AND (gate IS NULL OR gate <> ALL($8::text[]) AND (
+                                     due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                     OR NOT EXISTS (SELECT FROM gates WHERE gates.gate = runs.gate AND gates.node <> $1)))
+                          ORDER BY wake_at
+                          LIMIT shares.share
+                            FOR UPDATE SKIP LOCKED) AS run
+), heads AS MATERIALIZED (
+    -- The first run of each gate, if all before it are ours.
+    SELECT first.id, first.gate
+      FROM (SELECT DISTINCT ON (gate) id, gate, due_at FROM picked WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
+     WHERE NOT EXISTS (SELECT FROM runs AS ahead
+                        WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
+                          AND ahead.node IS DISTINCT FROM $1)
+), taken AS MATERIALIZED (
+    -- Whoever writes the gate first has it; in the order of their names, so that two claims never wait for each other.
+    INSERT INTO gates (gate, node)
+    SELECT gate, $1 FROM heads ORDER BY gate
+        ON CONFLICT (gate) DO UPDATE SET node = excluded.node WHERE gates.node = excluded.node
+    RETURNING gate
+), claimed AS (
+    UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1
+      FROM (SELECT id FROM picked WHERE gate IS NULL
+            UNION ALL
+            SELECT heads.id FROM heads JOIN taken USING (gate)) AS chosen
+     WHERE runs.id = chosen.id
+    RETURNING runs.*
+), blocked AS (
+    -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
+    SELECT picked.id
+      FROM picked
+     WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+       AND id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))
+       AND (gate NOT IN (SELECT gate FROM taken)
+            OR EXISTS (SELECT FROM runs AS ahead
+                        WHERE ahead.gate = picked.gate AND (ahead.due_at, ahead.id) < (picked.due_at, picked.id)
+                          AND ahead.node IS DISTINCT FROM $1
+                          AND ahead.id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))))
+)
+SELECT result.*, answer.alive, answer.next_at
+  FROM (SELECT EXISTS (SELECT FROM me) AS alive,
+               (SELECT min(later.wake_at)
+                  FROM open
+                 CROSS JOIN LATERAL (SELECT wake_at FROM runs
+                                      WHERE runs.queue = open.queue AND runs.priority = open.priority
+                                        AND wake_at > $5::timestamptz
+                                        AND node IS NULL AND NOT parked AND NOT paused
+                                      ORDER BY wake_at
+                                      LIMIT 1) AS later) AS next_at) AS answer
+  LEFT JOIN (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                    ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
+                    attempt, crashes, revision, progress, error, NULL::text AS result, NULL::text AS reason, created_at,
+                    first_started_at, started_at, NULL::timestamptz AS finished_at, NULL::text AS resolution,
+                    true AS mine
+               FROM claimed
+              UNION ALL
+             SELECT live_runs.*, false FROM blocked JOIN live_runs USING (id)) AS result ON true
+ ORDER BY result.priority DESC, result.wake_at, result.due_at, result.id;
+
+-- name: rivals
+-- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
+-- those can have started; the nearest of the same job is added, for it may wait further back.
+SELECT given.id, rival.job_id,
+       CASE WHEN rival.state IN ('running', 'retrying') THEN coalesce(rival.started_at, rival.first_started_at) END
+  FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
+ CROSS JOIN LATERAL (
+       (SELECT id, job_id, state, started_at, first_started_at FROM runs AS ahead
+         WHERE ahead.gate = given.gate AND (ahead.due_at, ahead.id) < (given.due_at, given.id)
+         ORDER BY ahead.due_at, ahead.id
+         LIMIT 20)
+        UNION
+       (SELECT id, job_id, state, started_at, first_started_at FROM runs AS nearest
+         WHERE nearest.job_id = given.job_id AND nearest.job_id <> nearest.id AND nearest.gate = given.gate
+           AND nearest.due_at <= given.due_at AND (nearest.due_at, nearest.id) < (given.due_at, given.id)
+         ORDER BY nearest.due_at DESC
+         LIMIT 1)
+        UNION
+       (SELECT held.id, job_id, state, started_at, first_started_at FROM gates JOIN runs AS held ON held.node = gates.node
+         WHERE gates.gate = given.gate AND gates.node <> $1 AND held.gate = given.gate)) AS rival;
+
+-- name: park_runs
+-- The run ahead is locked: had it ended meanwhile, it is not there; if it ends after us, its end finds us parked.
+UPDATE runs SET parked = true
+  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
+                      WHERE waiting.id = given.id AND waiting.fence = given.fence AND node IS NULL
+                        AND gate IS NOT NULL) AS waiting
+ CROSS JOIN LATERAL (SELECT ahead.id FROM runs AS ahead
+                      WHERE ahead.gate = waiting.gate AND ahead.id <> waiting.id
+                        AND (ahead.due_at, ahead.id) < (waiting.due_at, waiting.id)
+                      ORDER BY ahead.due_at, ahead.id
+                      LIMIT 1
+                        FOR KEY SHARE) AS ahead
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NULL;
+
+-- name: park_runs_behind_holders
+-- As above, for a run that was put in front of one that another node holds.
+UPDATE runs SET parked = true
+  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
+ CROSS JOIN LATERAL (SELECT id, gate FROM runs AS waiting
+                      WHERE waiting.id = given.id AND waiting.fence = given.fence AND node IS NULL AND NOT parked
+                        AND gate IS NOT NULL) AS waiting
+  JOIN gates ON gates.gate = waiting.gate
+ CROSS JOIN LATERAL (SELECT held.id FROM runs AS held
+                      WHERE held.node = gates.node AND held.gate = waiting.gate
+                      LIMIT 1
+                        FOR KEY SHARE) AS held
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NULL;
+
+-- name: wake_parked
+-- The earliest parked run of each gate goes on; it wakes now, not in a past that claims no longer look at.
+UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, given.now)
+  FROM unnest($1::text[], $2::timestamptz[]) AS given(gate, now)
+ CROSS JOIN LATERAL (SELECT id FROM runs AS next
+                      WHERE next.gate = given.gate AND parked
+                      ORDER BY next.due_at, next.id
+                      LIMIT 1) AS next
+ WHERE runs.id = next.id AND runs.parked
+RETURNING runs.wake_at;
+
+
+-- ------------------------------------------------------------------------------------------------- starting and ending
+
+-- name: start_runs
+UPDATE runs SET state = 'running', attempt = given.attempt, progress = given.progress, started_at = given.started_at,
+                first_started_at = given.first_started_at
+  FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::float8[], $5::timestamptz[], $6::timestamptz[])
+       AS given(id, fence, attempt, progress, started_at, first_started_at)
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NOT NULL
+RETURNING runs.id;
+
+-- name: end_runs
+-- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history.
+-- $1 whether the runs are held; else they wait.
+WITH gone AS (
+    DELETE FROM runs
+     USING unnest($2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::integer[], $7::float8[], $8::text[], $9::text[],
+                  $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[])
+           AS given(id, fence, state, attempt, crashes, progress, error, result, reason, first_started_at, started_at,
+                    finished_at)
+     WHERE runs.id = given.id AND runs.fence = given.fence AND (runs.node IS NOT NULL) = $1::boolean
+    RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
+              runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy, runs.schedule,
+              runs.trigger, runs.slot, runs.due_at, runs.wake_at, runs.gate, given.state, runs.paused, runs.stop,
+              runs.node, runs.fence, given.attempt, given.crashes, runs.revision, given.progress, given.error,
+              given.result, given.reason, runs.created_at, given.first_started_at, given.started_at, given.finished_at
+)
+INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                     ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
+                     attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
+                     finished_at, ended_on)
+SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
+RETURNING id;
+
+-- name: return_runs
+-- To be tried again, or given back.
+UPDATE runs SET state = given.state, node = NULL, wake_at = given.wake_at, attempt = given.attempt, crashes = given.crashes,
+                progress = given.progress, error = given.error, first_started_at = given.first_started_at,
+                started_at = given.started_at
+  FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
+              $8::text[], $9::timestamptz[], $10::timestamptz[])
+       AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NOT NULL
+RETURNING runs.id;
+
+-- name: settled_before
+-- Which results are in the store already: they were sent again because the answer was lost.
+SELECT given.id
+  FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
+ WHERE EXISTS (SELECT FROM history
+                WHERE history.id = given.id AND history.fence = given.fence AND history.state = given.state)
+    OR EXISTS (SELECT FROM runs
+                WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state = given.state AND runs.node IS NULL);
+
+-- name: add_attempts
+INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error, ended_on)
+SELECT *, (ended_at AT TIME ZONE 'UTC')::date
+  FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::timestamptz[], $7::text[],
+              $8::text[]) AS given(run_id, number, fence, node, started_at, ended_at, outcome, error)
+    ON CONFLICT DO NOTHING;
+
+-- name: request_stop
+-- A cancel is never taken back by a pause.
+UPDATE runs SET stop = CASE WHEN stop = 'cancelled' THEN stop ELSE $2 END
+ WHERE id = ANY($1::uuid[]) AND node IS NOT NULL
+RETURNING id, node;
+
+-- name: stops
+SELECT id, stop FROM runs WHERE node = $1 AND stop IS NOT NULL;
+
+-- name: held
+SELECT id, fence FROM runs WHERE node = $1;
+
+
+-- ------------------------------------------------------------------------------------------------------------- nodes
+
+-- name: register_node
+INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    ON CONFLICT (id) DO UPDATE
+   SET name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
+       concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
+       running = excluded.running, tasks = excluded.tasks;
+
+-- name: register_tasks
+INSERT INTO tasks (name, schema) SELECT * FROM unnest($1::text[], $2::text[]) AS given(name, schema) ORDER BY name
+    ON CONFLICT (name) DO UPDATE SET schema = excluded.schema WHERE tasks.schema <> excluded.schema;
+
+-- name: beat
+UPDATE nodes SET beat_at = $2, running = $3 WHERE id = $1 RETURNING id;
+
+-- name: live_nodes
+SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks FROM nodes
+ WHERE beat_at >= $1
+ ORDER BY started_at, id;
+
+-- name: unregister
+WITH freed AS (DELETE FROM gates WHERE node = $1)
+DELETE FROM nodes WHERE id = $1;
+
+-- name: bury
+DELETE FROM nodes WHERE beat_at < $1 RETURNING id;
+
+-- name: orphans
+-- From holder to holder through the index, so that what living nodes hold is not read.
+WITH RECURSIVE holders(node) AS (
+    (SELECT node FROM runs WHERE node IS NOT NULL ORDER BY node LIMIT 1)
+    UNION ALL
+    SELECT (SELECT runs.node FROM runs WHERE runs.node > holders.node ORDER BY runs.node LIMIT 1)
+      FROM holders
+     WHERE holders.node IS NOT NULL
+)
+SELECT orphan.*
+  FROM (SELECT node FROM holders
+         WHERE node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE nodes.id = holders.node)) AS gone
+ CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE live_runs.node = gone.node LIMIT $1) AS orphan
+ LIMIT $1;
+
+-- name: free_gates_of_the_gone
+WITH RECURSIVE holders(node) AS (
+    (SELECT node FROM gates ORDER BY node LIMIT 1)
+    UNION ALL
+    SELECT (SELECT gates.node FROM gates WHERE gates.node > holders.node ORDER BY gates.node LIMIT 1)
+      FROM holders
+     WHERE holders.node IS NOT NULL
+), gone AS (
+    SELECT node FROM holders
+     WHERE node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE nodes.id = holders.node)
+       AND NOT EXISTS (SELECT FROM runs WHERE runs.node = holders.node)
+)
+DELETE FROM gates USING gone WHERE gates.node = gone.node RETURNING gates.gate;
+
+-- name: wake_unblocked
+-- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race.
+WITH RECURSIVE waiting(gate) AS (
+    (SELECT gate FROM runs WHERE parked ORDER BY gate LIMIT 1)
+    UNION ALL
+    SELECT (SELECT runs.gate FROM runs WHERE runs.parked AND runs.gate > waiting.gate ORDER BY runs.gate LIMIT 1)
+      FROM waiting
+     WHERE waiting.gate IS NOT NULL
+)
+UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
+  FROM waiting
+ CROSS JOIN LATERAL (SELECT id, due_at FROM runs AS first
+                      WHERE first.gate = waiting.gate AND parked
+                      ORDER BY first.due_at, first.id
+                      LIMIT 1) AS first
+ WHERE runs.id = first.id AND runs.parked
+   AND NOT EXISTS (SELECT FROM runs AS ahead
+                    WHERE ahead.gate = waiting.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id))
+   AND NOT EXISTS (SELECT FROM gates JOIN runs AS held ON held.node = gates.node AND held.gate = gates.gate
+                    WHERE gates.gate = waiting.gate)
+RETURNING runs.wake_at;
+
+
+-- ------------------------------------------------------------------------------------------------------------ pruning
+
+-- name: drop_days
+SELECT drop_history_days($1, $2);
+
+-- name: prune_skips
+DELETE FROM skips WHERE ctid = ANY(ARRAY(SELECT ctid FROM skips WHERE end_at < $1 ORDER BY end_at LIMIT $2)) RETURNING 1;
+
+-- name: prune_blobs
+DELETE FROM blobs WHERE key = ANY(ARRAY(SELECT key FROM blobs WHERE created_at < $1 ORDER BY created_at LIMIT $2)) RETURNING 1;
+
+
+-- -------------------------------------------------------------------------------------------------------------- blobs
+
+-- name: put_blobs
+INSERT INTO blobs (key, data) SELECT * FROM unnest($1::text[], $2::bytea[]) AS given(key, data) ORDER BY key
+    ON CONFLICT (key) DO UPDATE SET data = excluded.data;
+
+-- name: get_blob
+SELECT data FROM blobs WHERE key = $1;
+
+-- name: blobs_under
+-- Keys are made of [a-z0-9_./-]: '~' sorts after all of them.
+SELECT key, data FROM blobs WHERE key >= $1 AND key < $1 || '~' AND key > $2 ORDER BY key LIMIT $3;
+
+-- name: delete_blobs
+DELETE FROM blobs WHERE key >= $1 AND key < $1 || '~';
+
+
+-- ----------------------------------------------------------------------------------------------------------- look-ups
+
+-- name: job
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
+       status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs WHERE id = $1;
+
+-- name: live_run
+SELECT * FROM live_runs WHERE id = $1;
+
+-- name: ended_run
+-- $2: the first day to look at; a UUIDv7 tells when its run was created, and no run ends before.
+SELECT * FROM history WHERE id = $1 AND ended_on >= $2;
+
+-- name: attempts
+SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = $1 ORDER BY fence;
+
+-- name: last_runs
+-- Of each job the latest run that is due: a one-shot itself, or the latest of those that belong to it.
+SELECT latest.*
+  FROM unnest($1::uuid[]) AS given(job_id)
+ CROSS JOIN LATERAL (
+       SELECT * FROM (
+           (SELECT * FROM live_runs WHERE live_runs.id = given.job_id AND due_at <= $2)
+            UNION ALL
+           (SELECT * FROM live_runs
+             WHERE live_runs.job_id = given.job_id AND live_runs.job_id <> live_runs.id AND due_at <= $2
+             ORDER BY due_at DESC
+             LIMIT 1)
+            UNION ALL
+           (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                   ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
+                   attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
+                   finished_at, resolution
+              FROM history WHERE history.id = given.job_id AND due_at <= $2)
+            UNION ALL
+           (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                   ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
+                   attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
+                   finished_at, resolution
+              FROM history
+             WHERE history.job_id = given.job_id AND history.job_id <> history.id AND due_at <= $2
+             ORDER BY due_at DESC
+             LIMIT 1)) AS each
+        ORDER BY due_at DESC, id DESC
+        LIMIT 1) AS latest;
+
+-- name: nodes
+SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks FROM nodes ORDER BY started_at, id;
+
+-- name: tasks
+SELECT name, schema FROM tasks ORDER BY name;
+
+-- name: queue_depths
+WITH waiting AS (
+    SELECT lanes.queue, due.*
+      FROM lanes
+     CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
+                           FROM (SELECT due_at FROM runs
+                                  WHERE runs.queue = lanes.queue AND runs.priority = lanes.priority AND wake_at <= $1
+                                    AND node IS NULL AND NOT parked AND NOT paused
+                                  ORDER BY wake_at
+                                  LIMIT $2) AS some) AS due
+     WHERE EXISTS (SELECT FROM runs
+                    WHERE runs.queue = lanes.queue AND runs.priority = lanes.priority
+                      AND node IS NULL AND NOT parked AND NOT paused)
+        OR EXISTS (SELECT FROM runs WHERE runs.queue = lanes.queue AND (parked OR paused))
+), held AS (
+    SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS depth,
+           min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS oldest,
+           count(*) FILTER (WHERE state = 'running') AS running
+      FROM runs
+     WHERE node IS NOT NULL
+     GROUP BY queue
+)
+SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer
+  FROM (SELECT queue, depth, oldest, 0 AS running FROM waiting UNION ALL SELECT queue, depth, oldest, running FROM held) AS each
+ GROUP BY queue
+ ORDER BY queue;
+
+
+-- ------------------------------------------------------------------------------------------------------------- ledger
+
+-- name: ledger_live
+SELECT * FROM live_runs
+ WHERE job_id = $1 AND job_id <> id AND trigger = 'schedule' AND due_at >= $2 AND slot >= $2 AND slot <= $3
+ ORDER BY slot
+ LIMIT $4;
+
+-- name: ledger_ended
+SELECT * FROM history
+ WHERE job_id = $1 AND slot IS NOT NULL AND trigger = 'schedule' AND slot >= $2 AND slot <= $3
+ ORDER BY slot
+ LIMIT $4;
+
+-- name: ledger_skips
+SELECT job_id, revision, start_at, end_at, count, reason FROM skips
+ WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
+ ORDER BY start_at;
+
+-- name: ledger_backfills
+SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
+ WHERE job_id = $1 AND trigger = 'schedule' AND start_at <= $3 AND end_at >= $2
+ ORDER BY start_at;
+
+
+-- -------------------------------------------------------------------------------------------------------------- lists
+-- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
+-- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
+
+-- name: list_live_of_job
+SELECT * FROM (
+    (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM live_runs WHERE job_id = $2::uuid AND job_id <> id)) AS each
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_held
+SELECT * FROM live_runs
+ WHERE node IS NOT NULL AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+   AND $2::uuid IS NULL
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_waiting_of_owner
+SELECT * FROM live_runs
+ WHERE owner = $1::text AND node IS NULL AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_retried_of_owner
+-- Runs that wait for another try are few among those that wait for their first: all of them have an error.
+SELECT * FROM live_runs
+ WHERE owner = $1::text AND node IS NULL AND error IS NOT NULL
+   AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND $2::uuid IS NULL AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_waiting_of_shelves
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.owner = shelves.owner AND live_runs.task = shelves.task
+                        AND live_runs.queue = shelves.queue AND node IS NULL
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_ended_of_job
+SELECT * FROM (
+    (SELECT * FROM history WHERE id = $2::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM history
+      WHERE job_id = $2::uuid AND job_id <> id
+        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid) AND state = ANY($3::text[])
+      ORDER BY due_at DESC, id DESC
+      LIMIT $10)) AS each
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_ended_of_owner
+-- State by state, so that the few failed ones are found as fast as the many that succeeded.
+SELECT run.*
+  FROM unnest($3::text[]) AS wanted(state)
+ CROSS JOIN LATERAL (SELECT * FROM history
+                      WHERE history.owner = $1::text AND history.state = wanted.state
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE $2::uuid IS NULL AND ($4::boolean IS NULL OR NOT $4) AND $5::text IS NULL AND $6::text IS NULL
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_ended_of_shelves
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM history
+                      WHERE history.owner = shelves.owner AND history.task = shelves.task
+                        AND history.queue = shelves.queue
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+   AND ($4::boolean IS NULL OR NOT $4)
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
+-- (any of them may be NULL), $9 below this id, $10 how many; then the states or the status that the jobs must be in.
+
+-- name: list_jobs_of_owner
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
+       status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs
+ WHERE owner = $1::text AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR status = $11)
+   AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_jobs_of_all
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
+       status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs
+ WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR status = $11)
+   AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_waiting
+SELECT * FROM live_runs
+ WHERE owner = $1::text AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_paused
+SELECT * FROM live_runs
+ WHERE owner = $1::text AND paused AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_held
+SELECT * FROM live_runs
+ WHERE owner = $1::text AND node IS NOT NULL AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_keyed
+SELECT * FROM live_runs
+ WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_of_all
+SELECT * FROM live_runs
+ WHERE $1::text IS NULL AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended
+SELECT * FROM history
+ WHERE owner = $1::text AND schedule IS NOT NULL AND id < $9::uuid AND state = ANY($11::text[])
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_badly
+-- State by state: what did not succeed is little, and has an index of its own.
+SELECT run.*
+  FROM unnest($11::text[]) AS wanted(state)
+ CROSS JOIN LATERAL (SELECT * FROM history
+                      WHERE history.owner = $1::text AND schedule IS NOT NULL AND id < $9::uuid
+                        AND history.state <> 'succeeded' AND history.state = wanted.state
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                      ORDER BY id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_keyed
+SELECT * FROM history
+ WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
+   AND state = ANY($11::text[])
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_of_all
+SELECT * FROM history
+ WHERE $1::text IS NULL AND schedule IS NOT NULL AND id < $9::uuid AND state = ANY($11::text[])
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ ORDER BY id DESC
+ LIMIT $10;

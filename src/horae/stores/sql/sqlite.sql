@@ -1,0 +1,703 @@
+-- Every statement of the SQLite store, by name. Times are microseconds, ids 16 bytes; lists come as JSON arrays.
+-- "Waiting" is written as the claim index has it, and "held" as the index of held runs has it, because a partial index
+-- is used only by statements that repeat its condition.
+
+
+-- ===== creating and firing ===========================================================================================
+
+-- name: take_key
+INSERT INTO keys (owner, key, job_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: key_holder
+SELECT job_id FROM keys WHERE owner = ? AND key = ?;
+
+-- name: free_key
+DELETE FROM keys WHERE owner = ? AND key = ? AND job_id = ?;
+
+-- name: insert_run
+-- A batch that is sent again after a doubt finds its rows and changes nothing.
+INSERT INTO runs (
+    id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
+    schedule, trigger, slot, due_at, wake_at, gate, state, paused, fence, attempt, crashes, revision, created_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: insert_job
+INSERT INTO jobs (
+    id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
+    schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: insert_skip
+INSERT INTO skips (job_id, revision, start_at, end_at, count, reason) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: insert_backfill
+INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: plannable_jobs
+SELECT * FROM jobs INDEXED BY jobs_plan
+ WHERE plan_at <= :now AND shard IN (SELECT value FROM json_each(:shards))
+ ORDER BY plan_at
+ LIMIT :limit;
+
+-- name: plannable_backfills
+SELECT * FROM backfills INDEXED BY backfills_plan
+ WHERE plan_at <= :now AND shard IN (SELECT value FROM json_each(:shards))
+ ORDER BY plan_at
+ LIMIT :limit;
+
+-- name: next_plan_at
+SELECT min(plan_at) FROM (
+    SELECT plan_at FROM (
+        SELECT plan_at FROM jobs INDEXED BY jobs_plan
+         WHERE plan_at > :now AND shard IN (SELECT value FROM json_each(:shards))
+         ORDER BY plan_at
+         LIMIT 1)
+    UNION ALL
+    SELECT plan_at FROM (
+        SELECT plan_at FROM backfills INDEXED BY backfills_plan
+         WHERE plan_at > :now AND shard IN (SELECT value FROM json_each(:shards))
+         ORDER BY plan_at
+         LIMIT 1));
+
+-- name: count_live
+-- Unstarted and all live runs of a job, both up to a bound: nobody needs to know by how much a job is behind.
+SELECT
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs INDEXED BY runs_live_of_job
+         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND state IN ('scheduled', 'claimed')
+         LIMIT :bound)),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM runs INDEXED BY runs_live_of_job
+         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL
+         LIMIT :bound));
+
+-- name: fire_job
+UPDATE jobs SET next_fire_at = ?, plan_at = ?, status = ?
+ WHERE id = ? AND revision = ? AND next_fire_at IS ?;
+
+-- name: move_backfill
+UPDATE backfills SET start_at = ?, plan_at = ? WHERE id = ? AND start_at = ?;
+
+-- name: end_backfill
+DELETE FROM backfills WHERE id = ? AND start_at = ?;
+
+-- name: change_job
+UPDATE jobs
+   SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,
+       policy = ?, schedule = ?, status = ?, next_fire_at = ?, plan_at = ?, revision = ?, updated_at = ?
+ WHERE id = ?;
+
+-- name: retract_runs
+DELETE FROM runs
+ WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at > :after
+   AND trigger = 'schedule' AND state IN ('scheduled', 'retrying')
+RETURNING slot, gate;
+
+-- name: retract_skips
+DELETE FROM skips WHERE job_id = :job_id AND start_at > :after RETURNING start_at;
+
+-- name: stop_unstarted
+-- A cancel is never turned into something weaker.
+UPDATE runs SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :stop END
+ WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at > :after
+   AND trigger = 'schedule' AND state = 'claimed'
+RETURNING id, node;
+
+-- name: change_one_shot
+UPDATE runs
+   SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,
+       policy = ?, schedule = ?, due_at = ?, wake_at = ?, gate = ?, paused = ?, revision = ?, parked = 0
+ WHERE id = ? AND revision = ? AND schedule IS NOT NULL AND state IN ('scheduled', 'retrying');
+
+
+-- ===== claiming ======================================================================================================
+
+-- name: node_is_registered
+SELECT 1 FROM nodes WHERE id = ?;
+
+-- name: lanes_of_every_queue
+-- The (queue, priority) pairs that have something to claim, found by jumping through the claim index from one to the
+-- next: the cost is one probe for each pair, however much waits in it.
+WITH RECURSIVE lanes (queue, priority) AS (
+    SELECT * FROM (
+        SELECT queue, priority FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+         ORDER BY queue, priority
+         LIMIT 1)
+    UNION ALL
+    SELECT runs.queue, runs.priority
+      FROM lanes JOIN runs ON runs.seq = (
+        SELECT seq FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+           AND (queue, priority) > (lanes.queue, lanes.priority)
+         ORDER BY queue, priority
+         LIMIT 1)
+)
+SELECT queue, priority FROM lanes ORDER BY priority DESC, queue;
+
+-- name: lanes_of_queues
+WITH RECURSIVE lanes (queue, priority) AS (
+    SELECT value, (
+        SELECT max(priority) FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0 AND queue = value)
+      FROM json_each(:queues)
+    UNION
+    SELECT queue, (
+        SELECT max(priority) FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+           AND runs.queue = lanes.queue AND runs.priority < lanes.priority)
+      FROM lanes
+     WHERE priority IS NOT NULL
+)
+SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, queue;
+
+-- name: lane
+SELECT * FROM runs INDEXED BY runs_claim
+ WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+   AND queue = :queue AND priority = :priority AND wake_at >= :floor AND wake_at <= :until
+   AND task IN (SELECT value FROM json_each(:tasks))
+ ORDER BY wake_at;
+
+-- name: next_in_lane
+SELECT min(wake_at) FROM runs INDEXED BY runs_claim
+ WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+   AND queue = :queue AND priority = :priority AND wake_at > :until;
+
+-- name: claim_run
+UPDATE runs SET state = 'claimed', node = ?, fence = fence + 1 WHERE seq = ?;
+
+
+-- ===== gates =========================================================================================================
+
+-- name: gate_holder
+SELECT node FROM gates WHERE gate = ?;
+
+-- name: take_gate
+INSERT INTO gates (gate, node) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: free_gate
+DELETE FROM gates WHERE gate = ? AND node = ?;
+
+-- name: blocked_by_earlier
+SELECT 1 FROM runs INDEXED BY runs_gate
+ WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND (due_at, id) < (:due_at, :id)
+   AND node IS NOT :node
+ LIMIT 1;
+
+-- name: rivals
+-- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by. A run
+-- that waits for its next attempt is still going: since its first start.
+SELECT job_id, CASE WHEN state IN ('running', 'retrying') THEN coalesce(first_started_at, started_at) END
+  FROM runs INDEXED BY runs_gate
+ WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
+   AND id <> :id
+   AND ((due_at, id) < (:due_at, :id) OR (state IN ('claimed', 'running') AND node IS NOT :node))
+ ORDER BY due_at, id
+ LIMIT :limit;
+
+-- name: park_run
+UPDATE runs SET parked = 1
+ WHERE id = :id AND fence = :fence AND gate IS NOT NULL AND state IN ('scheduled', 'retrying')
+   AND EXISTS (
+        SELECT 1 FROM runs AS other
+         WHERE other.gate = runs.gate AND other.gate IS NOT NULL AND other.finished_at IS NULL
+           AND other.id <> runs.id
+           AND ((other.due_at, other.id) < (runs.due_at, runs.id) OR other.state IN ('claimed', 'running')));
+
+-- name: unpark_next
+-- It wakes now, not at its old time, which the floor of the claims may have passed.
+UPDATE runs SET parked = 0, wake_at = max(wake_at, :now)
+ WHERE seq = (
+        SELECT seq FROM runs INDEXED BY runs_parked
+         WHERE gate = :gate AND parked = 1
+         ORDER BY due_at, id
+         LIMIT 1)
+RETURNING wake_at;
+
+-- name: free_gates_of_gone_nodes
+DELETE FROM gates
+ WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = gates.node)
+   AND NOT EXISTS (
+        SELECT 1 FROM runs INDEXED BY runs_gate
+         WHERE runs.gate = gates.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND runs.node = gates.node)
+RETURNING gate;
+
+-- name: free_gates_of_node
+DELETE FROM gates WHERE node = ?;
+
+-- name: parked_gates
+WITH RECURSIVE waiting (gate) AS (
+    SELECT min(gate) FROM runs INDEXED BY runs_parked WHERE parked = 1
+    UNION ALL
+    SELECT (SELECT min(gate) FROM runs INDEXED BY runs_parked WHERE parked = 1 AND runs.gate > waiting.gate)
+      FROM waiting
+     WHERE gate IS NOT NULL
+)
+SELECT gate FROM waiting WHERE gate IS NOT NULL;
+
+-- name: gate_is_blocked
+-- Whether the first parked run of a gate has a reason to be: an earlier run, or one that somebody holds.
+SELECT 1 FROM runs INDEXED BY runs_gate
+ WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND parked = 0
+   AND (state IN ('claimed', 'running')
+        OR (due_at, id) < (
+            SELECT due_at, id FROM runs INDEXED BY runs_parked WHERE gate = :gate AND parked = 1
+             ORDER BY due_at, id LIMIT 1))
+ LIMIT 1;
+
+
+-- ===== the life of a run =============================================================================================
+
+-- name: start_run
+UPDATE runs SET state = 'running', started_at = ?, first_started_at = ?, attempt = ?, progress = ?
+ WHERE id = ? AND fence = ? AND state IN ('claimed', 'running');
+
+-- name: end_held
+UPDATE runs
+   SET state = ?, attempt = ?, crashes = ?, progress = ?, error = ?, result = ?, reason = ?, first_started_at = ?,
+       started_at = ?, finished_at = ?
+ WHERE id = ? AND fence = ? AND state IN ('claimed', 'running');
+
+-- name: end_waiting
+UPDATE runs
+   SET state = ?, attempt = ?, crashes = ?, progress = ?, error = ?, result = ?, reason = ?, first_started_at = ?,
+       started_at = ?, finished_at = ?, parked = 0
+ WHERE id = ? AND fence = ? AND state IN ('scheduled', 'retrying');
+
+-- name: return_held
+-- A stop request stays: whoever claims the run next is told.
+UPDATE runs
+   SET state = ?, attempt = ?, crashes = ?, progress = ?, error = ?, first_started_at = ?, started_at = ?, wake_at = ?,
+       node = NULL
+ WHERE id = ? AND fence = ? AND state IN ('claimed', 'running');
+
+-- name: already_settled
+-- Whether a result that finds its run moved on is one that was written before and is sent again.
+SELECT 1 FROM runs
+ WHERE id = ? AND fence = ? AND state = ? AND ((finished_at IS NULL AND wake_at = ?) OR finished_at = ?);
+
+-- name: insert_attempt
+INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: request_stop
+UPDATE runs SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :reason END
+ WHERE id = :id AND state IN ('claimed', 'running')
+RETURNING node;
+
+-- name: stops
+SELECT id, stop FROM runs INDEXED BY runs_stop
+ WHERE node = ? AND stop IS NOT NULL AND state IN ('claimed', 'running');
+
+-- name: held
+SELECT id, fence FROM runs INDEXED BY runs_held WHERE node = ? AND state IN ('claimed', 'running');
+
+
+-- ===== nodes =========================================================================================================
+
+-- name: register_node
+INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
+    concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
+    running = excluded.running, tasks = excluded.tasks;
+
+-- name: register_task
+INSERT INTO tasks (name, schema) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET schema = excluded.schema;
+
+-- name: beat
+UPDATE nodes SET beat_at = max(beat_at, ?), running = ? WHERE id = ?;
+
+-- name: nodes_since
+SELECT * FROM nodes WHERE beat_at >= ? ORDER BY started_at, id;
+
+-- name: unregister_node
+DELETE FROM nodes WHERE id = ?;
+
+-- name: bury_nodes
+DELETE FROM nodes WHERE beat_at < ? RETURNING id;
+
+-- name: orphans
+WITH RECURSIVE holders (node) AS (
+    SELECT min(node) FROM runs INDEXED BY runs_held WHERE state IN ('claimed', 'running')
+    UNION ALL
+    SELECT (SELECT min(node) FROM runs INDEXED BY runs_held
+             WHERE state IN ('claimed', 'running') AND runs.node > holders.node)
+      FROM holders
+     WHERE node IS NOT NULL
+)
+SELECT runs.* FROM holders CROSS JOIN runs INDEXED BY runs_held
+    ON runs.node = holders.node AND runs.state IN ('claimed', 'running')
+ WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = holders.node)
+ LIMIT :limit;
+
+-- name: tasks
+SELECT name, schema FROM tasks ORDER BY name;
+
+
+-- ===== look-ups and lists ============================================================================================
+
+-- name: run
+SELECT * FROM runs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
+
+-- name: job
+SELECT * FROM jobs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
+
+-- name: one_shot
+SELECT * FROM runs WHERE id = :id AND schedule IS NOT NULL AND (:owner IS NULL OR owner = :owner);
+
+-- name: run_by_seq
+SELECT * FROM runs WHERE seq = ?;
+
+-- name: job_by_seq
+SELECT * FROM jobs WHERE seq = ?;
+
+-- name: attempts
+SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = ? ORDER BY fence;
+
+-- name: last_run
+SELECT * FROM (
+    SELECT * FROM runs INDEXED BY runs_id WHERE id = :job_id AND schedule IS NOT NULL AND due_at <= :now
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM runs INDEXED BY runs_job
+         WHERE job_id = :job_id AND schedule IS NULL AND due_at <= :now
+         ORDER BY due_at DESC, seq DESC
+         LIMIT 1))
+ ORDER BY due_at DESC, seq DESC
+ LIMIT 1;
+
+-- name: runs_of_job
+SELECT * FROM (
+    SELECT * FROM runs INDEXED BY runs_id
+     WHERE id = :job_id AND schedule IS NOT NULL
+       AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+       AND (:owner IS NULL OR owner = :owner)
+       AND (:task IS NULL OR task = :task)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+       AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM runs INDEXED BY runs_job
+         WHERE job_id = :job_id AND schedule IS NULL
+           AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+           AND (:owner IS NULL OR owner = :owner)
+           AND (:task IS NULL OR task = :task)
+           AND (:queue IS NULL OR queue = :queue)
+           AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+           AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+         ORDER BY due_at DESC, seq DESC
+         LIMIT :limit))
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: live_runs_of_job
+SELECT * FROM (
+    SELECT * FROM runs INDEXED BY runs_id
+     WHERE id = :job_id AND schedule IS NOT NULL AND finished_at IS NULL
+       AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+       AND (:owner IS NULL OR owner = :owner)
+       AND (:task IS NULL OR task = :task)
+       AND (:queue IS NULL OR queue = :queue)
+       AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+       AND (:stopping IS NULL OR (stop IS 'cancelled') = :stopping)
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM runs INDEXED BY runs_live_of_job
+         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL
+           AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+           AND (:owner IS NULL OR owner = :owner)
+           AND (:task IS NULL OR task = :task)
+           AND (:queue IS NULL OR queue = :queue)
+           AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+           AND (:stopping IS NULL OR (stop IS 'cancelled') = :stopping)
+         ORDER BY due_at DESC, seq DESC
+         LIMIT :limit))
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: runs_of_anyone
+SELECT * FROM runs INDEXED BY runs_due
+ WHERE due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:owner IS NULL OR owner = :owner)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: runs_of_owner
+SELECT * FROM runs INDEXED BY runs_owner
+ WHERE owner = :owner
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: live_runs_of_owner
+SELECT * FROM runs INDEXED BY runs_live
+ WHERE owner = :owner AND finished_at IS NULL
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:stopping IS NULL OR (stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: runs_of_task
+SELECT * FROM runs INDEXED BY runs_task
+ WHERE owner = :owner AND task = :task
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: runs_of_queue
+SELECT * FROM runs INDEXED BY runs_queue
+ WHERE owner = :owner AND queue = :queue
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: runs_of_state
+SELECT * FROM runs INDEXED BY runs_state
+ WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed')
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: stopping_runs
+-- Few at any time: only runs that a node holds can have an open request.
+SELECT * FROM runs INDEXED BY runs_stop
+ WHERE stop IS NOT NULL AND state IN ('claimed', 'running') AND stop = 'cancelled'
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:owner IS NULL OR owner = :owner)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
+-- name: ledger_runs
+SELECT * FROM runs INDEXED BY runs_slot
+ WHERE job_id = :job_id AND trigger = 'schedule' AND schedule IS NULL AND slot >= :start AND slot <= :end
+ ORDER BY slot, seq
+ LIMIT :limit;
+
+-- name: ledger_skips
+SELECT job_id, revision, start_at, end_at, count, reason FROM skips INDEXED BY skips_job
+ WHERE job_id = :job_id AND start_at <= :end AND end_at >= :start
+ ORDER BY start_at, seq;
+
+-- name: ledger_backfills
+SELECT * FROM backfills
+ WHERE job_id = :job_id AND trigger = 'schedule' AND start_at <= :end AND end_at >= :start
+ ORDER BY start_at;
+
+-- name: jobs_of_owner
+-- Recurring jobs, live and ended one-shots: three ordered streams that are merged, newest first.
+SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_owner
+ WHERE :jobs AND owner = :owner AND id < :before
+   AND (:status IS NULL OR status = :status)
+   AND (:task IS NULL OR jobs.task = :task)
+   AND (:name IS NULL OR jobs.name = :name)
+   AND (:key IS NULL OR jobs.key = :key)
+   AND (:queue IS NULL OR jobs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(jobs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(jobs.task), :text) OR instr(folded(jobs.name), :text)
+        OR instr(folded(jobs.key), :text))
+   AND (:last_states IS NULL OR (
+        SELECT state FROM runs INDEXED BY runs_job
+         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
+         ORDER BY due_at DESC, runs.seq DESC
+         LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY one_shots_live
+ WHERE :live AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL
+   AND (:status IS NULL OR :status = CASE WHEN stop IS 'cancelled' THEN 'cancelled' WHEN paused THEN 'paused'
+                                          ELSE 'scheduled' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (
+        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY one_shots_ended
+ WHERE :ended AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NOT NULL
+   AND (:status IS NULL OR :status = CASE state WHEN 'cancelled' THEN 'cancelled' ELSE 'finished' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (
+        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- name: jobs_of_anyone
+SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_id
+ WHERE :jobs AND id < :before
+   AND (:status IS NULL OR status = :status)
+   AND (:task IS NULL OR jobs.task = :task)
+   AND (:name IS NULL OR jobs.name = :name)
+   AND (:key IS NULL OR jobs.key = :key)
+   AND (:queue IS NULL OR jobs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(jobs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(jobs.task), :text) OR instr(folded(jobs.name), :text)
+        OR instr(folded(jobs.key), :text))
+   AND (:last_states IS NULL OR (
+        SELECT state FROM runs INDEXED BY runs_job
+         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
+         ORDER BY due_at DESC, runs.seq DESC
+         LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY runs_id
+ WHERE :live AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL
+   AND (:status IS NULL OR :status = CASE WHEN stop IS 'cancelled' THEN 'cancelled' WHEN paused THEN 'paused'
+                                          ELSE 'scheduled' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (
+        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY runs_id
+ WHERE :ended AND id < :before AND schedule IS NOT NULL AND finished_at IS NOT NULL
+   AND (:status IS NULL OR :status = CASE state WHEN 'cancelled' THEN 'cancelled' ELSE 'finished' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (
+        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- name: depth_of_lane
+SELECT count(*), min(due_at) FROM (
+    SELECT due_at FROM runs INDEXED BY runs_claim
+     WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+       AND queue = :queue AND priority = :priority AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
+     LIMIT :bound);
+
+-- name: parked_by_queue
+SELECT queue, count(*), min(due_at) FROM (
+    SELECT queue, due_at FROM runs INDEXED BY runs_parked
+     WHERE parked = 1 AND due_at <= :now AND state = 'scheduled'
+     LIMIT :bound)
+ GROUP BY queue;
+
+-- name: held_by_queue
+SELECT queue, sum(state = 'running'), sum(state = 'claimed' AND due_at <= :now),
+       min(CASE WHEN state = 'claimed' AND due_at <= :now THEN due_at END)
+  FROM runs INDEXED BY runs_held
+ WHERE state IN ('claimed', 'running')
+ GROUP BY queue;
+
+-- name: paused_queues
+SELECT DISTINCT queue FROM runs INDEXED BY runs_paused WHERE paused = 1 AND finished_at IS NULL;
+
+
+-- ===== history =======================================================================================================
+
+-- name: prune_attempts
+DELETE FROM attempts WHERE run_id IN (
+    SELECT id FROM runs INDEXED BY runs_finished
+     WHERE finished_at IS NOT NULL AND finished_at < :before
+     ORDER BY finished_at LIMIT :limit);
+
+-- name: prune_runs
+DELETE FROM runs WHERE seq IN (
+    SELECT seq FROM runs INDEXED BY runs_finished
+     WHERE finished_at IS NOT NULL AND finished_at < :before
+     ORDER BY finished_at LIMIT :limit);
+
+-- name: prune_skips
+DELETE FROM skips WHERE seq IN (
+    SELECT seq FROM skips INDEXED BY skips_end WHERE end_at < :before ORDER BY end_at LIMIT :limit);
+
+-- name: prune_blobs
+-- Parameters are kept as long as anything refers to them.
+DELETE FROM blobs WHERE seq IN (
+    SELECT seq FROM blobs INDEXED BY blobs_created
+     WHERE created_at < :before
+       AND NOT EXISTS (SELECT 1 FROM runs WHERE params_blob = blobs.key)
+       AND NOT EXISTS (SELECT 1 FROM jobs WHERE params_blob = blobs.key)
+     ORDER BY created_at LIMIT :limit);
+
+
+-- ===== blobs =========================================================================================================
+
+-- name: put_blob
+INSERT INTO blobs (key, data, created_at) VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET data = excluded.data, created_at = excluded.created_at;
+
+-- name: get_blob
+SELECT data FROM blobs WHERE key = ?;
+
+-- name: blobs_under
+SELECT key, data FROM blobs WHERE key >= :from AND key < :to AND key > :after ORDER BY key LIMIT :limit;
+
+-- name: delete_blobs
+DELETE FROM blobs WHERE key >= :from AND key < :to;
+
+
+-- ===== migrations ====================================================================================================
+
+-- name: create_migrations
+CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
+
+-- name: migrations_exist
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations';
+
+-- name: applied_migrations
+SELECT number FROM migrations ORDER BY number;
+
+-- name: note_migration
+INSERT INTO migrations (number, applied_at) VALUES (?, ?);

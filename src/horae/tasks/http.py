@@ -1,0 +1,164 @@
+"""`http.request`: one request to a public address, which carries the run's id as its idempotency key."""
+
+import asyncio
+import ssl
+from functools import cache
+from typing import Annotated, Any, Literal, TypedDict
+
+import httpx2
+import msgspec
+from msgspec import Meta
+
+from horae.core.errors import Fatal, RetryAfter
+from horae.run import Run
+from horae.tasks.addresses import permitted_addresses
+from horae.tasks.failures import TaskFailure
+from horae.tasks.tools import Tools
+
+MAX_REPLY = 65_536  # bytes of the body that are kept
+CONNECT_SECONDS = 10.0
+TOTAL_SECONDS = 300.0  # also without a timeout of the job: nobody holds a slot for ever by answering drop by drop
+MAX_RETRY_AFTER = 3600
+RETRYABLE = frozenset({408, 425, 429})  # and everything from 500 on
+
+Status = Literal["2xx", "3xx", "4xx", "5xx"] | int
+
+
+class UnexpectedStatus(TaskFailure):
+    """The reply was not the expected one; the next may be."""
+
+
+class Throttled(RetryAfter):
+    """The reply was not the expected one, and said when to try again."""
+
+
+class Rejected(Fatal):
+    """The reply was not the expected one, and another try will not change it."""
+
+
+class Unreachable(TaskFailure):
+    """There was no reply."""
+
+
+class Reply(TypedDict):
+    """The result of `http.request`."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+async def http_request(
+    run: Run,
+    tools: Tools,
+    url: str,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    body: Annotated[Any, Meta(description="text, or data that is sent as JSON")] = None,
+    expect: Annotated[Status | list[Status], Meta(description="statuses that mean success, e.g. 200 or 2xx")] = "2xx",
+) -> Reply:
+    """Send a request; a status that is not expected is a failure, tried again where that makes sense."""
+    request = _request(run, url, method, headers or {}, body)
+    try:
+        async with asyncio.timeout(TOTAL_SECONDS):
+            addresses = await permitted_addresses(request.url.host, _port(request.url), tools.http_allow)
+            reply = await _send(request, addresses)
+    except TimeoutError as exc:
+        raise Unreachable(f"no whole reply from {request.url.host} within {TOTAL_SECONDS:g} s") from exc
+    except httpx2.TransportError as exc:
+        raise Unreachable(f"no reply from {request.url.host}: {type(exc).__name__} {exc}".rstrip()) from exc
+    run.log.info(f"{request.method} {request.url.host} {reply['status']}")
+    _check(reply, expect)
+    return reply
+
+
+def _request(run: Run, url: str, method: str, headers: dict[str, str], body: object) -> httpx2.Request:
+    try:
+        request = httpx2.Request(method.upper(), url, headers=headers, content=_content(body))
+        request.headers.raw  # noqa: B018 - headers that cannot be sent are found here
+    except (httpx2.InvalidURL, ValueError, TypeError) as exc:
+        raise Fatal(f"the request cannot be made: {exc}") from exc
+    if request.url.scheme not in ("http", "https") or not request.url.host:
+        raise Fatal(f"{url!r} is no http or https address")
+    defaults = {"Idempotency-Key": run.id, "User-Agent": "horae", "Accept": "*/*", "Accept-Encoding": "identity"}
+    if body is not None and not isinstance(body, str):
+        defaults["Content-Type"] = "application/json"
+    for name, value in defaults.items():
+        request.headers.setdefault(name, value)
+    return request
+
+
+def _content(body: object) -> bytes | None:
+    if body is None:
+        return None
+    return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+
+
+async def _send(request: httpx2.Request, addresses: list[str]) -> Reply:
+    """Try the addresses in turn: only what could not connect at all is tried at the next."""
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    async with httpx2.AsyncClient(verify=_tls(), trust_env=False, timeout=timeout) as client:
+        for address in addresses[:-1]:
+            try:
+                return await _exchange(client, _pinned(request, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue
+        return await _exchange(client, _pinned(request, addresses[-1]))
+
+
+async def _exchange(client: httpx2.AsyncClient, request: httpx2.Request) -> Reply:
+    response = await client.send(request, stream=True, follow_redirects=False)
+    try:
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > MAX_REPLY:
+                break
+    finally:
+        await response.aclose()
+    text = bytes(body[:MAX_REPLY]).decode(_encoding(response), "replace").replace("\0", "")
+    return Reply(status=response.status_code, headers=dict(response.headers), body=text)
+
+
+def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
+    """The same request to an address that was checked; name and certificate stay those of the host."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,  # with the Host of the original
+        content=request.content or None,
+        extensions={"sni_hostname": request.url.host},
+    )
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _encoding(response: httpx2.Response) -> str:
+    try:
+        "".encode(response.charset_encoding or "utf-8")
+    except LookupError:
+        return "utf-8"
+    return response.charset_encoding or "utf-8"
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Shared, because loading the certificates takes 20 ms."""
+    return httpx2.create_ssl_context()
+
+
+def _check(reply: Reply, expect: Status | list[Status]) -> None:
+    status = reply["status"]
+    if any(
+        status == item or f"{status // 100}xx" == item for item in (expect if isinstance(expect, list) else [expect])
+    ):
+        return
+    message = f"status {status}: {reply['body'][:500]}".rstrip(": ")
+    if status < 500 and status not in RETRYABLE:
+        raise Rejected(message)
+    after = reply["headers"].get("retry-after", "")
+    if after.isascii() and after.isdigit():
+        raise Throttled(min(int(after[:9]), MAX_RETRY_AFTER), message)
+    raise UnexpectedStatus(message)
