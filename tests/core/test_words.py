@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from cron_cases import expression_near
+from tests.core.cron_cases import expression_near
 
 from horae.core.cron import parse
 from horae.core.schedule import parse_schedule

@@ -20,6 +20,8 @@ from horae.store import Kind, Signal, Store
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
+TASKS = ("echo", "slow", "long", "flaky", "broken", "step", "poison")  # tests give them scripts
+
 Script = Callable[[Run], tuple[float, Result]]  # how long the handler takes, in seconds, and what comes of it
 
 
@@ -273,7 +275,7 @@ class System:
         self.timing = timing or Timing()
         self.random = random.Random(seed)
         self.new_id = Ids(random=self.random.randbytes, wall=lambda: clock.now().timestamp())
-        self.scripts: dict[str, Script] = {"echo": instantly}
+        self.scripts: dict[str, Script] = dict.fromkeys(TASKS, instantly)
         self.starts: list[Started] = []
         self.nodes: list[SimNode] = []
 

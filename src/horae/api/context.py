@@ -55,7 +55,15 @@ class Services:
         parameters = Parameters(blobs)
         tasks = TaskBook(store, clock, defaults=task_defaults, check_params=check_params)
         return cls(
-            jobs=Jobs(store=store, clock=clock, tasks=tasks, parameters=parameters, new_id=new_id, horizon=horizon),
+            jobs=Jobs(
+                store=store,
+                clock=clock,
+                tasks=tasks,
+                parameters=parameters,
+                metrics=metrics,
+                new_id=new_id,
+                horizon=horizon,
+            ),
             inspection=Inspection(store=store, blobs=blobs, parameters=parameters, clock=clock),
             tasks=tasks,
             store=store,

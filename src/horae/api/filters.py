@@ -29,7 +29,7 @@ LAST_RUN_STATES: dict[str, frozenset[State]] = {
 }
 
 
-def job_filter(query: Query, who: Principal) -> JobFilter:
+def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
     """The jobs that a query asks for."""
     last_run = query.one_of("last_run_status", LAST_RUN_STATES)
     label = query.text("label")
@@ -44,6 +44,7 @@ def job_filter(query: Query, who: Principal) -> JobFilter:
         queue=query.text("queue"),
         label=None if label is None else (name, value if colon else None),
         text=query.text("q"),
+        now=now,
     )
 
 

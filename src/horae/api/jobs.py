@@ -67,9 +67,10 @@ async def create_batch(request: Request) -> Response:
 
 async def list_jobs(request: Request) -> Response:
     """Newest first."""
+    services = services_of(request)
     query = Query(request, *JOB_FILTERS, "limit", "cursor")
-    which = job_filter(query, principal(request))
-    found = await services_of(request).inspection.jobs(which, cursor=query.cursor, limit=query.limit)
+    which = job_filter(query, principal(request), services.clock.now())
+    found = await services.inspection.jobs(which, cursor=query.cursor, limit=query.limit)
     return page([job_view(overview) for overview in found.items], found.cursor)
 
 
@@ -79,7 +80,6 @@ async def list_jobs(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """The job."""
     job_id, who = _asked(request)
-    Query(request)
     return _job_answer(await services_of(request).inspection.job(job_id, owner=who.reach))
 
 

@@ -58,7 +58,7 @@ class Place(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class Problem(msgspec.Struct, frozen=True):
     """A problem document."""
 
     type: str

@@ -18,6 +18,7 @@ COMMANDS = {  # in the order of the help page; the sentence stands here so that 
     "dev": ("horae.cli.serve:dev", "Start everything in one process, with demo jobs, on this machine only."),
     "serve": ("horae.cli.serve:serve", "Start a node for production, with the roles you choose."),
     "worker": ("horae.cli.serve:worker", "Start a node that only works: it runs your tasks."),
+    "db": ("horae.cli.db:app", "Prepare the store and see where it stands."),
     "jobs": ("horae.cli.jobs:app", "Create, list, change and stop jobs."),
     "runs": ("horae.cli.runs:app", "See what became of each occurrence, and stop one."),
     "run": ("horae.cli.runs:start", "Run a job now; with --follow the exit code tells how it ended."),

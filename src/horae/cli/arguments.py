@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cyclopts import Parameter
+
 from horae.core.errors import Malformed
+
+Flag = Parameter(negative=(), show_default=False)  # a switch that can only be turned on
+Several = Parameter(negative=())  # an option that may be repeated
 
 
 def value_of(text: str) -> Any:

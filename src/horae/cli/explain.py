@@ -12,7 +12,7 @@ from horae.core.schedule import Fire, Now, Schedule, parse_schedule, preview, re
 from horae.core.timeline import zone_named
 from horae.core.words import describe
 
-COLUMNS = (Column(title="NEXT"), Column(title=""), Column(title="", rank=1, shrinks=True))
+COLUMNS = (Column(title="NEXT"), Column(title=""), Column(title="", rank=1, least=20))
 
 
 def explain(

@@ -5,14 +5,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from horae.cli import runs
-from horae.cli.arguments import changes, json_object, pairs, schedule_of, text_pairs
+from horae.cli.arguments import Flag, Several, changes, json_object, pairs, schedule_of, text_pairs
 from horae.cli.client import Client, Document
 from horae.cli.output import (
     NOTHING,
     Column,
-    Flag,
     Output,
-    Several,
     hint,
     one_line,
     print_fields,
@@ -35,14 +33,14 @@ Labels = Annotated[list[str] | None, Several, Parameter(name="--label", help="A 
 
 COLUMNS = (
     Column(title="ID"),
-    Column(title="NAME", shrinks=True),
+    Column(title="NAME", least=16),
     Column(title="STATUS"),
     Column(title="NEXT", rank=1),
     Column(title="LAST", rank=2),
-    Column(title="SCHEDULE", rank=3, shrinks=True),
-    Column(title="TASK", rank=4, shrinks=True),
+    Column(title="SCHEDULE", rank=3, least=24),
+    Column(title="TASK", rank=4, least=10),
 )
-FIRES = (Column(title="WHEN"), Column(title=""), Column(title="NOTE", rank=1, shrinks=True))
+FIRES = (Column(title="WHEN"), Column(title=""), Column(title="NOTE", rank=1, least=20))
 
 
 @app.command(sort_key=0)
@@ -105,7 +103,7 @@ def ls(
     name: str | None = None,
     key: str | None = None,
     queue: str | None = None,
-    label: Labels = None,
+    label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None,
     limit: Annotated[int, Parameter(help="At most so many (up to 1000).")] = 50,
     cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
     output: Output = "table",
@@ -119,7 +117,7 @@ def ls(
             name=name,
             key=key,
             queue=queue,
-            label=label,
+            label=None if label is None else label.replace("=", ":", 1),
             limit=limit,
             cursor=cursor,
         )
@@ -255,6 +253,7 @@ def _row(job: Document) -> list[Any]:
 
 def _fields(job: Document) -> dict[str, Any]:
     last = job.get("last_run")
+    recurring = job["schedule"]["type"] not in ("now", "at")
     return {
         "id": job["id"],
         "name": job.get("name"),
@@ -270,8 +269,8 @@ def _fields(job: Document) -> dict[str, Any]:
         "retries": str(job["max_retries"]),
         "timeout": f"{job['timeout_seconds']:g} s" if job.get("timeout_seconds") else None,
         "ordering key": job.get("ordering_key"),
-        "overlap": job.get("overlap"),
-        "misfire": job.get("misfire"),
+        "overlap": job.get("overlap") if recurring else None,
+        "misfire": job.get("misfire") if recurring else None,
         "owner": job["owner"],
         "created": when(job["created_at"]),
         "revision": str(job["revision"]),

@@ -18,12 +18,8 @@ from horae.core.errors import Fault, HoraeError, Invalid
 Format = Literal["table", "json"]
 Output = Annotated[Format, Parameter(name=["--output", "-o"], help="How to print it.")]
 
-Flag = Parameter(negative=(), show_default=False)  # a switch that can only be turned on
-Several = Parameter(negative=())  # an option that may be repeated
-
 NOTHING = "–"
 GAP = 2  # blanks between columns
-SHORTEST = 12  # what a column that may lose its end keeps at least
 STYLES = {
     **dict.fromkeys(("succeeded", "finished"), "green"),
     **dict.fromkeys(("running", "queued"), "cyan"),
@@ -40,7 +36,7 @@ class Column:
 
     title: str
     rank: int = 0  # 0 is always shown
-    shrinks: bool = False  # may lose its end
+    least: int | None = None  # may lose its end, down to this width
     right: bool = False
 
 
@@ -185,9 +181,9 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
     widths = {i: max(row[i].cell_len for row in rows) for i in range(len(columns))}
     widths = {i: width for i, width in widths.items() if width}
     while (lacking := sum(widths.values()) + GAP * (len(widths) - 1) - room) > 0:
-        spare = {i: widths[i] - SHORTEST for i in widths if columns[i].shrinks and widths[i] > SHORTEST}
+        spare = {i: max(widths[i] - (columns[i].least or widths[i]), 0) for i in widths}
         if sum(spare.values()) >= lacking:
-            return widths | _shrunk(widths, spare, lacking)
+            return _shrunk(widths, spare, lacking)
         last = max(widths, key=lambda i: columns[i].rank)
         if columns[last].rank == 0:
             break
@@ -197,7 +193,8 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
 
 def _shrunk(widths: Mapping[int, int], spare: Mapping[int, int], lacking: int) -> dict[int, int]:
     """Take from the widest first, so that short texts stay whole."""
-    shrunk = {i: widths[i] for i in spare}
+    shrunk = dict(widths)
     for _ in range(lacking):
-        shrunk[max(shrunk, key=shrunk.__getitem__)] -= 1
+        widest = max((i for i in shrunk if widths[i] - shrunk[i] < spare[i]), key=shrunk.__getitem__)
+        shrunk[widest] -= 1
     return shrunk

@@ -5,13 +5,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import json_object, pairs
+from horae.cli.arguments import Several, json_object, pairs
 from horae.cli.client import Client, Document, run_id
 from horae.cli.output import (
     NOTHING,
     Column,
     Output,
-    Several,
     hint,
     milliseconds,
     one_line,
@@ -32,19 +31,19 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped")
 POLL_SECONDS = 0.2
 COLUMNS = (
     Column(title="ID"),
-    Column(title="TASK", rank=2, shrinks=True),
+    Column(title="TASK", rank=2, least=10),
     Column(title="STATUS"),
     Column(title="DUE", rank=1),
     Column(title="LATE", rank=3, right=True),
     Column(title="TOOK", rank=4, right=True),
     Column(title="TRY", rank=5, right=True),
-    Column(title="ERROR", rank=6, shrinks=True),
+    Column(title="WHY", rank=6, least=20),
 )
 ATTEMPTS = (
     Column(title="TRY", right=True),
     Column(title="STARTED"),
     Column(title="OUTCOME"),
-    Column(title="ERROR", shrinks=True),
+    Column(title="ERROR", least=20),
 )
 Status = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
@@ -193,8 +192,8 @@ def _row(run: Document) -> list[Any]:
         hint(run["due_at"]),
         milliseconds(run.get("lateness_ms")),
         took(run),
-        str(run["attempt"]),
-        _error(run.get("error")),
+        str(run["attempt"] or NOTHING),
+        _error(run.get("error")) or run.get("reason") or "",
     ]
 
 
@@ -204,6 +203,7 @@ def _fields(run: Document) -> dict[str, Any]:
         "job": run["job_id"],
         "task": run.get("task"),
         "status": status(run["status"]),
+        "reason": run.get("reason"),
         "trigger": run["trigger"],
         "due": when(run["due_at"]),
         "started": when(run["started_at"]) if run.get("started_at") else None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from horae.cli.arguments import Flag
 from horae.core.errors import Misconfigured
 
 ROLES = ("api", "planner", "worker")
@@ -21,11 +22,11 @@ def dev(
     app: App = None,
     port: Port = None,
     store: Store = None,
-    demo: Annotated[bool, Parameter(help="With demo jobs.")] = True,
+    no_demo: Annotated[bool, Flag, Parameter(help="Without demo jobs.")] = False,
 ) -> int:
     """Start all roles in one process on this machine only: SQLite in .horae/, no auth, `shell.run` allowed."""
     flags = {"host": "127.0.0.1", "port": port, "store": store, "allow_shell": True}
-    return _run(flags, roles=frozenset(ROLES), app=app, demo=demo)
+    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo)
 
 
 def serve(

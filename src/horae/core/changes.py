@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 
 from horae.core.lifecycle import FINAL
-from horae.core.model import Job, JobStatus, Misfire, Reason, Run, Skip, State
-from horae.core.plan import Firing, NewId, catch_up, next_run_at
-from horae.core.schedule import next_after, skipped_in_gaps
+from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State
+from horae.core.plan import Firing, NewId, Page, catch_up, next_run_at
+from horae.core.schedule import count_between, next_after, skipped_in_gaps
 
 _TICK = timedelta(microseconds=1)
 
@@ -52,6 +52,20 @@ def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
     """Account for the slots that came due in a pause that goes on; before a change of schedule, or a cancel."""
     ended = resume(job, Misfire.SKIP, now=now, new_id=new_id)
     return Firing(job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED)
+
+
+def give_up(job: Job, backfill: Backfill) -> tuple[Page, Skip]:
+    """End a catch-up whose schedule is about to go: no further run of it, and its slots as skipped."""
+    end = backfill.end + _TICK
+    skipped = Skip(
+        job_id=job.id,
+        revision=job.revision,
+        start=backfill.start,
+        end=backfill.end,
+        count=count_between(job.schedule, backfill.start, end),
+        reason=Reason.CANCELLED,
+    )
+    return Page(backfill=backfill, runs=(), start=None, plan_at=backfill.plan_at), skipped
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:

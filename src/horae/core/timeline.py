@@ -13,7 +13,7 @@ CORRECTION = 3 * 3600  # Debian cron: a shift this large corrects the clock and 
 
 # Zones reveal no list of their transitions, so each chunk of about 388 days is probed once and kept.
 # No zone has two transitions within 12 hours since 1970 (a test walks them all).
-_CHUNK_BITS = 25
+CHUNK_BITS = 25
 _PROBE = 12 * 3600
 _MARGIN = DAY  # chunks overlap, so that no gap or repeated hour is cut by their border
 
@@ -36,7 +36,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def stretch_at(zone: ZoneInfo, instant: int) -> Stretch:
-    starts, stretches = _chunk(zone, instant >> _CHUNK_BITS)
+    starts, stretches = _chunk(zone, instant >> CHUNK_BITS)
     return stretches[bisect_right(starts, instant) - 1]
 
 
@@ -80,8 +80,8 @@ def from_epoch(seconds: int) -> datetime:
 
 @lru_cache(maxsize=8192)
 def _chunk(zone: ZoneInfo, number: int) -> tuple[list[int], list[Stretch]]:
-    first = (number << _CHUNK_BITS) - _MARGIN
-    last = ((number + 1) << _CHUNK_BITS) + _MARGIN
+    first = (number << CHUNK_BITS) - _MARGIN
+    last = ((number + 1) << CHUNK_BITS) + _MARGIN
     changes = _changes(zone, first, last)
     offsets = [_offset(zone, first), *(offset for _, offset in changes)]
     borders = [first, *(instant for instant, _ in changes), last]

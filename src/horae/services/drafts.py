@@ -1,7 +1,7 @@
 """A job as somebody asks for it, before tasks, schedules and parameters are looked at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Protocol
@@ -31,7 +31,7 @@ class Draft:
     params: str = "{}"  # JSON text of an object
     name: str | None = None
     key: str | None = None
-    labels: Mapping[str, str] = NO_LABELS
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     schedule: str | Mapping[str, object] = "now"
     queue: str = "default"
     priority: int = 0

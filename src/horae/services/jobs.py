@@ -6,12 +6,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from horae.clock import Clock
-from horae.core.changes import close_pause, resume, status_of
+from horae.core.changes import close_pause, give_up, resume, status_of
 from horae.core.errors import Conflict, HoraeError, Invalid, KeyTaken, NotFound, RevisionChanged, Unavailable
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, RunId, Spec, State
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, NewId, fire, gate_of, manual_run, one_shot_due, skip
 from horae.core.schedule import Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
+from horae.metrics import Metrics
 from horae.services.drafts import Draft
 from horae.services.grouping import Group
 from horae.services.parameters import Parameters
@@ -37,6 +38,7 @@ class Jobs:
         clock: Clock,
         tasks: TaskBook,
         parameters: Parameters,
+        metrics: Metrics,
         new_id: NewId,
         horizon: timedelta,
     ) -> None:
@@ -46,7 +48,8 @@ class Jobs:
         self._parameters = parameters
         self._new_id = new_id
         self._horizon = horizon
-        self._stopper = Stopper(store, clock)
+        self._metrics = metrics
+        self._stopper = Stopper(store, clock, metrics)
         self._creates: Group[Item, JobId] = Group(store.create)
 
     # --- creating
@@ -126,11 +129,12 @@ class Jobs:
         )
         return fire(Due(job=job), now=now, horizon=self._horizon, new_id=self._new_id)
 
-    async def _check(self, draft: Draft, now: datetime) -> Schedule:
-        """The schedule of a draft, after everything in it was found to be right."""
+    async def _check(self, draft: Draft, now: datetime, before: Job | Run | None = None) -> Schedule:
+        """The schedule of a draft, after everything in it that is new was found to be right."""
         schedule = parse_schedule(draft.schedule, now=now)
-        refuse_never_firing(schedule, now)
-        if not draft.allow_unknown_task:
+        if before is None or schedule != before.schedule:
+            refuse_never_firing(schedule, now)
+        if not draft.allow_unknown_task and (before is None or draft.task != before.spec.task):
             await self._tasks.require(draft.task)
         self._tasks.check(draft.task, draft.params)
         return schedule
@@ -168,13 +172,13 @@ class Jobs:
 
     async def _patch_recurring(self, job: Job, draft: Draft) -> Job | None:
         now = self._clock.now()
-        schedule = await self._check(draft, now)
+        schedule = await self._check(draft, now, job)
         if not is_recurring(schedule):
             raise Invalid("a recurring job cannot become one that runs once; create another job", pointer="/schedule")
         spec = await self._revised_spec(job, draft)
         moved = schedule != job.schedule
         if moved or job.status is JobStatus.SCHEDULED:
-            up_to_date = await self._account_for_past(job, now)
+            up_to_date = await self._account_for_past(job, now, for_good=moved)
             if up_to_date is None:
                 return None
             job = up_to_date
@@ -200,7 +204,7 @@ class Jobs:
 
     async def _patch_one_shot(self, run: Run, draft: Draft) -> Run | None:
         now = self._clock.now()
-        schedule = await self._check(draft, now)
+        schedule = await self._check(draft, now, run)
         if is_recurring(schedule):
             raise Invalid("a job that runs once cannot become a recurring one; create another job", pointer="/schedule")
         _refuse_begun(run)
@@ -284,7 +288,10 @@ class Jobs:
         now = self._clock.now()
         if run.due_at <= now and missed is Misfire.SKIP:
             ended = skip(run, Reason.PAUSED, now)
-            return ended.run if (await self._store.end_waiting([ended]))[0] else None
+            if not (await self._store.end_waiting([ended]))[0]:
+                return None
+            self._metrics.ended(State.SKIPPED)
+            return ended.run
         resumed = replace(run, paused=False, wake_at=max(run.due_at, now), revision=run.revision + 1)
         return resumed if await self._store.change_one_shot(resumed, expected=run.revision) else None
 
@@ -305,7 +312,7 @@ class Jobs:
 
     async def _cancel_recurring(self, job: Job) -> Job | None:
         now = self._clock.now()
-        up_to_date = await self._account_for_past(job, now)
+        up_to_date = await self._account_for_past(job, now, for_good=True)
         if up_to_date is None:
             return None
         changed = await self._store.change(
@@ -351,8 +358,11 @@ class Jobs:
                 return changed
         raise Conflict(f"job_{job_id} is being changed by others all the time; try again")
 
-    async def _account_for_past(self, job: Job, now: datetime) -> Job | None:
-        """The job after its slots up to now were accounted for by the revision they belong to; None on a lost race."""
+    async def _account_for_past(self, job: Job, now: datetime, *, for_good: bool = False) -> Job | None:
+        """The job after its slots up to now were accounted for by the schedule they belong to; None on a lost race.
+
+        `for_good` when that schedule ends now: then what it is still catching up with is given up.
+        """
         while job.next_fire_at is not None and job.next_fire_at <= now:
             if job.status is JobStatus.PAUSED:
                 firing = close_pause(job, now=now, new_id=self._new_id)
@@ -362,7 +372,20 @@ class Jobs:
             if fired is None:
                 return None
             job = fired
-        return job
+        return await self._give_up_catching_up(job) if for_good else job
+
+    async def _give_up_catching_up(self, job: Job) -> Job | None:
+        """The job after what it had not caught up with was given up, before its schedule goes; None on a lost race."""
+        ledger = await self._store.ledger(job.id, start=job.created_at, end=self._clock.now(), limit=1)
+        endings = [give_up(job, backfill) for backfill in ledger.backfills]
+        if not endings:
+            return job
+        ended = await self._store.fill([page for page, _ in endings])
+        skips = tuple(skipped for (_, skipped), done in zip(endings, ended, strict=True) if done)
+        fired = await self._fire(
+            Firing(job=job, skips=skips, next_fire_at=job.next_fire_at, plan_at=job.plan_at, status=job.status)
+        )
+        return fired if all(ended) else None  # else a planner turned some of it into runs meanwhile
 
     async def _fire_ahead(self, job: Job) -> Job:
         """Plan the first horizon at once; when a planner was faster that is just as well."""

@@ -21,6 +21,7 @@ RETRY_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
 MAX_PENDING = 32_000_000  # bytes of all attempts together that may wait for blobs that do not answer
 _BATCH = 4_000_000  # bytes in one write
+_FRAGMENT = 200  # bytes of a line that are worth keeping where the rest does not fit
 _PAGE = 8  # chunks read at a time; each may be as large as LIMIT
 
 _CONTROLS = re.compile(
@@ -73,9 +74,10 @@ class AttemptLog:
         if len(lines) <= room:
             return lines
         self.full = True
-        kept = lines[: max(room, 0)]
-        whole_lines = kept[: kept.rfind(b"\n") + 1]
-        kept = whole_lines or kept.decode("utf-8", "ignore").encode() + b"\n"
+        fitting = lines[: max(room, 0)]
+        kept = fitting[: fitting.rfind(b"\n") + 1]
+        if not kept and room > _FRAGMENT:
+            kept = fitting.decode("utf-8", "ignore").encode() + b"\n"
         return kept + f"… log truncated at {self._total + len(kept)} bytes\n".encode()
 
 

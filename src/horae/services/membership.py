@@ -95,13 +95,9 @@ class Heart:
             self.rejoin = False
             await self.join()
             log.warning("node_rejoined", node=self.node.id)
-        asked_at = self._clock.elapsed()
-        store_time = await self._store.time()
-        self._clock.sync(store_time, asked_at=asked_at, answered_at=self._clock.elapsed())
-        if abs(self._clock.offset) > LOUD_OFFSET:
-            log.warning("clock_offset", seconds=self._clock.offset.total_seconds())
+        asked_at = await self._sync()
         beat = await self._store.beat(
-            self.node.id, now=store_time, running=self._running(), dead_after=self._timing.dead_after
+            self.node.id, now=self._clock.now(), running=self._running(), dead_after=self._timing.dead_after
         )
         if beat is None:
             self._lease.lost = True
@@ -113,14 +109,22 @@ class Heart:
 
     async def join(self) -> None:
         """Register under a new id; a node that was buried comes back as another."""
-        asked_at = self._clock.elapsed()
-        now = await self._store.time()
-        self._clock.sync(now, asked_at=asked_at, answered_at=self._clock.elapsed())
+        asked_at = await self._sync()
+        now = self._clock.now()
         node = replace(self.node, id=NodeId(self._new_id()), started_at=now, beat_at=now)
         await self._store.register(node)
         self.node = node
         self.nodes = (*self.nodes, node)
         self._lease.renew(asked_at)
+
+    async def _sync(self) -> float:
+        """Follow the store's clock; answers when, by the steady clock, it was asked."""
+        asked_at = self._clock.elapsed()
+        store_time = await self._store.time()
+        self._clock.sync(store_time, asked_at=asked_at, answered_at=self._clock.elapsed())
+        if abs(self._clock.offset) > LOUD_OFFSET:
+            log.warning("clock_offset", seconds=self._clock.offset.total_seconds())
+        return asked_at
 
 
 def shards_of(node_id: NodeId, nodes: Sequence[Node]) -> list[int]:

@@ -8,6 +8,7 @@ from horae.core.errors import Conflict, NotFound
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import JobId, Reason, Run, RunId, State
 from horae.core.plan import cancel
+from horae.metrics import Metrics
 from horae.store import RunFilter, Store
 
 CONFIRM_SECONDS = 1.0  # how long an answer waits for the worker's confirmation
@@ -18,9 +19,10 @@ PAGE = 500
 class Stopper:
     """Cancels runs, and waits a moment for workers to confirm it."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: Metrics) -> None:
         self._store = store
         self._clock = clock
+        self._metrics = metrics
 
     async def cancel(self, run_id: RunId, *, owner: str | None) -> Run:
         """The run as cancelled, or as held by a worker that has not confirmed; raises Conflict when it ended before."""
@@ -62,6 +64,7 @@ class Stopper:
         held = [run.id for run in runs if run.state is State.CLAIMED or (run.state in HELD and not keep_running)]
         if waiting:
             ended = await self._store.end_waiting(waiting)
+            self._metrics.ended(State.CANCELLED, sum(ended))
             held += [settled.run.id for settled, done in zip(waiting, ended, strict=True) if not done]  # just claimed
         if held:
             # A start is written a moment late, so what looks unstarted may run already. `paused` spares what runs.

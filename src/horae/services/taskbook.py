@@ -50,7 +50,8 @@ class TaskBook:
         if self.defaults(task) is None:
             return
         if faults := self._check_params(task, params):
-            raise Invalid(f"the parameters do not fit the task {task}: {faults[0].detail}", faults=faults)
+            first = f"{faults[0].pointer} {faults[0].detail}"
+            raise Invalid(f"the parameters do not fit the task {task}: {first}", faults=faults)
 
     async def _refresh(self) -> None:
         self._schemas = await self._store.tasks()

@@ -40,7 +40,20 @@ SPEC_COLUMNS = ("task", "params", "params_blob", "name", "key", "labels", "queue
 RUN_COLUMNS = (
     *("id", "job_id", "owner", "created_by"),
     *SPEC_COLUMNS,
-    *("schedule", "trigger", "slot", "due_at", "wake_at", "gate", "state", "paused", "stop", "node", "fence", "attempt"),
+    *(
+        "schedule",
+        "trigger",
+        "slot",
+        "due_at",
+        "wake_at",
+        "gate",
+        "state",
+        "paused",
+        "stop",
+        "node",
+        "fence",
+        "attempt",
+    ),
     *("crashes", "revision", "progress", "error", "result", "reason", "created_at", "first_started_at", "started_at"),
     *("finished_at", "resolution"),
 )
@@ -49,6 +62,9 @@ JOB_COLUMNS = (
     *SPEC_COLUMNS,
     *("schedule", "status", "next_fire_at", "plan_at", "revision", "created_at", "updated_at"),
 )
+
+_STATES = {state.value: state for state in State}  # calling the enum takes eight times as long
+_TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
 
 class _PolicyRow(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -170,12 +186,12 @@ class Rows:
             created_by=row[3],
             spec=_spec(row[4:14]),
             schedule=None if row[14] is None else decode_schedule(row[14]),
-            trigger=Trigger(row[15]),
+            trigger=_TRIGGERS[row[15]],
             slot=time(row[16]),
             due_at=self._time(row[17]),
             wake_at=self._time(row[18]),
             gate=row[19],
-            state=State(row[20]),
+            state=_STATES[row[20]],
             paused=bool(row[21]),
             stop=None if row[22] is None else Reason(row[22]),
             node=None if row[23] is None else NodeId(ident(row[23])),

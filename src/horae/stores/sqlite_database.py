@@ -3,9 +3,10 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.stores.sqlite_rows import to_micros
@@ -19,7 +20,8 @@ LOG_LIMIT = 64 * 1024 * 1024  # a log that grew beyond is cut back at the next c
 
 # Locks of a network file system do not hold what SQLite needs of them, and it has no shared memory between hosts.
 NETWORK_FILE_SYSTEMS = frozenset(
-    "9p afs beegfs ceph cifs coda fuse.glusterfs fuse.sshfs glusterfs gfs2 lustre ncpfs nfs nfs4 ocfs2 smb2 smb3 smbfs".split()
+    {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs"}
+    | {"gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs"}
 )
 
 _TRANSIENT = {
@@ -37,6 +39,8 @@ _TRANSIENT = {
 }
 
 STATEMENTS = load("sqlite")
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -79,6 +83,12 @@ class Database:
                 " put it on a local disk, or use PostgreSQL"
             )
 
+    def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Make the file if there is none, and do work on a connection of its own."""
+        self.prepare()
+        with translated(), closing(self.writer()) as db:
+            return work(db)
+
     def writer(self) -> sqlite3.Connection:
         """A connection that writes; every commit is on the disk before it is answered."""
         db = self._connect()
@@ -106,43 +116,45 @@ class Database:
         return db
 
 
-def applied_migrations(db: sqlite3.Connection) -> list[int]:
-    """The numbers of the migrations that a database has seen."""
+def version(db: sqlite3.Connection) -> int:
+    """The number of the last migration that a database has seen; 0 for a new one."""
     if db.execute(STATEMENTS["migrations_exist"]).fetchone() is None:
-        return []
-    return [number for (number,) in db.execute(STATEMENTS["applied_migrations"])]
+        return 0
+    [number] = db.execute(STATEMENTS["version"]).fetchone()
+    return int(number)
+
+
+def expected_version() -> int:
+    """The number of the last migration that this code knows."""
+    return migrations("sqlite")[-1][0]
 
 
 def migrate(db: sqlite3.Connection) -> list[int]:
-    """Bring a database to the version of this code; concurrent starts wait for one another. Answers what was applied."""
-    refuse_newer(applied_migrations(db))
-    if not missing(applied_migrations(db)):
+    """Bring a database to the expected version; concurrent starts wait for one another. Answers the steps taken."""
+    if version(db) == expected_version():
         return []
     db.execute("BEGIN IMMEDIATE")
     try:
-        db.execute(STATEMENTS["create_migrations"])
-        due = missing(applied_migrations(db))
-        for number, script in due:
-            for statement in _statements_of(script):
-                db.execute(statement)
-            db.execute(STATEMENTS["note_migration"], (number, to_micros(datetime.now(UTC))))
+        steps = _migrate(db)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-    return [number for number, _ in due]
+    return steps
 
 
-def missing(applied: list[int]) -> list[tuple[int, str]]:
-    """The migrations that are still to be applied."""
-    return [(number, script) for number, script in migrations("sqlite") if number not in applied]
-
-
-def refuse_newer(applied: list[int]) -> None:
-    """Raise when a newer version of Horae has been here."""
-    if applied and applied[-1] > migrations("sqlite")[-1][0]:
+def _migrate(db: sqlite3.Connection) -> list[int]:
+    before = version(db)  # as it is under the lock: another process may have been quicker
+    if before > expected_version():
         raise Misconfigured("the database is of a newer version; upgrade Horae")
+    db.execute(STATEMENTS["create_migrations"])
+    steps = [(number, script) for number, script in migrations("sqlite") if number > before]
+    for number, script in steps:
+        for statement in _statements_of(script):
+            db.execute(statement)
+        db.execute(STATEMENTS["note_migration"], (number, to_micros(datetime.now(UTC))))
+    return [number for number, _ in steps]
 
 
 def file_system_of(folder: Path, mounts: Callable[[], str] | None = None) -> str | None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 READERS = 3
 MAX_GROUP = 128  # verbs in one commit; more would keep other processes waiting
 POLL_SECONDS = 0.04  # how soon what another process committed is noticed
-LOCKED_SECONDS = 20.0  # how long to try for the write lock before the store counts as unavailable
+LOCKED_SECONDS = 10.0  # how long to try for the write lock before the store counts as unavailable
 
 _CLOSED = "the store is closed"
 
@@ -68,10 +68,13 @@ class SqliteExecutor(Protocol):
     """Does work on connections; a write is answered once it is committed."""
 
     async def open(self, database: Database, heard: Heard) -> None:
-        """Connect; `heard` is called on the event loop with the signals of each commit."""
+        """Begin; `heard` is called on the event loop with the signals of each commit."""
 
     async def close(self) -> None:
         """Finish what was handed in, and disconnect."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do work that has its own connection."""
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Do work in a write transaction."""
@@ -80,7 +83,7 @@ class SqliteExecutor(Protocol):
         """Do work on one state of the database."""
 
     def listen(self, listening: bool) -> None:
-        """Whether anybody wants to know what other processes commit."""
+        """Whether anybody wants to know that another process committed something."""
 
 
 class InlineExecutor:
@@ -91,8 +94,7 @@ class InlineExecutor:
         self._heard: Heard = lambda signals: None
 
     async def open(self, database: Database, heard: Heard) -> None:
-        with translated():
-            self._db = database.writer()
+        self._db = database.writer()
         self._heard = heard
 
     async def close(self) -> None:
@@ -100,11 +102,14 @@ class InlineExecutor:
             self._db.close()
             self._db = None
 
+    async def run(self, work: Callable[[], T]) -> T:
+        return work()
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         db = self._connection()
         transaction = Transaction(db)
         with translated():
-            db.execute("BEGIN IMMEDIATE")
+            _begin(db)
             try:
                 answer = work(transaction)
                 db.execute("COMMIT")
@@ -115,11 +120,10 @@ class InlineExecutor:
         return answer
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with translated():
-            return _read(self._connection(), work)
+        return _read(self._connection(), work)
 
     def listen(self, listening: bool) -> None:
-        """Nobody else is there."""
+        """A simulation has no other process."""
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
@@ -150,56 +154,191 @@ class ThreadedExecutor:
     """One writer thread, whose verbs share commits, and a few reader threads."""
 
     def __init__(self, readers: int = READERS) -> None:
-        self._inbox: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()  # None: look at the flags
         self._readers = ThreadPoolExecutor(readers, "horae-sqlite-reader")
         self._local = threading.local()
         self._read_connections: list[sqlite3.Connection] = []
         self._thread: threading.Thread | None = None
-        self._database: Database | None = None
-        self._writer: sqlite3.Connection | None = None  # of the writer thread alone; None after an error, until it is needed
-        self._seen: int | None = None  # PRAGMA data_version when the writer last looked
+        self._writer: sqlite3.Connection | None = None  # of the writer thread alone; None until it is needed
+        self._version: int | None = None  # of the data, when the writer thread last looked
         self._listening = False
-        self._heard: Heard = lambda signals: None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed: asyncio.Future[None] | None = None
+        self._closing = False
 
     async def open(self, database: Database, heard: Heard) -> None:
-        self._loop = asyncio.get_running_loop()
         self._database = database
         self._heard = heard
-        self._closed = self._loop.create_future()
-        self._thread = threading.Thread(target=self._write_all, name="horae-sqlite-writer", daemon=True)
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        self._thread = threading.Thread(target=self._write_until_closed, name="horae-sqlite-writer", daemon=True)
         self._thread.start()
 
     async def close(self) -> None:
-        if self._thread is None or self._closed is None:
+        if self._thread is None:
             return
-        self._database = None  # whoever comes later is refused
+        self._closing = True
         self._inbox.put(None)
-        await asyncio.shield(self._closed)
+        await self._ended
         self._thread.join()
         self._thread = None
-        self._readers.shutdown(wait=False)
+        await asyncio.to_thread(self._readers.shutdown)
         for db in self._read_connections:
             db.close()
 
-    def listen(self, listening: bool) -> None:
-        if listening and not self._listening and self._thread is not None:
-            self._listening = True
-            self._inbox.put(_Write(lambda _: None, self._running_loop(), self._running_loop().create_future()))
-        self._listening = listening
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work)
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        self._refuse_closed()
+        self._refuse_when_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._inbox.put(_Write(work, loop, future))
         return await future
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._refuse_closed()
+        self._refuse_when_closed()
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
+    def listen(self, listening: bool) -> None:
+        self._listening = listening
+        self._inbox.put(None)
+
+    def _refuse_when_closed(self) -> None:
+        if self._thread is None or self._closing:
+            raise Unavailable(_CLOSED)
+
+    # --- on a reader thread
+
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        db = getattr(self._local, "db", None)
+        if db is None:
+            with translated():
+                db = self._local.db = self._database.reader()
+            self._read_connections.append(db)
+        return _read(db, work)
+
+    # --- on the writer thread
+
+    def _write_until_closed(self) -> None:
+        while not (self._closing and self._inbox.empty()):
+            group = self._next_group()
+            if group:
+                self._commit(group)
+            if self._listening:
+                self._look_for_others()
+        if self._writer is not None:
+            self._writer.close()
+        _call_on(self._loop, [lambda: self._ended.set_result(None)])
+
+    def _next_group(self) -> list[_Write]:
+        """What waits to be written, after waiting for something; it may be nothing."""
+        try:
+            first = self._inbox.get(timeout=POLL_SECONDS if self._listening else None)
+        except queue.Empty:
+            return []
+        group = [first]
+        while len(group) < MAX_GROUP and not self._inbox.empty():
+            group.append(self._inbox.get())
+        return [write for write in group if write is not None]
+
+    def _commit(self, group: Sequence[_Write]) -> None:
+        """Do the verbs in one transaction, and answer them once it is committed."""
+        signals: list[Signal] = []
+        try:
+            with translated():
+                signals = self._write_group(group)
+        except Exception as exc:  # noqa: BLE001 - it belongs to those who wait for an answer
+            self._disconnect()
+            for write in group:
+                write.error = write.error or exc
+        calls: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
+        for write in group:
+            calls.setdefault(write.loop, []).append(write.resolve)
+        if signals:
+            calls.setdefault(self._loop, []).append(lambda: self._heard(signals))
+        for loop, functions in calls.items():
+            _call_on(loop, functions)
+
+    def _write_group(self, group: Sequence[_Write]) -> list[Signal]:
+        if self._writer is None:
+            self._writer = self._database.writer()
+        db = self._writer
+        _begin(db)
+        done = [transaction for write in group if (transaction := _do(db, write)) is not None]
+        db.execute("COMMIT")
+        return signals_of(done)
+
+    def _disconnect(self) -> None:
+        """After a failed commit nothing is known: roll back, and begin again from what is on the disk."""
+        self._version = None
+        db, self._writer = self._writer, None
+        if db is not None:
+            db.close()
+
+    def _look_for_others(self) -> None:
+        """Tell when another connection has committed; commits of the writer's own do not count."""
+        if self._writer is None:
+            return
+        try:
+            [version] = self._writer.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            self._disconnect()  # the next verb meets the trouble, if it lasts, and tells its caller
+            return
+        if self._version is not None and version != self._version:
+            _call_on(self._loop, [lambda: self._heard([Signal(kind=Kind.ANY)])])
+        self._version = version
+
+
+def _do(db: sqlite3.Connection, write: _Write) -> Transaction | None:
+    """Do one verb of a group; when it fails, it alone is undone, and answers None."""
+    transaction = Transaction(db)
+    db.execute("SAVEPOINT verb")
+    try:
         with translated():
-            return _read(self._read_connection(), work)
+            write.answer = write.work(transaction)
+    except Exception as exc:
+        write.error = exc
+        if not db.in_transaction:  # some errors undo the whole transaction, and so all verbs before
+            raise
+        db.execute("ROLLBACK TO verb")
+        transaction = Transaction(db)
+    db.execute("RELEASE verb")
+    return None if write.error else transaction
+
+
+def _begin(db: sqlite3.Connection) -> None:
+    """Take the write lock; other processes may have it for a while."""
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as exc:
+            if error_code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+def _read(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    with translated():
+        db.execute("BEGIN")
+        try:
+            return work(db)
+        finally:
+            _roll_back(db)
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, functions: Sequence[Callable[[], None]]) -> None:
+    try:
+        loop.call_soon_threadsafe(_call_all, functions)
+    except RuntimeError:
+        if not loop.is_closed():  # whoever waited there is gone, and the commit stands
+            raise
+
+
+def _call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()

@@ -106,7 +106,7 @@ class Binding:
             if self.takes_more:
                 return self._bind_open(params)
             values = self._decoder.decode(params)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
             raise InvalidParams(self.faults(params) or [Fault("/params", str(exc))]) from None
         return {name: value for name in self._names if (value := getattr(values, name)) is not msgspec.UNSET}
 
@@ -114,7 +114,7 @@ class Binding:
         """Everything that is wrong with the parameters, each with its JSON pointer."""
         try:
             given = msgspec.json.decode(params) if isinstance(params, str) else params
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
             return [Fault("/params", f"cannot be read as JSON: {exc}")]
         if not isinstance(given, Mapping):
             return [Fault("/params", "must be an object of named parameters")]

@@ -1,6 +1,7 @@
 """`http.request`: one request to a public address, which carries the run's id as its idempotency key."""
 
 import asyncio
+import re
 import ssl
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict
@@ -20,6 +21,8 @@ CONNECT_SECONDS = 10.0
 TOTAL_SECONDS = 300.0  # also without a timeout of the job: nobody holds a slot for ever by answering drop by drop
 MAX_RETRY_AFTER = 3600
 RETRYABLE = frozenset({408, 425, 429})  # and everything from 500 on
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 Status = Literal["2xx", "3xx", "4xx", "5xx"] | int
 
@@ -65,6 +68,8 @@ async def http_request(
             reply = await _send(request, addresses)
     except TimeoutError as exc:
         raise Unreachable(f"no whole reply from {request.url.host} within {TOTAL_SECONDS:g} s") from exc
+    except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as exc:
+        raise Fatal(f"the request cannot be sent: {exc}") from exc
     except httpx2.TransportError as exc:
         raise Unreachable(f"no reply from {request.url.host}: {type(exc).__name__} {exc}".rstrip()) from exc
     run.log.info(f"{request.method} {request.url.host} {reply['status']}")
@@ -73,12 +78,12 @@ async def http_request(
 
 
 def _request(run: Run, url: str, method: str, headers: dict[str, str], body: object) -> httpx2.Request:
+    _refuse_smuggling(method, headers)
     try:
         request = httpx2.Request(method.upper(), url, headers=headers, content=_content(body))
-        request.headers.raw  # noqa: B018 - headers that cannot be sent are found here
     except (httpx2.InvalidURL, ValueError, TypeError) as exc:
         raise Fatal(f"the request cannot be made: {exc}") from exc
-    if request.url.scheme not in ("http", "https") or not request.url.host:
+    if request.url.scheme not in ("http", "https") or not request.url.host or not 0 < _port(request.url) < 65536:
         raise Fatal(f"{url!r} is no http or https address")
     defaults = {"Idempotency-Key": run.id, "User-Agent": "horae", "Accept": "*/*", "Accept-Encoding": "identity"}
     if body is not None and not isinstance(body, str):
@@ -86,6 +91,14 @@ def _request(run: Run, url: str, method: str, headers: dict[str, str], body: obj
     for name, value in defaults.items():
         request.headers.setdefault(name, value)
     return request
+
+
+def _refuse_smuggling(method: str, headers: dict[str, str]) -> None:
+    if not _TOKEN.fullmatch(method):
+        raise Fatal(f"{method!r} is no method")
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise Fatal(f"the header {name!r} has characters that cannot be sent")
 
 
 def _content(body: object) -> bytes | None:
@@ -132,7 +145,8 @@ def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
 
 
 def _port(url: httpx2.URL) -> int:
-    return url.port or (443 if url.scheme == "https" else 80)
+    default = 443 if url.scheme == "https" else 80
+    return default if url.port is None else url.port
 
 
 def _encoding(response: httpx2.Response) -> str:

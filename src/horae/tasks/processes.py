@@ -26,39 +26,46 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
 
+class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells of the exit when it comes: in Python 3.11 `Process.wait` also waits for the end of the output."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=2 * CHUNK, loop=loop)
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
 class ProcessGroup:
     """A program and its children."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport, owner: "ProcessGroups"
-    ) -> None:
-        self._process = process
+    def __init__(self, streams: _Streams, transport: asyncio.SubprocessTransport, owner: "ProcessGroups") -> None:
+        self._streams = streams
         self._transport = transport
         self._owner = owner
-
-    @property
-    def pid(self) -> int:
-        """Of the leader, and the number of the group."""
-        return self._process.pid
+        self.pid = transport.get_pid()  # of the leader, and the number of the group
 
     @property
     def exit_code(self) -> int | None:
         """Of the leader; negative for a signal, None while it runs."""
-        return self._process.returncode
+        return self._transport.get_returncode()
 
     @property
     def output(self) -> asyncio.StreamReader:
-        assert self._process.stdout is not None
-        return self._process.stdout
+        assert self._streams.stdout is not None
+        return self._streams.stdout
 
     def write(self, data: bytes) -> None:
         """Queue data for the standard input; nothing happens when nobody reads it any more."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(data)
+        assert self._streams.stdin is not None
+        self._streams.stdin.write(data)
 
     def close_input(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        assert self._streams.stdin is not None
+        self._streams.stdin.close()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process of the group."""
@@ -71,7 +78,9 @@ class ProcessGroup:
 
     async def wait(self) -> int:
         """Wait for the leader to exit."""
-        return await self._process.wait()
+        await asyncio.wait([self._streams.exited])
+        assert self.exit_code is not None
+        return self.exit_code
 
     def end(self) -> None:
         """Kill what is left of the group, and let go of its pipes as soon as its leader is gone."""
@@ -93,6 +102,7 @@ class ProcessGroups:
 
     def __init__(self) -> None:
         self._live: dict[int, ProcessGroup] = {}
+        self._starting: set[asyncio.Task[ProcessGroup]] = set()
         self._dying: set[asyncio.Task[None]] = set()
         self._warden: subprocess.Popen[bytes] | None = None
 
@@ -110,10 +120,22 @@ class ProcessGroups:
         merge_errors: bool = False,
     ) -> ProcessGroup:
         """Start a program; raises OSError or ValueError when it cannot be. With `merge_errors` both outputs are one."""
+        starting = asyncio.get_running_loop().create_task(self._start(command, env, cwd, merge_errors=merge_errors))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:  # half started, it could be neither used nor ended
+            starting.add_done_callback(_end_unwanted)
+            raise
+
+    async def _start(
+        self, command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None, *, merge_errors: bool
+    ) -> ProcessGroup:
         loop = asyncio.get_running_loop()
-        protocol = asyncio.subprocess.SubprocessStreamProtocol(limit=2 * CHUNK, loop=loop)
+        streams = _Streams(loop)
         transport, _ = await loop.subprocess_exec(
-            lambda: protocol,
+            lambda: streams,
             *command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -122,7 +144,7 @@ class ProcessGroups:
             cwd=cwd,
             start_new_session=True,
         )
-        group = ProcessGroup(asyncio.subprocess.Process(transport, protocol, loop), transport, self)
+        group = ProcessGroup(streams, transport, self)
         self._live[group.pid] = group
         self._tell_warden(f"+ {group.pid}\n")
         return group
@@ -140,6 +162,8 @@ class ProcessGroups:
 
     async def close(self) -> None:
         """Kill every group and wait until the leaders are gone."""
+        if self._starting:
+            await asyncio.wait(self._starting)
         for group in list(self._live.values()):
             group.end()
         if self._dying:
@@ -165,6 +189,11 @@ class ProcessGroups:
         warden.stdin.close()
         warden.wait()
         self._warden = None
+
+
+def _end_unwanted(starting: asyncio.Task[ProcessGroup]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().end()
 
 
 def _start_warden() -> subprocess.Popen[bytes]:

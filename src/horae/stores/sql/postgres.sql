@@ -116,8 +116,8 @@ SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob,
          ORDER BY due.plan_at
          LIMIT $3) AS job
  CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
-                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS some) AS unstarted
- CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS some) AS live
+                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS few) AS unstarted
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS few) AS live
  ORDER BY job.plan_at;
 
 -- name: plannable_backfills
@@ -135,8 +135,8 @@ SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob,
          LIMIT $3) AS page
   JOIN jobs AS job ON job.id = page.job_id
  CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
-                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS some) AS unstarted
- CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS some) AS live
+                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS few) AS unstarted
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS few) AS live
  ORDER BY page.plan_at;
 
 -- name: next_plan_at
@@ -406,7 +406,7 @@ INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, n
                      attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
                      finished_at, ended_on)
 SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
-RETURNING id;
+RETURNING id, fence;
 
 -- name: return_runs
 -- To be tried again, or given back.
@@ -417,7 +417,7 @@ UPDATE runs SET state = given.state, node = NULL, wake_at = given.wake_at, attem
               $8::text[], $9::timestamptz[], $10::timestamptz[])
        AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
  WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NOT NULL
-RETURNING runs.id;
+RETURNING runs.id, runs.fence;
 
 -- name: settled_before
 -- Which results are in the store already: they were sent again because the answer was lost.
@@ -620,7 +620,7 @@ WITH waiting AS (
                                   WHERE runs.queue = lanes.queue AND runs.priority = lanes.priority AND wake_at <= $1
                                     AND node IS NULL AND NOT parked AND NOT paused
                                   ORDER BY wake_at
-                                  LIMIT $2) AS some) AS due
+                                  LIMIT $2) AS few) AS due
      WHERE EXISTS (SELECT FROM runs
                     WHERE runs.queue = lanes.queue AND runs.priority = lanes.priority
                       AND node IS NULL AND NOT parked AND NOT paused)

@@ -189,15 +189,26 @@ SELECT 1 FROM runs INDEXED BY runs_gate
  LIMIT 1;
 
 -- name: rivals
--- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by. A run
--- that waits for its next attempt is still going: since its first start.
-SELECT job_id, CASE WHEN state IN ('running', 'retrying') THEN coalesce(first_started_at, started_at) END
-  FROM runs INDEXED BY runs_gate
- WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
-   AND id <> :id
-   AND ((due_at, id) < (:due_at, :id) OR (state IN ('claimed', 'running') AND node IS NOT :node))
- ORDER BY due_at, id
- LIMIT :limit;
+-- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by, with
+-- the nearest of the same job, which may wait further back. A run that waits for its next attempt is still going.
+SELECT job_id, CASE WHEN state IN ('running', 'retrying') THEN coalesce(started_at, first_started_at) END
+  FROM runs
+ WHERE seq IN (
+        SELECT seq FROM (
+            SELECT seq FROM runs INDEXED BY runs_gate
+             WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
+               AND id <> :id
+               AND ((due_at, id) < (:due_at, :id) OR (state IN ('claimed', 'running') AND node IS NOT :node))
+             ORDER BY due_at, id
+             LIMIT :limit)
+        UNION
+        SELECT seq FROM (
+            SELECT seq FROM runs INDEXED BY runs_live_of_job
+             WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at <= :due_at
+               AND gate = :gate AND (due_at, id) < (:due_at, :id)
+             ORDER BY due_at DESC
+             LIMIT 1))
+ ORDER BY due_at, id;
 
 -- name: park_run
 UPDATE runs SET parked = 1
@@ -292,7 +303,7 @@ RETURNING node;
 
 -- name: stops
 SELECT id, stop FROM runs INDEXED BY runs_stop
- WHERE node = ? AND stop IS NOT NULL AND state IN ('claimed', 'running');
+ WHERE node = ? AND stop IS NOT NULL AND finished_at IS NULL AND state IN ('claimed', 'running');
 
 -- name: held
 SELECT id, fence FROM runs INDEXED BY runs_held WHERE node = ? AND state IN ('claimed', 'running');
@@ -487,11 +498,12 @@ SELECT * FROM runs INDEXED BY runs_state
  LIMIT :limit;
 
 -- name: stopping_runs
--- Few at any time: only runs that a node holds can have an open request.
+-- Few at any time: a request is open only until the node has seen it.
 SELECT * FROM runs INDEXED BY runs_stop
- WHERE stop IS NOT NULL AND state IN ('claimed', 'running') AND stop = 'cancelled'
+ WHERE stop IS NOT NULL AND finished_at IS NULL AND stop = 'cancelled'
    AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
    AND (:owner IS NULL OR owner = :owner)
+   AND (:job_id IS NULL OR job_id = :job_id)
    AND (:task IS NULL OR task = :task)
    AND (:queue IS NULL OR queue = :queue)
    AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
@@ -696,8 +708,8 @@ CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, applied_at IN
 -- name: migrations_exist
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations';
 
--- name: applied_migrations
-SELECT number FROM migrations ORDER BY number;
+-- name: version
+SELECT coalesce(max(number), 0) FROM migrations;
 
 -- name: note_migration
 INSERT INTO migrations (number, applied_at) VALUES (?, ?);

@@ -295,7 +295,7 @@ ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;  -- written and read w
 -- Filters that the lists of jobs share; the planner puts their text in the place of the call.
 CREATE FUNCTION spec_wanted(task text, name text, key text, queue text, labels text, wanted_task text, wanted_name text,
                             wanted_key text, wanted_queue text, label text, label_value text, part text)
-    RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT (wanted_task IS NULL OR task = wanted_task)
        AND (wanted_name IS NULL OR name = wanted_name)
        AND (wanted_key IS NULL OR key = wanted_key)

@@ -52,7 +52,7 @@ CREATE UNIQUE INDEX runs_id ON runs (id);
 CREATE INDEX runs_claim ON runs (queue, priority, wake_at)
     WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0;
 CREATE INDEX runs_held ON runs (node) WHERE state IN ('claimed', 'running');
-CREATE INDEX runs_stop ON runs (node) WHERE stop IS NOT NULL AND state IN ('claimed', 'running');
+CREATE INDEX runs_stop ON runs (node) WHERE stop IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX runs_gate ON runs (gate, due_at, id) WHERE gate IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX runs_parked ON runs (gate, due_at, id) WHERE parked = 1;
 CREATE INDEX runs_paused ON runs (queue) WHERE paused = 1 AND finished_at IS NULL;

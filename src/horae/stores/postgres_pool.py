@@ -1,0 +1,216 @@
+"""Connections to PostgreSQL: how they are opened, how long they may take, and what their failures mean to the rest."""
+
+import asyncio
+import functools
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.statements import load
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TIMEOUT = 10.0  # seconds that any one command, or a wait for a connection, may take
+
+# Sent when a connection starts. The statements are made to follow indexes, whatever statistics say: see postgres.sql.
+SERVER_SETTINGS = {
+    "application_name": "horae",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "lock_timeout": "5s",
+    # A process that is stopped in the middle of a transaction must not hold its locks for long.
+    "idle_in_transaction_session_timeout": "5s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "TimeZone": "UTC",
+}
+
+_GONE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.OperatorInterventionError,  # shut down, or a statement cancelled
+    asyncpg.InsufficientResourcesError,  # disk full, too many connections
+    asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby after a failover
+    asyncpg.PostgresIOError,
+)
+_REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+
+
+class Collision(Unavailable):
+    """Two transactions stood in each other's way and the server ended ours; nothing of it was written."""
+
+
+def retried(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Do a verb once more when it collided with another; it had written nothing."""
+
+    @functools.wraps(verb)
+    async def again(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await verb(*args, **kwargs)
+        except Collision:
+            return await verb(*args, **kwargs)
+
+    return again
+
+
+@contextmanager
+def door() -> Iterator[None]:
+    """Where errors of the driver become ours."""
+    try:
+        yield
+    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as exc:
+        raise Collision("PostgreSQL gave up a transaction that collided with another; try again") from exc
+    except _REFUSED as exc:
+        raise Misconfigured(f"PostgreSQL refused the connection: {exc}; check HORAE_STORE") from exc
+    except _GONE as exc:
+        raise Unavailable(f"PostgreSQL did not answer ({type(exc).__name__}: {exc})") from exc
+
+
+class Address:
+    """A libpq address, without the options that are ours."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        cache_size = options.pop("statement_cache_size", None)
+        # Behind a pooler that changes connections between transactions nothing may be kept in a session: no prepared
+        # statements, no settings, no LISTEN.
+        self.pooled = options.pop("pooler", "0") not in ("", "0", "false") or cache_size == "0"
+        scheme = "postgresql" if parts.scheme.startswith("postgres") else parts.scheme
+        self.url = urlunsplit((scheme, parts.netloc, parts.path, urlencode(options, safe="/:,"), parts.fragment))
+
+    async def connect(self) -> Any:
+        """One connection, ready for our statements."""
+        connection = await asyncpg.connect(
+            self.url,
+            timeout=TIMEOUT,
+            command_timeout=TIMEOUT,
+            statement_cache_size=0 if self.pooled else 200,
+            max_cached_statement_lifetime=0,
+            max_cacheable_statement_size=0,
+            server_settings={} if self.pooled else SERVER_SETTINGS,
+        )
+        await prepare_connection(connection)
+        return connection
+
+
+async def prepare_connection(connection: Any) -> None:
+    """Show ids as 32 hexadecimal digits, and notice a peer that vanished."""
+    await connection.set_type_codec(
+        "uuid", schema="pg_catalog", encoder=bytes.fromhex, decoder=bytes.hex, format="binary"
+    )
+    transport = getattr(connection, "_transport", None)  # asyncpg offers no other way to the socket
+    peer = None if transport is None else transport.get_extra_info("socket")
+    if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class Session:
+    """Named statements on one connection, inside one transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def rows(self, name: str, *arguments: Any) -> list[Any]:
+        """The rows that a statement answers."""
+        return await self._connection.fetch(_STATEMENTS[name], *arguments)  # type: ignore[no-any-return]
+
+    async def value(self, name: str, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+        return await self._connection.fetchval(_STATEMENTS[name], *arguments)
+
+
+class Database:
+    """A pool of connections; each statement on its own commits on its own."""
+
+    def __init__(self, url: str, pool_size: int) -> None:
+        self.address = Address(url)
+        self._size = pool_size
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        """Connect."""
+        with door():
+            self._pool = await asyncpg.create_pool(
+                self.address.url,
+                connect=self._connect,
+                min_size=1,
+                max_size=self._size,
+                max_inactive_connection_lifetime=300,
+                max_queries=2**62,  # a connection does not wear out
+                reset=_keep,  # the default asks the server to forget what we never set: a round trip for nothing
+                timeout=TIMEOUT,
+            )
+
+    async def _connect(self, *_: Any, **__: Any) -> Any:
+        return await self.address.connect()
+
+    async def close(self) -> None:
+        """Let go of every connection, at the latest when those at work have had their time."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+    async def rows(self, name: str, *arguments: Any) -> list[Any]:
+        """The rows that a statement answers; it is its own transaction."""
+        with door():
+            async with self._acquire() as connection:
+                return await Session(connection).rows(name, *arguments)
+
+    async def value(self, name: str, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+        with door():
+            async with self._acquire() as connection:
+                return await Session(connection).value(name, *arguments)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Several statements on one connection, each its own transaction."""
+        with door():
+            async with self._acquire() as connection:
+                yield Session(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Several statements, all or none."""
+        with door():
+            async with self._acquire() as connection, connection.transaction():
+                yield Session(connection)
+
+    @asynccontextmanager
+    async def _acquire(self) -> AsyncIterator[Any]:
+        if self._pool is None:
+            raise Unavailable("the store is not open")
+        async with self._pool.acquire(timeout=TIMEOUT) as connection:
+            yield connection
+
+
+async def _keep(connection: Any) -> None:
+    """Leave a connection as it is."""
+
+
+_STATEMENTS = load("postgres")

@@ -1,0 +1,236 @@
+"""From domain values to the columns of PostgreSQL: batches as one array per column."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Run, Skip, Spec, shard_of
+from horae.core.plan import Firing, Settled
+from horae.stores.rows import Rows, encode_error, encode_labels, encode_policy, encode_schedule
+
+T = TypeVar("T")
+
+LOWEST_ID = "0" * 32
+HIGHEST_ID = "f" * 32
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+ROWS = Rows(time=_same, ident=_same)  # asyncpg speaks aware datetimes, and our codec hexadecimal ids
+
+
+def columns(encode: Callable[[T], tuple[Any, ...]], items: Iterable[T]) -> list[tuple[Any, ...]]:
+    """The items, of which there is at least one, as one sequence per column."""
+    return list(zip(*map(encode, items), strict=True))
+
+
+def spec_columns(spec: Spec) -> tuple[Any, ...]:
+    """SPEC_COLUMNS."""
+    return (
+        spec.task,
+        spec.params,
+        spec.params_blob,
+        spec.name,
+        spec.key,
+        encode_labels(spec.labels),
+        spec.queue,
+        spec.priority,
+        spec.ordering_key,
+        encode_policy(spec.policy),
+    )
+
+
+def new_run(run: Run) -> tuple[Any, ...]:
+    """The columns of `create_runs`: a run that nobody has touched yet."""
+    return (
+        run.id,
+        run.job_id,
+        run.owner,
+        run.created_by,
+        *spec_columns(run.spec),
+        None if run.schedule is None else encode_schedule(run.schedule),
+        run.trigger,
+        run.slot,
+        run.due_at,
+        run.wake_at,
+        run.gate,
+        run.paused,
+        run.revision,
+        run.created_at,
+    )
+
+
+def new_job(firing: Firing) -> tuple[Any, ...]:
+    """The columns of `create_jobs`: the job as its first firing leaves it."""
+    job = firing.job
+    return (
+        job.id,
+        job.owner,
+        job.created_by,
+        *spec_columns(job.spec),
+        encode_schedule(job.schedule),
+        firing.status,
+        firing.next_fire_at,
+        firing.plan_at,
+        job.revision,
+        job.created_at,
+        job.updated_at,
+        job.shard,
+    )
+
+
+def changed_job(job: Job, expected: int) -> tuple[Any, ...]:
+    """The parameters of `change_job`."""
+    return (
+        job.id,
+        expected,
+        *spec_columns(job.spec),
+        encode_schedule(job.schedule),
+        job.status,
+        job.next_fire_at,
+        job.plan_at,
+        job.revision,
+        job.updated_at,
+    )
+
+
+def changed_one_shot(run: Run, expected: int) -> tuple[Any, ...]:
+    """The parameters of `change_one_shot`."""
+    return (
+        run.id,
+        expected,
+        *spec_columns(run.spec),
+        None if run.schedule is None else encode_schedule(run.schedule),
+        run.due_at,
+        run.wake_at,
+        run.gate,
+        run.paused,
+        run.revision,
+    )
+
+
+def firing(item: Firing) -> tuple[Any, ...]:
+    """The columns of `fire_jobs`."""
+    return item.job.id, item.job.revision, item.job.next_fire_at, item.next_fire_at, item.plan_at, item.status
+
+
+def skip(item: Skip) -> tuple[Any, ...]:
+    """The columns of `add_skips`."""
+    return item.job_id, item.revision, item.start, item.end, item.count, item.reason
+
+
+def backfill(item: Backfill) -> tuple[Any, ...]:
+    """The columns of `add_backfills`."""
+    return (
+        item.id,
+        item.job_id,
+        item.trigger,
+        item.start,
+        item.end,
+        item.plan_at,
+        item.created_at,
+        shard_of(item.job_id),
+    )
+
+
+def started(run: Run) -> tuple[Any, ...]:
+    """The columns of `start_runs`."""
+    return run.id, run.fence, run.attempt, run.progress, run.started_at, run.first_started_at
+
+
+def ended(item: Settled) -> tuple[Any, ...]:
+    """The columns of `end_runs`."""
+    run = item.run
+    return (
+        run.id,
+        run.fence,
+        run.state,
+        run.attempt,
+        run.crashes,
+        run.progress,
+        encode_error(run.error),
+        run.result,
+        run.reason,
+        run.first_started_at,
+        run.started_at,
+        run.finished_at,
+    )
+
+
+def returned(item: Settled) -> tuple[Any, ...]:
+    """The columns of `return_runs`."""
+    run = item.run
+    return (
+        run.id,
+        run.fence,
+        run.state,
+        run.wake_at,
+        run.attempt,
+        run.crashes,
+        run.progress,
+        encode_error(run.error),
+        run.first_started_at,
+        run.started_at,
+    )
+
+
+def attempt(item: Attempt) -> tuple[Any, ...]:
+    """The columns of `add_attempts`."""
+    return (
+        item.run_id,
+        item.number,
+        item.fence,
+        item.node,
+        item.started_at,
+        item.ended_at,
+        item.outcome,
+        encode_error(item.error),
+    )
+
+
+def node_columns(node: Node) -> tuple[Any, ...]:
+    """The columns of `nodes`."""
+    return (
+        node.id,
+        node.name,
+        list(node.roles),
+        node.version,
+        list(node.queues),
+        node.concurrency,
+        node.started_at,
+        node.beat_at,
+        node.running,
+        msgspec.json.encode(dict(node.tasks)).decode(),
+    )
+
+
+def node_of(row: Sequence[Any]) -> Node:
+    """The inverse of `node_columns`."""
+    return Node(
+        id=NodeId(row[0]),
+        name=row[1],
+        roles=tuple(row[2]),
+        version=row[3],
+        queues=tuple(row[4]),
+        concurrency=row[5],
+        started_at=row[6],
+        beat_at=row[7],
+        running=row[8],
+        tasks=msgspec.json.decode(row[9], type=dict[str, str]),
+    )
+
+
+def day_of(moment: datetime) -> date:
+    """The day in UTC, by which the history is kept."""
+    return moment.astimezone(UTC).date()
+
+
+def birthday(ident: JobId | str) -> date | None:
+    """The day that a UUIDv7 was made; None for an id of another kind."""
+    if ident[12] != "7":
+        return None
+    return datetime.fromtimestamp(int(ident[:12], 16) / 1000, UTC).date()

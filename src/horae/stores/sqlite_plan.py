@@ -1,0 +1,214 @@
+"""Creating, firing and changing jobs in SQLite."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId
+from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page
+from horae.store import Changed, JobChange, Plannable
+from horae.stores.sqlite_claim import wake_next
+from horae.stores.sqlite_database import STATEMENTS
+from horae.stores.sqlite_executor import Transaction
+from horae.stores.sqlite_rows import (
+    ROWS,
+    backfill_values,
+    changed_job_values,
+    changed_one_shot_values,
+    job_values,
+    maybe_micros,
+    maybe_time,
+    run_values,
+    skip_values,
+    to_blob,
+    to_hex,
+    to_json,
+    to_micros,
+    to_time,
+)
+
+_OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
+
+
+def create(transaction: Transaction, items: Sequence[Run | Firing]) -> list[JobId]:
+    """Write each item whose key is free; answers who holds the key."""
+    holders = [_key_holder(transaction.db, item) for item in items]
+    written = [item for item, holder in zip(items, holders, strict=True) if holder == _job_id(item)]
+    firings = [item for item in written if isinstance(item, Firing)]
+    transaction.db.executemany(STATEMENTS["insert_job"], [job_values(_fired(firing)) for firing in firings])
+    _insert_runs(transaction, [item for item in written if isinstance(item, Run)])
+    for firing in firings:
+        _insert_fired(transaction, firing)
+    return holders
+
+
+def plannable(db: sqlite3.Connection, shards: Sequence[int], now: datetime, limit: int) -> Plannable:
+    """Jobs and backfills whose `plan_at` has come."""
+    which = {"shards": to_json(shards), "now": to_micros(now), "limit": limit}
+    jobs = [ROWS.job(row) for row in db.execute(STATEMENTS["plannable_jobs"], which)]
+    backfills = [ROWS.backfill(row) for row in db.execute(STATEMENTS["plannable_backfills"], which)]
+    paired = [(backfill, job) for backfill in backfills if (job := _job(db, backfill.job_id)) is not None]
+    [next_at] = db.execute(STATEMENTS["next_plan_at"], which).fetchone()
+    return Plannable(
+        jobs=[_due(db, job) for job in jobs],
+        backfills=[(backfill, _due(db, job)) for backfill, job in paired],
+        next_at=maybe_time(next_at),
+    )
+
+
+def fire(transaction: Transaction, firings: Sequence[Firing]) -> list[bool]:
+    """Apply each firing unless somebody moved the job first."""
+    return [_fire(transaction, firing) for firing in firings]
+
+
+def fill(transaction: Transaction, pages: Sequence[Page]) -> list[bool]:
+    """Apply each page of a backfill unless somebody moved it first."""
+    return [_fill(transaction, page) for page in pages]
+
+
+def begin_backfills(transaction: Transaction, backfills: Iterable[Backfill]) -> None:
+    """Write new backfills."""
+    for backfill in backfills:
+        transaction.db.execute(STATEMENTS["insert_backfill"], backfill_values(backfill))
+        transaction.plan(backfill.plan_at)
+
+
+def change(transaction: Transaction, change: JobChange) -> Changed | None:
+    """Write a new version of a job, and take back what its schedule no longer asks for."""
+    db, job = transaction.db, change.job
+    stored = _job(db, job.id)
+    if stored is None or stored.revision != change.expected:
+        return None
+    stopped: list[RunId] = []
+    if change.retract_after is not None:
+        earliest = _retract(transaction, job, change.retract_after)
+        stopped = _stop_unstarted(transaction, change)
+        if change.rewind:
+            times = [moment for moment in (stored.next_fire_at, earliest) if moment is not None]
+            job = replace(job, next_fire_at=min(times, default=None))
+    db.execute(STATEMENTS["change_job"], changed_job_values(job))
+    if job.status in _OVER:
+        _free_key(db, job.owner, job.spec.key, job.id)
+    transaction.plan(job.plan_at)
+    return Changed(job=job, stopped=stopped)
+
+
+def change_one_shot(transaction: Transaction, run: Run, expected: int) -> bool:
+    """Write a new version of a one-shot that still waits."""
+    db = transaction.db
+    row = db.execute(STATEMENTS["run"], {"id": to_blob(run.id), "owner": None}).fetchone()
+    if db.execute(STATEMENTS["change_one_shot"], changed_one_shot_values(run, expected)).rowcount == 0:
+        return False
+    before = ROWS.run(row)
+    if before.gate is not None:
+        wake_next(transaction, before.gate, run.wake_at)  # it may have gone out of the way
+    if not run.paused:
+        transaction.due(run.wake_at)
+    return True
+
+
+def _key_holder(db: sqlite3.Connection, item: Run | Firing) -> JobId:
+    """Who holds the key of a new job: itself, if it has none or could take it."""
+    job = item.job if isinstance(item, Firing) else item
+    own = _job_id(item)
+    if job.spec.key is None or (isinstance(item, Run) and not item.one_shot):
+        return own
+    if db.execute(STATEMENTS["take_key"], (job.owner, job.spec.key, to_blob(own))).rowcount:
+        return own
+    [holder] = db.execute(STATEMENTS["key_holder"], (job.owner, job.spec.key)).fetchone()
+    return JobId(to_hex(holder))
+
+
+def _job_id(item: Run | Firing) -> JobId:
+    return item.job.id if isinstance(item, Firing) else item.job_id
+
+
+def _free_key(db: sqlite3.Connection, owner: str, key: str | None, job_id: JobId) -> None:
+    if key is not None:
+        db.execute(STATEMENTS["free_key"], (owner, key, to_blob(job_id)))
+
+
+def _fired(firing: Firing) -> Job:
+    return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
+
+
+def _insert_runs(transaction: Transaction, runs: Sequence[Run]) -> None:
+    transaction.db.executemany(STATEMENTS["insert_run"], map(run_values, runs))
+    waking = [run.wake_at for run in runs if not run.paused]
+    if waking:
+        transaction.due(min(waking))
+
+
+def _insert_fired(transaction: Transaction, firing: Firing) -> None:
+    """What comes of a firing, beside the job itself."""
+    _insert_runs(transaction, firing.runs)
+    transaction.db.executemany(STATEMENTS["insert_skip"], map(skip_values, firing.skips))
+    begin_backfills(transaction, () if firing.backfill is None else (firing.backfill,))
+    transaction.plan(firing.plan_at)
+
+
+def _fire(transaction: Transaction, firing: Firing) -> bool:
+    job = firing.job
+    moved = transaction.db.execute(
+        STATEMENTS["fire_job"],
+        (
+            maybe_micros(firing.next_fire_at),
+            maybe_micros(firing.plan_at),
+            firing.status.value,
+            to_blob(job.id),
+            job.revision,
+            maybe_micros(job.next_fire_at),
+        ),
+    )
+    if moved.rowcount == 0:
+        return False
+    _insert_fired(transaction, firing)
+    if firing.status in _OVER:
+        _free_key(transaction.db, job.owner, job.spec.key, job.id)
+    return True
+
+
+def _fill(transaction: Transaction, page: Page) -> bool:
+    ident, start = to_blob(page.backfill.id), to_micros(page.backfill.start)
+    if page.start is None:
+        moved = transaction.db.execute(STATEMENTS["end_backfill"], (ident, start))
+    else:
+        following = (to_micros(page.start), to_micros(page.plan_at), ident, start)
+        moved = transaction.db.execute(STATEMENTS["move_backfill"], following)
+        transaction.plan(page.plan_at)
+    if moved.rowcount == 0:
+        return False
+    _insert_runs(transaction, page.runs)
+    return True
+
+
+def _retract(transaction: Transaction, job: Job, after: datetime) -> datetime | None:
+    """Take back waiting runs and skips of slots that are still to come; answers the earliest of those."""
+    which = {"job_id": to_blob(job.id), "after": to_micros(after)}
+    runs = transaction.db.execute(STATEMENTS["retract_runs"], which).fetchall()
+    skips = transaction.db.execute(STATEMENTS["retract_skips"], which).fetchall()
+    for gate in {gate for _, gate in runs if gate is not None}:
+        wake_next(transaction, gate, after)
+    return min((to_time(slot) for slot, *_ in [*runs, *skips]), default=None)
+
+
+def _stop_unstarted(transaction: Transaction, change: JobChange) -> list[RunId]:
+    if change.stop is None or change.retract_after is None:
+        return []
+    which = {"job_id": to_blob(change.job.id), "after": to_micros(change.retract_after), "stop": change.stop.value}
+    held = transaction.db.execute(STATEMENTS["stop_unstarted"], which).fetchall()
+    for _, node in held:
+        transaction.stop(NodeId(to_hex(node)))
+    return [RunId(to_hex(run_id)) for run_id, _ in held]
+
+
+def _job(db: sqlite3.Connection, job_id: JobId) -> Job | None:
+    row = db.execute(STATEMENTS["job"], {"id": to_blob(job_id), "owner": None}).fetchone()
+    return None if row is None else ROWS.job(row)
+
+
+def _due(db: sqlite3.Connection, job: Job) -> Due:
+    counts = {"job_id": to_blob(job.id), "bound": MAX_UNSTARTED}
+    unstarted, live = db.execute(STATEMENTS["count_live"], counts).fetchone()
+    return Due(job=job, unstarted=unstarted, live=live)

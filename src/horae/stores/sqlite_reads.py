@@ -1,0 +1,220 @@
+"""Look-ups and lists in SQLite: each list begins with the index that fits its filter best."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from horae.core.errors import Invalid
+from horae.core.lifecycle import FINAL
+from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId, State
+from horae.store import JobFilter, Ledger, Listing, QueueDepth, RunFilter
+from horae.stores.rows import RUN_COLUMNS, decode_cursor, encode_cursor
+from horae.stores.sqlite_database import STATEMENTS
+from horae.stores.sqlite_rows import FIRST, LAST, ROWS, maybe_time, node_from, to_blob, to_hex, to_json, to_micros
+
+MAX_DEPTH = 10_000
+
+_DUE_AT = RUN_COLUMNS.index("due_at")
+_SEQ = len(RUN_COLUMNS) + 1  # after `parked`
+_UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
+_COMMON = _UNSTARTED | {State.SUCCEEDED}  # too many to begin with, where there is a better filter
+_AFTER_ALL_IDS = b"\xff" * 17
+
+Parameters = dict[str, Any]
+Row = Sequence[Any]
+
+
+def job(db: sqlite3.Connection, job_id: JobId, owner: str | None) -> Job | Run | None:
+    """The job; a one-shot comes as its run."""
+    which = {"id": to_blob(job_id), "owner": owner}
+    if (row := db.execute(STATEMENTS["job"], which).fetchone()) is not None:
+        return ROWS.job(row)
+    row = db.execute(STATEMENTS["one_shot"], which).fetchone()
+    return None if row is None else ROWS.run(row)
+
+
+def run(db: sqlite3.Connection, run_id: RunId, owner: str | None) -> Run | None:
+    """The run, alive or ended."""
+    row = db.execute(STATEMENTS["run"], {"id": to_blob(run_id), "owner": owner}).fetchone()
+    return None if row is None else ROWS.run(row)
+
+
+def attempts(db: sqlite3.Connection, run_id: RunId) -> list[Attempt]:
+    """The attempts of a run that did not succeed, oldest first."""
+    return [ROWS.attempt(row) for row in db.execute(STATEMENTS["attempts"], (to_blob(run_id),))]
+
+
+def last_runs(db: sqlite3.Connection, job_ids: Sequence[JobId], now: datetime) -> Mapping[JobId, Run]:
+    """For each job its latest run that is already due, if there is one."""
+    found: dict[JobId, Run] = {}
+    for job_id in job_ids:
+        row = db.execute(STATEMENTS["last_run"], {"job_id": to_blob(job_id), "now": to_micros(now)}).fetchone()
+        if row is not None:
+            found[job_id] = ROWS.run(row)
+    return found
+
+
+def list_runs(db: sqlite3.Connection, which: RunFilter, cursor: str | None, limit: int) -> Listing[Run]:
+    """By due time, latest first."""
+    due_at, seq = decode_cursor(cursor, int, int) if cursor else (LAST, LAST)
+    rows: list[Row] = []
+    for statement, parameters in _run_queries(which):
+        position = {"due_at": due_at, "seq": seq, "limit": limit + 1}
+        rows += db.execute(STATEMENTS[statement], {**parameters, **position})
+    rows.sort(key=lambda row: (row[_DUE_AT], row[_SEQ]), reverse=True)
+    page = rows[:limit]
+    following = encode_cursor(page[-1][_DUE_AT], page[-1][_SEQ]) if len(rows) > limit and page else None
+    return Listing(items=[ROWS.run(row) for row in page], cursor=following)
+
+
+def _run_queries(which: RunFilter) -> list[tuple[str, Parameters]]:
+    """The statements that together list what a filter asks for; no run comes from two of them."""
+    common = _run_parameters(which)
+    states, alive_only = which.states, which.states is not None and not which.states & FINAL
+    if states is not None and not states:
+        return []
+    if which.stopping:
+        return [("stopping_runs", common)]
+    if which.job_id is not None:
+        return [("live_runs_of_job" if alive_only else "runs_of_job", common)]
+    if which.owner is None:
+        return [("runs_of_anyone", common)]
+    if states is not None and not states & _COMMON:
+        return [("runs_of_state", {**common, "state": state.value}) for state in states]
+    if which.task is not None:
+        return [("runs_of_task", common)]
+    if which.queue is not None:
+        return [("runs_of_queue", common)]
+    if states is not None and not states & _UNSTARTED:
+        return [("runs_of_state", {**common, "state": state.value}) for state in states]
+    return [("live_runs_of_owner" if alive_only else "runs_of_owner", common)]
+
+
+def _run_parameters(which: RunFilter) -> Parameters:
+    start_at = FIRST if which.start_at is None else to_micros(which.start_at)
+    end_at = LAST if which.end_at is None else to_micros(which.end_at)
+    if which.due is not None:
+        assert which.now is not None
+        since_now = to_micros(which.now) + 1
+        start_at, end_at = (start_at, min(end_at, since_now)) if which.due else (max(start_at, since_now), end_at)
+    return {
+        "owner": which.owner,
+        "job_id": None if which.job_id is None else to_blob(which.job_id),
+        "states": None if which.states is None else to_json(sorted(which.states)),
+        "stopping": which.stopping,
+        "task": which.task,
+        "queue": which.queue,
+        "start_at": start_at,
+        "end_at": end_at,
+    }
+
+
+def list_jobs(db: sqlite3.Connection, which: JobFilter, cursor: str | None, limit: int) -> Listing[Job | Run]:
+    """Newest first: ids are made in order."""
+    [before] = decode_cursor(cursor, str) if cursor else [None]
+    parameters = {
+        **_job_parameters(which),
+        "before": _AFTER_ALL_IDS if before is None else _id_in_cursor(before),
+        "limit": limit + 1,
+    }
+    statement = "jobs_of_anyone" if which.owner is None else "jobs_of_owner"
+    found = db.execute(STATEMENTS[statement], parameters).fetchall()
+    page = found[:limit]
+    following = encode_cursor(to_hex(page[-1][2])) if len(found) > limit and page else None
+    return Listing(items=[_job_or_run(db, kind, seq) for kind, seq, _ in page], cursor=following)
+
+
+def _job_or_run(db: sqlite3.Connection, kind: str, seq: int) -> Job | Run:
+    if kind == "job":
+        return ROWS.job(db.execute(STATEMENTS["job_by_seq"], (seq,)).fetchone())
+    return ROWS.run(db.execute(STATEMENTS["run_by_seq"], (seq,)).fetchone())
+
+
+def _job_parameters(which: JobFilter) -> Parameters:
+    label, value = which.label or (None, None)
+    last = which.last_run_states
+    return {
+        "owner": which.owner,
+        "jobs": True,
+        "live": which.status is not JobStatus.FINISHED and (last is None or bool(last - FINAL)),
+        "ended": which.status not in (JobStatus.SCHEDULED, JobStatus.PAUSED) and (last is None or bool(last & FINAL)),
+        "status": None if which.status is None else which.status.value,
+        "last_states": None if last is None else to_json(sorted(last)),
+        "now": LAST if which.now is None else to_micros(which.now),
+        "task": which.task,
+        "name": which.name,
+        "key": which.key,
+        "queue": which.queue,
+        "label": label,
+        "label_value": value,
+        "text": None if which.text is None else which.text.casefold(),
+    }
+
+
+def _id_in_cursor(text: str) -> bytes:
+    """An id from a cursor, which may be anybody's invention."""
+    try:
+        return to_blob(text)
+    except ValueError as exc:
+        raise Invalid(
+            "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
+        ) from exc
+
+
+def ledger(db: sqlite3.Connection, job_id: JobId, start: datetime, end: datetime, limit: int) -> Ledger:
+    """What is known of the slots of a job within a range, oldest first."""
+    which = {"job_id": to_blob(job_id), "start": to_micros(start), "end": to_micros(end), "limit": limit}
+    return Ledger(
+        runs=[ROWS.run(row) for row in db.execute(STATEMENTS["ledger_runs"], which)],
+        skips=[ROWS.skip(row) for row in db.execute(STATEMENTS["ledger_skips"], which)],
+        backfills=[ROWS.backfill(row) for row in db.execute(STATEMENTS["ledger_backfills"], which)],
+    )
+
+
+def nodes(db: sqlite3.Connection) -> list[Node]:
+    """Every node that is registered."""
+    return [node_from(row) for row in db.execute(STATEMENTS["nodes_since"], (FIRST,))]
+
+
+def tasks(db: sqlite3.Connection) -> Mapping[str, str]:
+    """Every task that a node ever registered, with its schema."""
+    return dict(db.execute(STATEMENTS["tasks"]).fetchall())
+
+
+def queues(db: sqlite3.Connection, now: datetime) -> list[QueueDepth]:
+    """The queues that have live runs."""
+    bounds = {"now": to_micros(now), "bound": MAX_DEPTH}
+    depths: dict[str, _Depth] = {}
+    for queue, priority in db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall():
+        lane = db.execute(STATEMENTS["depth_of_lane"], {**bounds, "queue": queue, "priority": priority}).fetchone()
+        depths.setdefault(queue, _Depth()).add(*lane)
+    for queue, count, oldest in db.execute(STATEMENTS["parked_by_queue"], bounds).fetchall():
+        depths.setdefault(queue, _Depth()).add(count, oldest)
+    for queue, running, claimed, oldest in db.execute(STATEMENTS["held_by_queue"], bounds).fetchall():
+        depths.setdefault(queue, _Depth()).add(claimed, oldest, running)
+    for (queue,) in db.execute(STATEMENTS["paused_queues"]).fetchall():
+        depths.setdefault(queue, _Depth())
+    return [
+        QueueDepth(
+            queue=queue,
+            depth=min(depth.waiting, MAX_DEPTH),
+            oldest_due_at=maybe_time(depth.oldest),
+            running=depth.running,
+        )
+        for queue, depth in sorted(depths.items())
+    ]
+
+
+@dataclass(slots=True)
+class _Depth:
+    waiting: int = 0
+    oldest: int | None = None
+    running: int = 0
+
+    def add(self, waiting: int, oldest: int | None, running: int = 0) -> None:
+        self.waiting += waiting
+        self.running += running
+        if oldest is not None:
+            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)

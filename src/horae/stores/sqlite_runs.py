@@ -1,0 +1,140 @@
+"""The life of a run in SQLite, from its start to its end, and the nodes that hold it."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from horae.core.lifecycle import FINAL
+from horae.core.model import Node, NodeId, Reason, Run, RunId
+from horae.core.plan import Settled
+from horae.store import Beat
+from horae.stores.sqlite_claim import wake_next
+from horae.stores.sqlite_database import STATEMENTS
+from horae.stores.sqlite_executor import Transaction
+from horae.stores.sqlite_rows import (
+    ROWS,
+    attempt_values,
+    ended_values,
+    node_from,
+    node_values,
+    returned_values,
+    settled_values,
+    started_values,
+    to_blob,
+    to_hex,
+    to_micros,
+)
+
+
+def start(transaction: Transaction, runs: Sequence[Run]) -> list[bool]:
+    """Write that attempts began, or their progress, if the fences still hold."""
+    cursor, statement = transaction.db.cursor(), STATEMENTS["start_run"]
+    return [cursor.execute(statement, started_values(run)).rowcount == 1 for run in runs]
+
+
+def settle(transaction: Transaction, results: Sequence[Settled]) -> list[bool]:
+    """Write results of held runs if their fences still hold."""
+    cursor, end, give_back = transaction.db.cursor(), STATEMENTS["end_held"], STATEMENTS["return_held"]
+    written = [
+        cursor.execute(end, ended_values(settled.run)).rowcount == 1
+        if settled.run.state in FINAL
+        else cursor.execute(give_back, returned_values(settled.run)).rowcount == 1
+        for settled in results
+    ]
+    return _concluded(transaction, results, written)
+
+
+def end_waiting(transaction: Transaction, results: Sequence[Settled]) -> list[bool]:
+    """End runs that nobody holds, if they still wait with the same fence."""
+    cursor, end = transaction.db.cursor(), STATEMENTS["end_waiting"]
+    written = [cursor.execute(end, ended_values(settled.run)).rowcount == 1 for settled in results]
+    return _concluded(transaction, results, written)
+
+
+def _concluded(transaction: Transaction, results: Sequence[Settled], written: Sequence[bool]) -> list[bool]:
+    """See to what goes with results that were written; one that was written before and is sent again holds as well."""
+    _conclude(transaction, [settled for settled, fresh in zip(results, written, strict=True) if fresh])
+    return [
+        fresh
+        or transaction.db.execute(STATEMENTS["already_settled"], settled_values(settled.run)).fetchone() is not None
+        for settled, fresh in zip(results, written, strict=True)
+    ]
+
+
+def _conclude(transaction: Transaction, results: Sequence[Settled]) -> None:
+    """What goes with results: the record of the attempt, the key of a job that is over, the next of a gate."""
+    transaction.db.executemany(STATEMENTS["insert_attempt"], attempt_values(results))
+    for settled in results:
+        run = settled.run
+        if run.state not in FINAL:
+            transaction.due(run.wake_at)
+            continue
+        if run.spec.key is not None and run.one_shot:
+            transaction.db.execute(STATEMENTS["free_key"], (run.owner, run.spec.key, to_blob(run.job_id)))
+        if run.gate is not None and run.finished_at is not None:
+            wake_next(transaction, run.gate, run.finished_at)
+
+
+def request_stop(transaction: Transaction, run_ids: Iterable[RunId], reason: Reason) -> list[NodeId | None]:
+    """Note a stop request with each run that a node holds."""
+    nodes = [_request_stop(transaction.db, run_id, reason) for run_id in run_ids]
+    for node in nodes:
+        if node is not None:
+            transaction.stop(node)
+    return nodes
+
+
+def _request_stop(db: sqlite3.Connection, run_id: RunId, reason: Reason) -> NodeId | None:
+    held = db.execute(STATEMENTS["request_stop"], {"id": to_blob(run_id), "reason": reason.value}).fetchall()
+    return NodeId(to_hex(held[0][0])) if held else None
+
+
+def stops(db: sqlite3.Connection, node: NodeId) -> Mapping[RunId, Reason]:
+    """The stop requests that are open for runs which a node holds."""
+    found = db.execute(STATEMENTS["stops"], (to_blob(node),))
+    return {RunId(to_hex(run_id)): Reason(stop) for run_id, stop in found}
+
+
+def held(db: sqlite3.Connection, node: NodeId) -> Mapping[RunId, int]:
+    """The runs that a node holds, with their fences."""
+    return {RunId(to_hex(run_id)): fence for run_id, fence in db.execute(STATEMENTS["held"], (to_blob(node),))}
+
+
+def register(transaction: Transaction, node: Node) -> None:
+    """Make a node and its tasks known."""
+    transaction.db.execute(STATEMENTS["register_node"], node_values(node))
+    transaction.db.executemany(STATEMENTS["register_task"], node.tasks.items())
+
+
+def beat(transaction: Transaction, node: NodeId, now: datetime, running: int, dead_after: timedelta) -> Beat | None:
+    """Renew a node's lease; None when it was buried."""
+    renewed = transaction.db.execute(STATEMENTS["beat"], (to_micros(now), running, to_blob(node)))
+    if renewed.rowcount == 0:
+        return None
+    alive = transaction.db.execute(STATEMENTS["nodes_since"], (to_micros(now - dead_after),))
+    return Beat(nodes=[node_from(row) for row in alive])
+
+
+def unregister(transaction: Transaction, node: NodeId) -> None:
+    """A node leaves in order; its gates are free."""
+    transaction.db.execute(STATEMENTS["unregister_node"], (to_blob(node),))
+    transaction.db.execute(STATEMENTS["free_gates_of_node"], (to_blob(node),))
+
+
+def bury(transaction: Transaction, now: datetime, dead_after: timedelta) -> list[NodeId]:
+    """Remove nodes whose last beat is too old."""
+    dead = transaction.db.execute(STATEMENTS["bury_nodes"], (to_micros(now - dead_after),)).fetchall()
+    return [NodeId(to_hex(node)) for (node,) in dead]
+
+
+def orphans(db: sqlite3.Connection, limit: int) -> list[Run]:
+    """Held runs whose node is not registered."""
+    return [ROWS.run(row) for row in db.execute(STATEMENTS["orphans"], {"limit": limit})]
+
+
+def prune(transaction: Transaction, before: int, limit: int) -> int:
+    """Drop what ended, or was kept, before a moment; at most `limit` rows of each kind."""
+    which = {"before": before, "limit": limit}
+    transaction.db.execute(STATEMENTS["prune_attempts"], which)  # found through their runs, so before these
+    statements = ("prune_runs", "prune_skips", "prune_blobs")
+    return sum(transaction.db.execute(STATEMENTS[name], which).rowcount for name in statements)

@@ -1,0 +1,245 @@
+"""Whatever is wrong with a request, the answer is a problem document and nothing was changed."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from horae.api.app import create_app
+from horae.api.context import Services
+from horae.core.errors import Unavailable
+from tests.api.harness import Api
+
+ECHO = b'{"task":"demo.echo","params":%s}'
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        (b"{", 400, None),
+        (b'{"task":"demo.echo"} x', 400, None),
+        (b'{"task":5} x', 400, None),
+        (b"\xff", 400, None),
+        (b'{"task":"demo.echo","name":"\xff"}', 400, None),
+        (ECHO % b'{"message":"\xff"}', 400, None),
+        (ECHO % b'{"message":NaN}', 400, None),
+        (ECHO % b'{"message":Infinity}', 400, None),
+        (b'{"task":"demo.echo","name":"\\ud800"}', 400, None),
+        (ECHO % b'{"message":"\\ud800"}', 400, None),
+        (ECHO % (b'{"a":' * 101 + b"1" + b"}" * 101), 400, None),
+        (ECHO % (b'{"a":' * 100_000 + b"1" + b"}" * 100_000), 400, None),
+        (b"[]", 422, None),
+        (b"null", 422, None),
+        (b"", 422, "/task"),
+        (b"{}", 422, "/task"),
+        (b'{"task":""}', 422, "/task"),
+        (b'{"task":"demo.echo","prioritty":1}', 422, "/prioritty"),
+        (b'{"task":"demo.echo","a/b~c":1}', 422, "/a~1b~0c"),
+        (b'{"task":"demo.echo","priority":101}', 422, "/priority"),
+        (b'{"task":"demo.echo","priority":99999999999999999999}', 422, "/priority"),
+        (b'{"task":"demo.echo","priority":1.5}', 422, "/priority"),
+        (b'{"task":"demo.echo","priority":true}', 422, "/priority"),
+        (b'{"task":"demo.echo","max_retries":1001}', 422, "/max_retries"),
+        (b'{"task":"demo.echo","max_retries":-1}', 422, "/max_retries"),
+        (b'{"task":"demo.echo","timeout_seconds":0}', 422, "/timeout_seconds"),
+        (b'{"task":"demo.echo","timeout_seconds":1e300}', 422, "/timeout_seconds"),
+        (b'{"task":"demo.echo","retry":{"factor":0}}', 422, "/retry/factor"),
+        (b'{"task":"demo.echo","retry":{"factr":2}}', 422, "/retry/factr"),
+        (b'{"task":"demo.echo","retry":5}', 422, "/retry"),
+        (b'{"task":"demo.echo","queue":"a b"}', 422, "/queue"),
+        (b'{"task":"demo.echo","queue":"a\\n"}', 422, "/queue"),
+        (b'{"task":"demo.echo","queue":""}', 422, "/queue"),
+        (b'{"task":"demo.echo","labels":{"a":5}}', 422, "/labels"),
+        (b'{"task":"demo.echo","labels":[]}', 422, "/labels"),
+        (b'{"task":"demo.echo","overlap":"sometimes"}', 422, "/overlap"),
+        (b'{"task":"demo.echo","misfire":"never"}', 422, "/misfire"),
+        (b'{"task":"demo.echo","schedule":5}', 422, "/schedule"),
+        (b'{"task":"demo.echo","schedule":"0 0 30 2 *"}', 422, "/schedule"),
+        (b'{"task":"demo.echo","schedule":"2027-01-01T00:00:00"}', 422, "/schedule"),
+        (b'{"task":"demo.echo","schedule":{"type":"cron","expresion":"* * * * *"}}', 422, "/schedule/expresion"),
+        (b'{"task":"demo.echo","name":"a\\u0000b"}', 422, "/name"),
+        (ECHO % b'{"message":["\\u0000"]}', 422, "/params/message/0"),
+        (ECHO % b'{"a\\u0000":1}', 422, "/params/a\0"),
+        (ECHO % b"[]", 422, "/params"),
+        (ECHO % b'"text"', 422, "/params"),
+        (ECHO % b'{"message":1e400}', 422, "/params"),
+        (b'{"task":"demo.echo","secrets":{"a":"b"}}', 422, "/secrets"),
+        (b'{"task":"demo.echo","notify":[]}', 422, "/notify"),
+        (b'{"task":"demo.echo","idempotency_key":"a"}', 422, "/idempotency_key"),
+        (b'{"task":"demo.echo","on_failure":"block"}', 422, "/on_failure"),
+        (b'{"task":"demo.echo","overlap":"buffer_all"}', 422, "/overlap"),
+        (b'{"task":"demo.echo","overlap":"cancel_other"}', 422, "/overlap"),
+        (b'{"task":"demo.echo","status":"paused"}', 422, "/status"),
+    ],
+)
+async def test_a_wrong_job_is_refused(api: Api, body: bytes, status: int, pointer: str | None) -> None:
+    problem = await api.post("/v1/jobs", status=status, content=body)
+    assert [error["pointer"] for error in problem["errors"]][:1] == ([] if pointer is None else [pointer])
+    assert (await api.get("/v1/jobs"))["items"] == []
+
+
+async def test_everything_that_is_wrong_is_told_at_once_with_hints(api: Api) -> None:
+    problem = await api.post("/v1/jobs", {"prioritty": 1, "queue": "a b", "retry": {"factor": 0}}, 422)
+    told = {error["pointer"]: error["detail"] for error in problem["errors"]}
+    assert told.keys() == {"/prioritty", "/queue", "/retry/factor", "/task"}
+    assert "did you mean priority?" in told["/prioritty"]
+
+
+async def test_a_backslash_before_u0000_is_no_nul(api: Api) -> None:
+    job = await api.create(params={"message": "\\u0000"})
+    assert job["params"] == {"message": "\\u0000"}
+
+
+async def test_wide_parameters_are_not_deep_ones(api: Api) -> None:
+    params = {"message": "x", "deep": [[{"a": "[[[["}] for _ in range(500)]}
+    await api.create(task="any", allow_unknown_task=True, params=params)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/nothing"), ("GET", "/v1/jobs/"), ("POST", "/v1"), ("GET", "/v1/events")]
+)
+async def test_an_unknown_route_is_a_problem(api: Api, method: str, path: str) -> None:
+    assert (await api.ask(method, path, 404))["code"] == "not_found"
+
+
+async def test_an_unknown_method_is_a_problem_that_names_the_known_ones(api: Api) -> None:
+    answer = await api.client.put("/v1/jobs")
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+    assert {method.strip() for method in answer.headers["allow"].split(",")} == {"GET", "HEAD", "POST"}
+
+
+MALFORMED_IDS = ("job_1", "1", "run_" + "0" * 32, "job_" + "g" * 32, "job_%00", "job_" + "A" * 32, "..%2f")
+ABSENT = "job_019a0000000070008000000000000000"
+
+
+@pytest.mark.parametrize("job_id", [*MALFORMED_IDS, ABSENT])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", ""), ("PATCH", ""), ("DELETE", "")]
+    + [("POST", f"/{act}") for act in ("run", "pause", "resume")]
+    + [("GET", f"/{view}") for view in ("status", "runs", "next", "slots", "logs")],
+)
+async def test_an_id_that_names_nothing_is_404_before_any_complaint_about_the_rest(
+    api: Api, job_id: str, method: str, path: str
+) -> None:
+    await api.ask(method, f"/v1/jobs/{job_id}{path}?count=x&running=x&start=x&follow=9", 404, content=b"{nonsense")
+
+
+@pytest.mark.parametrize("path", ["", "/logs", "/cancel"])
+@pytest.mark.parametrize("run_id", ["run_1", "job_" + "0" * 32, ABSENT.replace("job_", "run_")])
+async def test_a_run_that_is_not_there_is_404(api: Api, run_id: str, path: str) -> None:
+    method = "POST" if path == "/cancel" else "GET"
+    await api.ask(method, f"/v1/runs/{run_id}{path}", 404, content=b"{nonsense")
+
+
+async def test_a_body_that_is_too_large_is_refused_while_it_is_read(api: Api) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield b" " * 1_000_000
+        raise AssertionError("nobody should read so much")
+
+    await api.post("/v1/jobs", status=413, content=endless())
+    await api.post("/v1/jobs/batch", status=413, content=endless())
+    await api.post("/v1/jobs", status=413, content=b" " * 12_000_000)
+
+
+async def test_parameters_above_ten_megabytes_are_too_large(api: Api) -> None:
+    big = {"message": "x" * (10 * 1024 * 1024)}
+    await api.post("/v1/jobs", {"task": "demo.echo", "params": big}, 413)
+
+
+async def test_an_idempotency_key_is_refused_rather_than_ignored(api: Api) -> None:
+    problem = await api.post("/v1/jobs", {"task": "demo.echo"}, 422, headers={"Idempotency-Key": "a"})
+    assert problem["code"] == "not_supported"
+
+
+async def test_a_page_of_another_site_cannot_create_jobs(api: Api) -> None:
+    await api.post("/v1/jobs", {"task": "demo.echo"}, 403, headers={"Origin": "https://evil.example"})
+    await api.post("/v1/jobs", {"task": "demo.echo"}, 403, headers={"Origin": "null"})
+    await api.post("/v1/jobs", {"task": "demo.echo"}, 201, headers={"Origin": "http://localhost"})
+
+
+class Broken:
+    """A store in front of which something always happens."""
+
+    def __init__(self, store: object, error: Exception) -> None:
+        self._store = store
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        async def fail(*args: object, **keywords: object) -> None:
+            raise self._error
+
+        return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(Unavailable("the disk is full"), 503, "unavailable"), (RuntimeError("a secret detail"), 500, "internal")],
+)
+@pytest.mark.filterwarnings("default")
+async def test_a_store_that_fails_is_told_without_its_secrets(
+    api: Api, services: Services, error: Exception, status: int, code: str
+) -> None:
+    store: Any = Broken(api.store, error)
+    broken = Services.over(
+        store,
+        store,
+        api.clock,
+        services.metrics,
+        new_id=lambda: "0",
+        horizon=services.jobs._horizon,
+        task_defaults=lambda task: None,
+        check_params=lambda task, params: [],
+        ready=lambda: True,
+    )
+    transport = httpx2.ASGITransport(create_app(broken), raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for method, path in (
+            ("POST", "/v1/jobs"),
+            ("GET", "/v1/jobs"),
+            ("GET", f"/v1/jobs/{ABSENT}"),
+            ("GET", "/v1/tasks"),
+            ("GET", "/readyz"),
+        ):
+            answer = await client.request(method, path, json={"task": "demo.echo"} if method == "POST" else None)
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
+            assert "secret" not in answer.text
+            assert (answer.headers.get("retry-after") is not None) == (status == 503)
+        batch = await client.post("/v1/jobs/batch", json={"jobs": [{"task": "demo.echo", "allow_unknown_task": True}]})
+        assert batch.status_code == status
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    (
+        *("task", "params", "name", "key", "labels", "schedule", "queue", "priority", "retry", "overlap", "other"),
+        *("misfire", "max_retries", "catchup_seconds", "ordering_key", "on_failure", "start_within_seconds"),
+    )
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.dictionaries(FIELDS, JSON, max_size=5), anything=st.booleans())
+async def test_whatever_is_sent_is_accepted_or_a_problem(api: Api, body: dict[str, Any], anything: bool) -> None:
+    content = msgspec.json.encode(body if anything else {"task": "demo.echo", **body})
+    answer = await api.client.post("/v1/jobs", content=content)
+    assert answer.status_code in (201, 400, 409, 422), answer.text
+    if answer.status_code != 201:
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60))
+async def test_whatever_bytes_are_sent_are_a_problem(api: Api, content: bytes) -> None:
+    for path in ("/v1/jobs", "/v1/jobs/batch", "/v1/schedules/preview"):
+        answer = await api.client.post(path, content=content)
+        assert answer.status_code in (400, 422), answer.text

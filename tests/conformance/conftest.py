@@ -1,0 +1,39 @@
+"""The stores that the conformance suite is run against: each test gets a database of its own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from horae.store import Store
+from horae.stores.postgres import PostgresStore
+from horae.stores.sqlite import SqliteStore
+from tests.postgres_server import postgres_url, scratch_schema
+
+STORES = ("sqlite", "postgres")
+
+Connect = Callable[[], Awaitable[Store]]
+
+
+@pytest.fixture(params=STORES)
+async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
+    """Opens one more store on the database of this test, as another process would."""
+    async with AsyncExitStack() as stack:
+        if request.param == "postgres":
+            url = await stack.enter_async_context(scratch_schema(postgres_url()))
+            await PostgresStore(url).migrate()
+
+        async def opened() -> Store:
+            store: Store = PostgresStore(url) if request.param == "postgres" else SqliteStore(tmp_path / "horae.db")
+            await store.open()
+            stack.push_async_callback(store.close)
+            return store
+
+        yield opened
+
+
+@pytest.fixture
+async def store(connect: Connect) -> Store:
+    """The store of this test."""
+    return await connect()

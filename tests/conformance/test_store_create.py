@@ -1,0 +1,256 @@
+"""Creating: what is written comes back as it was, keys are unique, and a batch sent twice is written once."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from horae.core.model import JobStatus, Reason, Run, Trigger
+from horae.core.plan import cancel, manual_run
+from horae.core.schedule import CronSchedule, Now
+from horae.store import RunFilter, Store
+from tests.conformance.builders import (
+    DAY,
+    MINUTE,
+    NOW,
+    ODD,
+    SECOND,
+    a_backfill,
+    claimed,
+    firing,
+    given_ended,
+    given_job,
+    given_node,
+    ids,
+    new_id,
+    one_shot,
+    recurring,
+    skipped,
+    slot_run,
+    unusual_policy,
+)
+from tests.conformance.conftest import Connect
+
+
+async def test_a_one_shot_comes_back_as_it_was_written(store: Store) -> None:
+    run = one_shot(
+        NOW + SECOND,
+        params='{"to": "🦉"}',
+        params_blob="params/x",
+        name="report",
+        key="daily",
+        labels={"team": "a", "größe": "1"},
+        queue="mail",
+        priority=-100,
+        ordering_key="user-42",
+        policy=unusual_policy(),
+        gate="key:ada:user-42",
+        paused=True,
+        revision=3,
+    )
+
+    assert await store.create([run]) == [run.job_id]
+
+    assert await store.run(run.id, owner="ada") == run
+    assert await store.job(run.job_id, owner="ada") == run
+
+
+async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
+    schedule = CronSchedule(expression="0 9 * * mon-fri", timezone="Europe/Paris", jitter=timedelta(seconds=30))
+    job = recurring(name="morning", key="k", labels={"a": "b"}, policy=unusual_policy(), schedule=schedule)
+    run = slot_run(job, NOW + MINUTE, gate=f"job:{job.id}")
+    skip = skipped(job, NOW - MINUTE, NOW, 2)
+    backfill = a_backfill(job, NOW - DAY)
+
+    await store.create(
+        [
+            firing(
+                job,
+                run,
+                skips=(skip,),
+                backfill=backfill,
+                next_fire_at=NOW + DAY,
+                plan_at=NOW + MINUTE,
+                status=JobStatus.PAUSED,
+            )
+        ]
+    )
+
+    stored = replace(job, next_fire_at=NOW + DAY, plan_at=NOW + MINUTE, status=JobStatus.PAUSED)
+    assert await store.job(job.id, owner="ada") == stored
+    assert await store.run(run.id, owner="ada") == run
+    ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
+    assert (ledger.runs, ledger.skips, ledger.backfills) == ([run], [skip], [backfill])
+
+
+async def test_a_manual_run_belongs_to_its_job(store: Store) -> None:
+    job = await given_job(store)
+    manual = manual_run(job, '{"x": 1}', now=NOW, new_id=new_id)
+
+    assert await store.create([manual]) == [job.id]
+
+    assert await store.run(manual.id, owner=None) == manual
+    assert (await store.list_runs(RunFilter(job_id=job.id), cursor=None, limit=10)).items == [manual]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        datetime(1969, 7, 20, 20, 17, 40, 999999, tzinfo=UTC),
+        datetime(2038, 1, 19, 3, 14, 8, 7, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ],
+)
+async def test_times_are_kept_to_the_microsecond(store: Store, moment: datetime) -> None:
+    run = one_shot(moment)
+    await store.create([run])
+    assert await store.run(run.id, owner=None) == run
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+async def test_any_text_and_any_time_comes_back(store: Store, data: st.DataObject) -> None:
+    text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=20)
+    moments = st.datetimes(datetime(1950, 1, 1), datetime(9990, 1, 1), timezones=st.just(UTC))
+    run = one_shot(
+        data.draw(moments),
+        owner=data.draw(text),
+        task=data.draw(text),
+        name=data.draw(text),
+        queue=data.draw(text),
+        ordering_key=data.draw(text),
+        labels=data.draw(st.dictionaries(text, text, max_size=3)),
+        gate=data.draw(text),
+    )
+    await store.create([run])
+    assert await store.run(run.id, owner=run.owner) == run
+
+
+async def test_odd_strings_are_kept_everywhere(store: Store) -> None:
+    run = one_shot(
+        owner=ODD, task=ODD, queue=ODD, name=ODD, key=ODD, params='{"x": "\\u0000"}', gate=ODD, labels={ODD: ODD}
+    )
+    await store.create([run])
+    node = await given_node(store, name=ODD, tasks={ODD: ODD}, queues=(ODD,))
+
+    [held] = await claimed(store, node, queues=[ODD], tasks=[ODD])
+
+    assert held.spec == run.spec
+    assert await store.tasks() == {ODD: ODD}
+    assert ids((await store.list_runs(RunFilter(owner=ODD, task=ODD, queue=ODD), cursor=None, limit=9)).items) == [
+        run.id
+    ]
+
+
+async def test_an_unfinished_job_holds_its_key(store: Store) -> None:
+    first, second = one_shot(key="k"), recurring(key="k")
+    foreign = one_shot(key="k", owner="bob")
+
+    assert await store.create([first]) == [first.job_id]
+    assert await store.create([firing(second, slot_run(second, NOW)), foreign]) == [first.job_id, foreign.job_id]
+
+    assert await store.job(second.id, owner=None) is None
+    assert (await store.list_runs(RunFilter(job_id=second.id), cursor=None, limit=9)).items == []
+
+
+async def test_within_a_batch_the_first_of_a_key_wins(store: Store) -> None:
+    runs = [one_shot(key="k"), one_shot(key="other"), one_shot(key="k")]
+    assert await store.create(runs) == [runs[0].job_id, runs[1].job_id, runs[0].job_id]
+    assert await store.run(runs[2].id, owner=None) is None
+
+
+async def test_of_two_stores_only_one_gets_a_key(store: Store, connect: Connect) -> None:
+    other = await connect()
+    mine, yours = [one_shot(key=f"k{n}") for n in range(20)], [one_shot(key=f"k{n}") for n in range(20)]
+    for a, b in zip(mine, yours, strict=True):
+        [[first], [second]] = [await store.create([a]), await other.create([b])]
+        assert first == second == a.job_id
+
+
+async def test_a_key_is_free_once_its_one_shot_has_ended(store: Store) -> None:
+    await given_ended(store, one_shot(key="k"))
+    again = one_shot(key="k")
+    assert await store.create([again]) == [again.job_id]
+
+    await store.end_waiting([cancel(again, NOW)])
+    third = recurring(key="k")
+    assert await store.create([firing(third)]) == [third.id]
+
+
+async def test_a_key_is_free_once_its_recurring_job_has_finished(store: Store) -> None:
+    job = await given_job(store, recurring(key="k", next_fire_at=None))
+    assert await store.fire([firing(job, plan_at=None, status=JobStatus.FINISHED)]) == [True]
+    again = one_shot(key="k")
+    assert await store.create([again]) == [again.job_id]
+
+
+async def test_a_run_of_a_job_does_not_free_the_key_of_the_job(store: Store) -> None:
+    job = recurring(key="k")
+    await given_job(store, job, slot_run(job, NOW))
+    node = await given_node(store)
+    [run] = await claimed(store, node)
+    await store.settle([cancel(run, NOW)])
+    assert await store.create([one_shot(key="k")]) == [job.id]
+
+
+async def test_a_batch_that_is_sent_again_is_written_once(store: Store) -> None:
+    job = recurring(key="k")
+    batch: list[Run] = [one_shot(), one_shot(key="mine")]
+    await store.create([*batch, firing(job)])
+
+    assert await store.create([*batch, firing(job)]) == [*(run.job_id for run in batch), job.id]
+
+    assert len((await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=9)).items) == 2
+
+
+async def test_large_batches_are_taken(store: Store) -> None:
+    runs = [one_shot(NOW + n * timedelta(microseconds=1)) for n in range(10_000)]
+    assert len(await store.create(runs)) == 10_000
+    node = await given_node(store)
+    held = await claimed(store, node, until=NOW + DAY, limit=20_000)
+    assert ids(held) == ids(runs)
+    assert await store.settle([cancel(run, NOW) for run in held]) == [True] * 10_000
+    assert (await store.queues(now=NOW)) == []
+
+
+async def test_empty_batches_are_nothing(store: Store) -> None:
+    assert await store.create([]) == []
+    assert await store.fire([]) == []
+    assert await store.fill([]) == []
+    assert await store.start([]) == []
+    assert await store.settle([]) == []
+    assert await store.end_waiting([]) == []
+    assert await store.request_stop([], Reason.CANCELLED) == []
+    assert await store.last_runs([], now=NOW) == {}
+    await store.park([])
+    await store.backfill([])
+    assert await store.list_runs(RunFilter(), cursor=None, limit=10) is not None
+
+
+async def test_what_does_not_exist_is_none(store: Store) -> None:
+    run = one_shot()
+    assert await store.run(run.id, owner=None) is None
+    assert await store.job(run.job_id, owner=None) is None
+    assert await store.attempts(run.id) == []
+
+
+async def test_another_owners_things_are_not_found(store: Store) -> None:
+    run, job = one_shot(schedule=Now()), recurring()
+    await store.create([run, firing(job)])
+    assert await store.run(run.id, owner="bob") is None
+    assert await store.job(run.job_id, owner="bob") is None
+    assert await store.job(job.id, owner="bob") is None
+    assert await store.job(job.id, owner="ada") == job
+
+
+async def test_a_run_of_a_job_is_not_a_job(store: Store) -> None:
+    job = recurring()
+    run = slot_run(job, NOW)
+    await given_job(store, job, run)
+    manual = replace(slot_run(job, NOW), trigger=Trigger.MANUAL, slot=None)
+    await store.create([manual])
+    for each in (run, manual):
+        assert await store.job(each.id, owner=None) is None  # type: ignore[arg-type]

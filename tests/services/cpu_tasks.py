@@ -1,0 +1,72 @@
+"""Tasks that run in processes; at the top of a module, so that those can import them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from horae import Fatal, Horae, Run
+
+app = Horae()
+
+
+@app.task("square", cpu=True)
+def square(number: int) -> dict[str, int]:
+    return {"square": number * number, "pid": os.getpid()}
+
+
+@app.task("tell", cpu=True)
+def tell(run: Run) -> str:
+    run.log.info("from %s", "afar", part=1)
+    run.progress(0.25)
+    run.progress(1)
+    print("this is not for the pipe")
+    return f"{run.id} {run.attempt} {run.fence}"
+
+
+@app.task("crash", cpu=True)
+def crash(how: str) -> None:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(7)
+
+
+@app.task("fault", cpu=True)
+def fault(kind: str) -> object:
+    if kind == "fatal":
+        raise Fatal("never")
+    if kind == "exit":
+        sys.exit(1)
+    if kind == "odd":
+        return object()
+    raise ValueError("no good")
+
+
+@app.task("spin", cpu=True)
+def spin(note: str, *, deaf: bool = False, child: bool = False) -> None:
+    """Work for ever; the note says who is at it, and whether it was cleaned up."""
+    if deaf:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pids = [os.getpid()]
+    if child:
+        pids.append(subprocess.Popen(["sleep", "1000"]).pid)
+    Path(note).write_text(" ".join(map(str, pids)))
+    try:
+        while True:
+            time.sleep(0.01)
+    finally:
+        Path(note + ".clean").touch()
+
+
+@app.task("flood", cpu=True)
+def flood(run: Run) -> None:
+    for number in range(200_000):
+        run.log.info("line %d", number)
+        run.progress(number / 200_000)
+
+
+@app.task("later", cpu=True)
+async def later() -> str:
+    return "also coroutines"

@@ -1,0 +1,454 @@
+"""The engine as a whole, in virtual time: runs start on time, in order, once, and are settled whatever dies."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from horae.core.model import (
+    Job,
+    JobError,
+    JobId,
+    JobStatus,
+    Misfire,
+    Outcome,
+    Overlap,
+    Policy,
+    Reason,
+    Run,
+    RunId,
+    Spec,
+    State,
+)
+from horae.core.plan import Due, Failure, fire, gate_of
+from horae.core.retry import RetryPolicy
+from horae.core.schedule import count_between, next_after, parse_schedule
+from tests.services.system import System, failing, instantly, taking
+
+ERROR = Failure(error=JobError(type="Boom", message="boom"))
+MILLISECOND = timedelta(milliseconds=1)
+MICROSECOND = timedelta(microseconds=1)
+
+
+async def one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **changes: object) -> Run:
+    now = system.clock.now()
+    due_at = now + timedelta(seconds=delay)
+    job_id = JobId(system.new_id())
+    spec = Spec(task=task, **changes)  # type: ignore[arg-type]
+    run = Run(
+        id=RunId(job_id),
+        job_id=job_id,
+        owner="local",
+        created_by="local",
+        spec=spec,
+        schedule=parse_schedule("now", now=now),
+        due_at=due_at,
+        wake_at=max(due_at, now),
+        gate=gate_of(spec, job_id, "local", recurring=False),
+        created_at=now,
+    )
+    assert await system.store.create([run]) == [job_id]
+    return run
+
+
+async def recurring(system: System, schedule: object, task: str = "echo", **policy: object) -> Job:
+    now = system.clock.now()
+    parsed = parse_schedule(schedule, now=now)  # type: ignore[arg-type]
+    job = Job(
+        id=JobId(system.new_id()),
+        owner="local",
+        created_by="local",
+        spec=Spec(task=task, policy=Policy(**policy)),  # type: ignore[arg-type]
+        schedule=parsed,
+        next_fire_at=next_after(parsed, now),
+        plan_at=now,
+        created_at=now,
+        updated_at=now,
+    )
+    firing = fire(Due(job=job), now=now, horizon=system.timing.horizon, new_id=system.new_id)
+    assert await system.store.create([firing]) == [job.id]
+    return job
+
+
+async def outcomes(system: System, job: Job, until: datetime) -> dict[str, int]:
+    """How many slots of a job ended how, by its ledger; every slot once."""
+    ledger = await system.store.ledger(job.id, start=job.created_at, end=until, limit=100_000)
+    slots = [run.slot for run in ledger.runs]
+    assert len(slots) == len(set(slots)), "a slot has two runs"
+    counts: dict[str, int] = {}
+    for run in ledger.runs:
+        name = f"{run.state}" if run.reason is None else f"{run.state}:{run.reason}"
+        counts[name] = counts.get(name, 0) + 1
+    for skip in ledger.skips:
+        counts[f"skipped:{skip.reason}"] = counts.get(f"skipped:{skip.reason}", 0) + skip.count
+    return counts
+
+
+class TestOnTime:
+    async def test_a_job_for_now_starts_at_once(self, system: System) -> None:
+        await system.add_node()
+        await system.settle_all()
+        run = await one_shot(system)
+        await system.settle_all()
+        assert [start.at for start in system.starts] == [run.due_at]
+
+    async def test_a_job_for_later_starts_at_its_instant(self, system: System) -> None:
+        await system.add_node()
+        run = await one_shot(system, delay=3)
+        await system.advance(seconds=10)
+        [start] = system.starts
+        assert start.at == run.due_at
+        assert (await system.run(run.id)).state is State.SUCCEEDED
+
+    async def test_a_job_of_every_second_starts_each_second_once(self, system: System) -> None:
+        await system.add_node()
+        job = await recurring(system, "* * * * * *")
+        await system.advance(seconds=60)
+        starts = [start.at for start in system.starts_of(job.id)]
+        assert starts == [job.created_at + timedelta(seconds=n) for n in range(1, 61)]
+
+    async def test_three_nodes_share_the_work_and_double_nothing(self, system: System) -> None:
+        for _ in range(3):
+            await system.add_node(concurrency=4)
+        jobs = [await recurring(system, "* * * * * *", overlap=Overlap.ALLOW) for _ in range(9)]
+        await system.advance(seconds=20)
+        for job in jobs:
+            assert len({start.at for start in system.starts_of(job.id)}) == len(system.starts_of(job.id)) == 20
+        assert len({start.node for start in system.starts}) > 1
+
+    async def test_a_higher_priority_goes_first_when_there_is_not_room_for_all(self, system: System) -> None:
+        await system.add_node(concurrency=1)
+        system.scripts["slow"] = taking(1)
+        for priority in (0, 50, -50, 100):
+            await one_shot(system, delay=5, priority=priority)
+        await system.advance(seconds=60)
+        assert [start.run.spec.priority for start in system.starts] == [100, 50, 0, -50]
+
+    async def test_a_start_after_its_window_is_skipped_as_too_late(self, system: System) -> None:
+        run = await one_shot(system, policy=Policy(start_within=timedelta(seconds=10)))
+        await system.advance(seconds=11)
+        await system.add_node()
+        await system.advance(seconds=5)
+        ended = await system.run(run.id)
+        assert (ended.state, ended.reason, system.starts) == (State.SKIPPED, Reason.TOO_LATE, [])
+
+    async def test_a_one_shot_runs_however_late(self, system: System) -> None:
+        run = await one_shot(system)
+        await system.advance(days=2)
+        await system.add_node()
+        await system.advance(seconds=5)
+        assert (await system.run(run.id)).state is State.SUCCEEDED
+
+
+class TestRetries:
+    async def test_a_failing_run_comes_back_after_exactly_its_delays(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["flaky"] = failing(2, ERROR)
+        policy = Policy(retry=RetryPolicy(jitter=False))
+        run = await one_shot(system, "flaky", policy=policy)
+        await system.advance(minutes=2)
+        assert [(start.at - run.due_at).total_seconds() for start in system.starts] == pytest.approx([0, 5, 15])
+        ended = await system.run(run.id)
+        assert (ended.state, ended.attempt) == (State.SUCCEEDED, 3)
+        assert [(a.number, a.outcome) for a in await system.store.attempts(run.id)] == [
+            (1, Outcome.FAILED),
+            (2, Outcome.FAILED),
+        ]
+
+    async def test_jitter_makes_delays_longer_by_up_to_a_quarter(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["flaky"] = failing(3, ERROR)
+        run = await one_shot(system, "flaky")
+        await system.advance(minutes=5)
+        at = [start.at for start in system.starts_of(run.job_id)]
+        delays = [(later - sooner).total_seconds() for sooner, later in zip(at, at[1:], strict=False)]
+        assert all(exact <= delay <= exact * 1.26 for exact, delay in zip([5, 10, 20], delays, strict=True))
+
+    async def test_a_run_without_end_of_failures_is_failed_after_its_retries(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["broken"] = failing(99, ERROR)
+        run = await one_shot(system, "broken")
+        await system.advance(minutes=5)
+        ended = await system.run(run.id)
+        assert (ended.state, ended.attempt, len(system.starts)) == (State.FAILED, 4, 4)
+        assert ended.error == ERROR.error
+
+
+class TestOverlap:
+    async def test_skip_leaves_a_skipped_run_with_its_reason(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["slow"] = taking(2.5)
+        job = await recurring(system, "* * * * * *", "slow")
+        await system.advance(seconds=12)
+        starts = [(start.at - job.created_at).total_seconds() for start in system.starts_of(job.id)]
+        assert starts == [1, 4, 7, 10]
+        counts = await outcomes(system, job, job.created_at + timedelta(seconds=9))
+        assert counts == {"succeeded": 3, "skipped:overlap": 6}
+
+    async def test_skip_holds_across_nodes(self, system: System) -> None:
+        for _ in range(3):
+            await system.add_node(concurrency=1)
+        system.scripts["slow"] = taking(2.5)
+        job = await recurring(system, "* * * * * *", "slow")
+        for _ in range(2):  # other work that makes the nodes take turns
+            await one_shot(system, "slow", delay=3)
+        await system.advance(seconds=30)
+        spans = [(start.at, start.ended_at or system.clock.now()) for start in system.starts_of(job.id)]
+        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        until = job.created_at + timedelta(seconds=20)
+        assert sum((await outcomes(system, job, until)).values()) == 20
+
+    async def test_buffer_one_runs_one_afterwards(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["slow"] = taking(2.5)
+        job = await recurring(system, "* * * * * *", "slow", overlap=Overlap.BUFFER_ONE)
+        await system.advance(seconds=11.2)
+        starts = [(start.at - job.created_at).total_seconds() for start in system.starts_of(job.id)]
+        assert starts == [1, 3.5, 6, 8.5, 11]
+        counts = await outcomes(system, job, job.created_at + timedelta(seconds=10))
+        assert counts["skipped:overlap"] > 0
+        assert sum(counts.values()) == 10
+
+    async def test_allow_lets_runs_overlap(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["slow"] = taking(2.5)
+        job = await recurring(system, "* * * * * *", "slow", overlap=Overlap.ALLOW)
+        await system.advance(seconds=10.5)
+        assert len(system.starts_of(job.id)) == 10
+
+    async def test_a_retrying_run_counts_as_still_going(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["flaky"] = failing(1, ERROR)
+        job = await recurring(system, "* * * * * *", "flaky", retry=RetryPolicy(jitter=False))
+        await system.advance(seconds=5.5)
+        assert [(s.at - job.created_at).total_seconds() for s in system.starts_of(job.id)] == [1]
+        await system.advance(seconds=10)
+        counts = await outcomes(system, job, job.created_at + timedelta(seconds=5))
+        assert counts == {"succeeded": 1, "skipped:overlap": 4}
+
+
+class TestOrder:
+    async def test_runs_of_one_key_keep_their_order_on_three_nodes_with_retries_among_them(self, system: System) -> None:
+        for _ in range(3):
+            await system.add_node(concurrency=2)
+        flaky = {4, 9, 10}
+        system.scripts["step"] = lambda run: (
+            (0.3, ERROR) if int(run.spec.params) in flaky and run.attempt == 1 else (0.3, instantly(run)[1])
+        )
+        runs = [await one_shot(system, "step", ordering_key="user-42", params=str(n)) for n in range(15)]
+        await system.advance(minutes=3)
+        for run in runs:
+            assert (await system.run(run.id)).state is State.SUCCEEDED
+        order = [int(start.run.spec.params) for start in system.starts]
+        assert order == sorted(order)
+        assert len(order) == 15 + len(flaky)
+        spans = [(start.at, start.ended_at) for start in system.starts]
+        assert all(end is not None and end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+
+    async def test_other_keys_do_not_wait(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["slow"] = taking(10)
+        await one_shot(system, "slow", ordering_key="a")
+        await one_shot(system, "slow", ordering_key="a")
+        other = await one_shot(system, "echo", ordering_key="b")
+        await system.advance(seconds=1)
+        assert (await system.run(other.id)).state is State.SUCCEEDED
+
+    async def test_hundreds_that_wait_behind_one_key_cost_their_neighbours_nothing(self, system: System) -> None:
+        await system.add_node(concurrency=10)
+        system.scripts["slow"] = taking(60)
+        for _ in range(300):
+            await one_shot(system, "slow", ordering_key="a")
+        await system.advance(seconds=2)
+        other = await one_shot(system)
+        await system.settle_all()
+        assert [start.at for start in system.starts_of(other.job_id)] == [other.due_at]
+
+
+class TestDeath:
+    async def test_runs_of_a_killed_node_start_again_without_using_up_a_retry(self, system: System) -> None:
+        victim = await system.add_node()
+        system.scripts["long"] = taking(60)
+        runs = [await one_shot(system, "long") for _ in range(20)]
+        await system.advance(seconds=1)
+        assert len(system.starts) == 20
+        victim.kill()
+        await system.add_node()
+        await system.advance(seconds=25)
+        assert len(system.starts) == 40, "not everything was started again within 25 s"
+        await system.advance(minutes=2)
+        for run in runs:
+            ended = await system.run(run.id)
+            assert (ended.state, ended.attempt, ended.crashes) == (State.SUCCEEDED, 1, 1)
+            [attempt] = await system.store.attempts(run.id)
+            assert (attempt.number, attempt.outcome) == (1, Outcome.LOST)
+
+    async def test_a_killed_planner_costs_no_lateness(self, system: System) -> None:
+        first = await system.add_node()
+        await system.add_node()
+        jobs = [await recurring(system, "* * * * * *", overlap=Overlap.ALLOW) for _ in range(4)]
+        await system.advance(seconds=31)
+        system.scripts["echo"] = instantly
+        first.kill()
+        before = system.clock.now() + timedelta(seconds=17)
+        await system.advance(seconds=60)
+        for job in jobs:
+            late = [s for s in system.starts_of(job.id) if s.at > before and s.at - s.run.due_at > MILLISECOND]
+            assert not late
+
+    async def test_a_node_that_sleeps_past_its_lease_starts_nothing_stale_and_its_results_are_void(
+        self, system: System
+    ) -> None:
+        sleeper = await system.add_node()
+        system.scripts["long"] = taking(10)
+        running = await one_shot(system, "long")
+        claimed = await one_shot(system, delay=2)
+        await system.advance(seconds=1.5)
+        sleeper.freeze()
+        other = await system.add_node()
+        await system.advance(seconds=40)
+        sleeper.thaw()
+        await system.advance(seconds=10)
+        assert [s.node for s in system.starts_of(claimed.job_id)] == [other.heart.node.id]
+        for run in (running, claimed):
+            assert (await system.run(run.id)).state is State.SUCCEEDED
+        assert len(system.starts_of(running.job_id)) == 2
+        later = await one_shot(system)
+        other.kill()
+        await system.advance(seconds=5)
+        assert (await system.run(later.id)).state is State.SUCCEEDED, "the sleeper did not come back to work"
+
+    async def test_a_poison_pill_is_failed_after_five_dead_workers(self, system: System) -> None:
+        system.scripts["poison"] = taking(3600)
+        run = await one_shot(system, "poison")
+        for _ in range(5):
+            node = await system.add_node()
+            await system.advance(seconds=2)
+            node.kill()
+            await system.advance(seconds=20)
+        await system.add_node()
+        await system.advance(seconds=60)
+        ended = await system.run(run.id)
+        assert (ended.state, ended.crashes) == (State.FAILED, 5)
+        assert ended.error is not None
+        assert ended.error.type == "crash"
+
+    async def test_a_drained_node_gives_back_what_it_has_not_started(self, system: System) -> None:
+        node = await system.add_node()
+        run = await one_shot(system, delay=2)
+        await system.advance(seconds=1.5)
+        assert node.worker.holding == 1
+        await node.drain()
+        other = await system.add_node()
+        await system.advance(seconds=5)
+        ended = await system.run(run.id)
+        assert (ended.state, ended.attempt, ended.crashes) == (State.SUCCEEDED, 1, 0)
+        assert system.starts[-1].node == other.heart.node.id
+
+    async def test_a_gate_of_a_dead_node_opens_again(self, system: System) -> None:
+        victim = await system.add_node()
+        system.scripts["long"] = taking(30)
+        first = await one_shot(system, "long", ordering_key="k")
+        second = await one_shot(system, ordering_key="k")
+        await system.advance(seconds=1)
+        victim.kill()
+        await system.add_node()
+        await system.advance(minutes=2)
+        assert [s.run.id for s in system.starts] == [first.id, first.id, second.id]
+        assert (await system.run(second.id)).state is State.SUCCEEDED
+
+
+class TestStops:
+    async def test_a_cancel_inside_the_lead_keeps_the_run_from_starting(self, system: System) -> None:
+        node = await system.add_node()
+        run = await one_shot(system, delay=1.5)
+        await system.advance(seconds=1)
+        assert node.worker.holding == 1
+        assert await system.store.request_stop([run.id], Reason.CANCELLED) == [node.heart.node.id]
+        await system.settle_all()
+        await system.advance(seconds=0.1)
+        assert (await system.run(run.id)).state is State.CANCELLED
+        await system.advance(seconds=5)
+        assert not system.starts
+
+    async def test_a_running_run_is_cancelled_by_its_node(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["long"] = taking(60)
+        run = await one_shot(system, "long")
+        await system.advance(seconds=1)
+        await system.store.request_stop([run.id], Reason.CANCELLED)
+        await system.advance(seconds=1)
+        ended = await system.run(run.id)
+        assert (ended.state, ended.attempt) == (State.CANCELLED, 1)
+
+    async def test_a_cancel_is_not_forgotten_when_the_node_dies(self, system: System) -> None:
+        node = await system.add_node()
+        system.scripts["long"] = taking(60)
+        run = await one_shot(system, "long")
+        await system.advance(seconds=1)
+        node.kill()
+        await system.store.request_stop([run.id], Reason.CANCELLED)
+        await system.add_node()
+        await system.advance(seconds=30)
+        assert (await system.run(run.id)).state is State.CANCELLED
+        assert len(system.starts) == 1
+
+
+class TestDowntime:
+    @pytest.mark.parametrize("misfire", Misfire)
+    @pytest.mark.parametrize("down", [timedelta(minutes=5), timedelta(hours=2)], ids=["5 min", "2 h"])
+    @pytest.mark.parametrize("expression", ["* * * * * *", "* * * * *"], ids=["seconds", "minutes"])
+    async def test_after_downtime_each_policy_does_what_it_says_and_every_slot_is_accounted_for(
+        self, system: System, misfire: Misfire, down: timedelta, expression: str
+    ) -> None:
+        node = await system.add_node()
+        job = await recurring(system, expression, misfire=misfire, catchup=timedelta(hours=1))
+        await system.advance(seconds=90)
+        node.kill()
+        died_at = system.clock.now()
+        system.clock.advance(seconds=down.total_seconds())
+        await system.add_node()
+        back_at = system.clock.now()
+        await system.advance(minutes=4)
+        until = back_at + timedelta(minutes=3)
+        counts = await outcomes(system, job, until)
+        total = count_between(job.schedule, job.created_at + MICROSECOND, until + MICROSECOND)
+        assert sum(counts.values()) == total, counts
+        already_fired = count_between(job.schedule, died_at, died_at + system.timing.horizon + timedelta(seconds=1))
+        missed_runs = [
+            s for s in system.starts_of(job.id) if s.run.slot is not None and died_at < s.run.slot < back_at - timedelta(seconds=5)
+        ]
+        young = count_between(job.schedule, max(died_at, back_at - timedelta(hours=1)), back_at)
+        match misfire:
+            case Misfire.SKIP:
+                assert len(missed_runs) <= already_fired
+            case Misfire.ONCE:
+                assert 1 <= len(missed_runs) <= already_fired + 1
+            case Misfire.ALL:
+                assert len(missed_runs) >= young - 10
+                assert counts.get("skipped:misfire", 0) == 0
+        if down > timedelta(hours=1):
+            assert counts["skipped:too_late"] > 0
+
+    async def test_catching_up_on_everything_is_paced_and_oldest_first(self, system: System) -> None:
+        node = await system.add_node()
+        job = await recurring(system, "* * * * * *", misfire=Misfire.ALL)
+        await system.advance(seconds=10)
+        node.kill()
+        system.clock.advance(minutes=10)
+        await system.add_node()
+        await system.advance(minutes=2)
+        missed = [s for s in system.starts_of(job.id) if s.at - s.run.due_at > timedelta(seconds=6)]
+        slots = [s.run.slot for s in missed if s.run.slot is not None]
+        assert len(slots) > 500
+        assert slots == sorted(slots)
+
+
+async def test_a_schedule_that_ends_finishes_its_job(system: System) -> None:
+    await system.add_node()
+    ends_at = (system.clock.now() + timedelta(seconds=5)).isoformat()
+    job = await recurring(system, {"type": "every", "seconds": 1, "ends_at": ends_at})
+    await system.advance(seconds=20)
+    found = await system.store.job(job.id, owner=None)
+    assert isinstance(found, Job)
+    assert found.status is JobStatus.FINISHED
+    assert len(system.starts_of(job.id)) == 4

@@ -1,0 +1,204 @@
+"""`http.request`: one request, to public addresses only."""
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from horae.core.plan import Failure
+from horae.services.execution import Result, Stopped, Success
+from horae.tasks.addresses import is_public
+from tests.services.executing import Stage, stage, until
+
+
+class Server:
+    """Answers what the path asks for, and remembers what came."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.url = ""
+        self.hanging: list[asyncio.StreamWriter] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            line, *rest = head.strip().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (item.partition(": ") for item in rest)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            self.requests.append((line, headers, body))
+            writer.write(self._reply(line.split()[1]))
+            if line.split()[1] == "/hang":
+                self.hanging.append(writer)
+                return
+            await writer.drain()
+            writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            writer.close()
+
+    def _reply(self, path: str) -> bytes:
+        match path.strip("/").split("/"):
+            case ["hang"]:
+                return b""
+            case ["cut"]:
+                return b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"
+            case ["large"]:
+                return b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_000_000
+            case ["later"]:
+                return b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
+            case ["moved"]:
+                return b"HTTP/1.1 302 Found\r\nLocation: /200\r\nContent-Length: 0\r\n\r\n"
+            case ["latin"]:
+                return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=latin-1\r\nContent-Length: 1\r\n\r\n\xe9"
+            case [status]:
+                return f"HTTP/1.1 {status} Status\r\nX-Thing: yes\r\nContent-Length: 5\r\n\r\nhello".encode()
+        raise AssertionError(path)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    listening = await asyncio.start_server(server.answer, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    yield server
+    listening.close()
+    for writer in server.hanging:
+        writer.close()
+
+
+@pytest.fixture
+async def play() -> AsyncIterator[Stage]:
+    async with stage(http_allow=("127.0.0.0/8", "localhost")) as play:
+        yield play
+
+
+def told(result: Result) -> Any:
+    assert isinstance(result, Success), result
+    assert result.result is not None
+    return msgspec.json.decode(result.result)
+
+
+def failure(result: Result) -> Failure:
+    assert isinstance(result, Failure), result
+    return result
+
+
+async def test_a_request_carries_the_run_and_its_reply_is_the_result(play: Stage, server: Server) -> None:
+    attempt = play.begin("http.request", url=f"{server.url}/200", headers={"X-Mine": "1"})
+    reply = told(await attempt.result())
+    assert (reply["status"], reply["body"], reply["headers"]["x-thing"]) == (200, "hello", "yes")
+    [(line, headers, body)] = server.requests
+    assert (line, body) == ("GET /200 HTTP/1.1", b"")
+    assert headers["idempotency-key"] == f"run_{attempt.run.id}"
+    assert headers["host"] == server.url.removeprefix("http://")
+    assert headers["x-mine"] == "1"
+
+
+async def test_the_name_of_the_host_is_kept_although_its_address_is_pinned(play: Stage, server: Server) -> None:
+    url = server.url.replace("127.0.0.1", "localhost")
+    assert told(await play.result("http.request", url=f"{url}/200"))["status"] == 200
+    assert server.requests[0][1]["host"] == url.removeprefix("http://")
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "content_type"),
+    [("text", b"text", None), ({"a": [1]}, b'{"a":[1]}', "application/json"), ([], b"[]", "application/json")],
+)
+async def test_a_body_is_text_or_json(
+    play: Stage, server: Server, body: object, sent: bytes, content_type: str | None
+) -> None:
+    await play.result("http.request", url=f"{server.url}/200", method="post", body=body)
+    [(line, headers, got)] = server.requests
+    assert line.startswith("POST ")
+    assert (got, headers.get("content-type")) == (sent, content_type)
+
+
+@pytest.mark.parametrize(
+    ("path", "type_", "fatal", "after"),
+    [
+        ("404", "Rejected", True, None),
+        ("moved", "Rejected", True, None),
+        ("429", "UnexpectedStatus", False, None),
+        ("500", "UnexpectedStatus", False, None),
+        ("later", "Throttled", False, 7),
+        ("cut", "Unreachable", False, None),
+    ],
+)
+async def test_other_replies_are_failures_which_are_tried_again_where_that_makes_sense(
+    play: Stage, server: Server, path: str, type_: str, fatal: bool, after: int | None
+) -> None:
+    result = failure(await play.result("http.request", url=f"{server.url}/{path}"))
+    assert (result.error.type, result.fatal) == (type_, fatal)
+    assert (result.retry_after and result.retry_after.total_seconds()) == after
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("expect", [404, [200, 404], "4xx", ["5xx", "4xx"]])
+async def test_what_is_expected_is_a_success(play: Stage, server: Server, expect: object) -> None:
+    assert told(await play.result("http.request", url=f"{server.url}/404", expect=expect))["status"] == 404
+
+
+async def test_a_large_reply_is_cut(play: Stage, server: Server) -> None:
+    assert len(told(await play.result("http.request", url=f"{server.url}/large"))["body"]) == 65_536
+
+
+async def test_a_reply_is_read_in_its_own_encoding(play: Stage, server: Server) -> None:
+    assert told(await play.result("http.request", url=f"{server.url}/latin"))["body"] == "é"
+
+
+async def test_a_request_can_be_stopped(play: Stage, server: Server) -> None:
+    attempt = play.begin("http.request", url=f"{server.url}/hang")
+    await until(lambda: server.requests)
+    attempt.execution.stop()
+    assert await attempt.result() == Stopped()
+
+
+async def test_nobody_there_is_tried_again(play: Stage, unused_tcp_port: int) -> None:
+    result = failure(await play.result("http.request", url=f"http://127.0.0.1:{unused_tcp_port}/"))
+    assert (result.error.type, result.fatal) == ("Unreachable", False)
+    unknown = failure(await play.result("http.request", url="http://no-such-host.invalid/"))
+    assert (unknown.error.type, unknown.fatal) == ("UnknownHost", False)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"url": "ftp://example.com/"},
+        {"url": "/etc/passwd"},
+        {"url": "http://"},
+        {"url": "http://exa\nmple.com/"},
+        {"url": "http://127.0.0.1/", "method": "GET / HTTP/1.1\r\nX: y"},
+        {"url": "http://127.0.0.1/", "headers": {"X": "a\r\nY: b"}},
+        {"url": "http://127.0.0.1/", "headers": {"X\n": "a"}},
+        {"url": "http://127.0.0.1:99999/"},
+        {"url": "http://127.0.0.1:0/"},
+        {"url": "http://0177.0.0.1/"},
+    ],
+)
+async def test_a_request_that_cannot_be_made_fails_for_good(play: Stage, params: dict[str, Any]) -> None:
+    assert failure(await play.result("http.request", **params)).fatal
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "localhost", "0x7f000001", "2130706433", "127.1", "0.0.0.0", "10.0.0.1"),
+        *("192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "[::1]", "[::]"),
+        *("[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::169.254.169.254]", "[2002:7f00:1::]", "[::127.0.0.1]"),
+        *("[fec0::1]", "[fe80::1]", "[fc00::1]", "[ff02::1]", "[2001:db8::1]", "[2001::1]", "[64:ff9b:1::1]"),
+    ],
+)
+async def test_internal_addresses_are_refused_in_every_spelling(host: str) -> None:
+    async with stage() as play:
+        result = failure(await play.result("http.request", url=f"http://{host}:1/"))
+        assert (result.error.type, result.fatal) == ("BlockedAddress", True), result
+        assert "HORAE_HTTP_ALLOW" in result.error.message
+
+
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "2606:4700::1111", "64:ff9b::1.1.1.1", "::ffff:1.1.1.1", "2002:101:101::1"]
+)
+def test_public_addresses_are_not(address: str) -> None:
+    assert is_public(ipaddress.ip_address(address))

@@ -1,0 +1,210 @@
+"""Real `horae` processes on a real store: started, killed, frozen and stopped by their own ids, and all gone at the end."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import httpx2
+import psutil
+
+from tests.live import HORAE, environment, free_port
+from tests.system.effects import Effects
+from tests.system.rest import Rest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+APP = "tests.system.tasks:app"
+READY_SECONDS = 30.0
+TAIL_LINES = 40
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """One `horae` process, in a process group of its own."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    roles: frozenset[str]
+    url: str | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> float:
+        """kill -9; answers when."""
+        self.process.kill()
+        at = time.time()
+        self.process.wait()
+        return at
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """SIGTERM: what a deployment sends."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def interrupt(self) -> None:
+        """SIGINT: what Ctrl-C sends to the whole group in the foreground."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def wait(self, within: float) -> int:
+        """The exit code, if the process ends in time."""
+        try:
+            return self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {within:g} s:\n{self.tail()}") from None
+
+    def stop(self, within: float) -> float:
+        """SIGTERM and a clean end; answers how long it took."""
+        began = time.monotonic()
+        self.terminate()
+        code = self.wait(within)
+        assert code == 0, f"{self.name} ended with {code}:\n{self.tail()}"
+        return time.monotonic() - began
+
+    def output(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+    def tail(self, lines: int = TAIL_LINES) -> str:
+        return "\n".join(self.output().splitlines()[-lines:])
+
+    def tree(self) -> list[psutil.Process]:
+        """The process and everything that it started."""
+        try:
+            leader = psutil.Process(self.pid)
+            return [leader, *leader.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+
+class Cluster:
+    """Some processes on one store, and a client of theirs."""
+
+    def __init__(self, folder: Path, store: str, **settings: str) -> None:
+        self.folder = folder
+        self.store = store
+        self.servers: list[Server] = []
+        self.effects = Effects(folder / "effects.jsonl")
+        self.rest = Rest(self._urls)
+        self._settings = settings
+        self._strays: list[psutil.Process] = []
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **environment(),
+            "HORAE_STORE": self.store,
+            "HORAE_ALLOW_SHELL": "1",
+            "EFFECT_LOG": str(self.effects.path),
+            "PYTHONPATH": str(REPOSITORY),
+            **self._settings,
+        }
+
+    def migrate(self) -> None:
+        """`horae db migrate`."""
+        done = subprocess.run(
+            [HORAE, "db", "migrate"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"horae db migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+    # --- starting
+
+    def node(self, roles: str = "api,planner,worker", *more: str, name: str | None = None, wait: bool = True) -> Server:
+        """`horae serve` with these roles."""
+        arguments = ["serve", "--roles", roles]
+        if "worker" in roles:
+            arguments += ["--app", APP]
+        server = self.spawn(name or roles.replace(",", "+"), [*arguments, *more], roles=frozenset(roles.split(",")))
+        if wait:
+            self.ready(server)
+        return server
+
+    def spawn(self, name: str, arguments: Sequence[str], *, roles: frozenset[str]) -> Server:
+        """Start `horae ARGUMENTS`, on a free port if it has the API."""
+        port = free_port() if "api" in roles else None
+        command = [str(HORAE), *arguments, *(["--port", str(port)] if port else [])]
+        log = self.folder / f"{len(self.servers):02}-{name.replace('+', '-')}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        url = f"http://127.0.0.1:{port}" if port else None
+        server = Server(name=f"{name} (pid {process.pid})", process=process, log=log, roles=roles, url=url)
+        self.servers.append(server)
+        return server
+
+    def ready(self, *servers: Server, within: float = READY_SECONDS) -> None:
+        """Wait until each is ready: by /readyz, or by what it says where it has no API."""
+        deadline = time.monotonic() + within
+        for server in servers:
+            while not self._is_ready(server):
+                assert server.alive, f"{server.name} ended with {server.process.returncode}:\n{server.tail()}"
+                assert time.monotonic() < deadline, f"{server.name} is not ready in {within:g} s:\n{server.tail()}"
+                time.sleep(0.03)
+
+    def _is_ready(self, server: Server) -> bool:
+        if server.url is None:
+            return "ready" in server.output()
+        try:
+            return bool(httpx2.get(f"{server.url}/readyz", trust_env=False, timeout=3).is_success)
+        except httpx2.TransportError:
+            return False
+
+    def _urls(self) -> list[str]:
+        urls = [server.url for server in self.servers if server.url is not None and server.alive]
+        assert urls, f"no API node is alive\n{self.story()}"
+        return urls
+
+    def of_role(self, role: str) -> list[Server]:
+        """The living processes with a role."""
+        return [server for server in self.servers if role in server.roles and server.alive]
+
+    # --- ending
+
+    def close(self) -> None:
+        """End every process and everything that they started."""
+        self.rest.close()
+        for server in self.servers:
+            self._strays += server.tree()
+            try:
+                os.killpg(server.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended, and so has its group
+            server.process.wait()
+        for stray in self._strays:
+            if stray.is_running():
+                stray.kill()
+        psutil.wait_procs(self._strays, timeout=5)
+
+    def story(self) -> str:
+        """The end of every log and the state of the jobs, for a message."""
+        parts = [f"--- {s.name}, {'alive' if s.alive else s.process.returncode}\n{s.tail()}" for s in self.servers]
+        return "\n".join(parts)

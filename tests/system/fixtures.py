@@ -1,0 +1,90 @@
+"""Clusters for tests, and the report of what happened in them when a test fails."""
+
+import asyncio
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.postgres_server import postgres_url, scratch_schema
+from tests.system.cluster import Cluster
+
+STORES = ("sqlite", "postgres")
+QUICK = {  # settings under which a death is noticed in two seconds
+    "HORAE_HEARTBEAT_SECONDS": "0.3",
+    "HORAE_DEAD_AFTER_SECONDS": "1.5",
+    "HORAE_HORIZON_SECONDS": "5",
+}
+
+OpenCluster = Callable[..., Cluster]
+
+_open: list[Cluster] = []
+
+
+@contextmanager
+def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
+    """A cluster without processes on a migrated scratch store of this kind."""
+    with store_address(kind, folder) as store, Cluster(folder, store, **settings) as cluster:
+        cluster.migrate()
+        _open.append(cluster)
+        try:
+            yield cluster
+        finally:
+            _open.remove(cluster)
+
+
+@contextmanager
+def store_address(kind: str, folder: Path) -> Iterator[str]:
+    """The address of a scratch store."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'horae.db'}"
+        return
+    with asyncio.Runner() as runner:
+        schema = scratch_schema(postgres_url())
+        address = runner.run(schema.__aenter__())
+        try:
+            yield address
+        finally:
+            runner.run(schema.__aexit__(None, None, None))
+
+
+@pytest.fixture(params=STORES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of store."""
+    return str(request.param)
+
+
+@pytest.fixture
+def new_cluster(tmp_path: Path) -> Iterator[OpenCluster]:
+    """How to open clusters that end with the test."""
+    with ExitStack() as stack:
+
+        def opened(kind: str, **settings: str) -> Cluster:
+            folder = tmp_path / f"cluster-{kind}"
+            folder.mkdir(parents=True)
+            return stack.enter_context(open_cluster(kind, folder, **settings))
+
+        yield opened
+
+
+@pytest.fixture(scope="module", params=STORES)
+def one_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of one node with every role, shared by the tests of a module."""
+    with open_cluster(str(request.param), tmp_path_factory.mktemp("one-node")) as cluster:
+        cluster.node()
+        yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a failure what the processes said and how the jobs stand."""
+    report = yield
+    if report.failed and call.when in ("setup", "call"):
+        for cluster in _open:
+            report.sections.append((f"processes on {cluster.store}", cluster.story()))
+            if cluster.rest.jobs and cluster.of_role("api"):
+                report.sections.append(("jobs", cluster.rest.story()))
+    return report

@@ -1,0 +1,87 @@
+"""What retries mean: which attempts there are, when each begins, and how the run ends."""
+
+from itertools import pairwise
+from typing import Any
+
+from tests.system.cluster import Cluster
+from tests.system.rest import Document, instant, run_of
+
+TOLERANCE = 0.060  # seconds that an attempt may begin late
+CLOCK = 0.001  # what two readings of the store's clock may differ by
+
+
+def check_exact_delays(cluster: Cluster, *, initial: float) -> list[float]:
+    """`demo.fail` with `times: 2` succeeds on attempt 3 after exactly its delays; answers how late each try began."""
+    retry = {"initial_seconds": initial, "factor": 2, "jitter": False}
+    job = cluster.rest.create("demo.fail", {"times": 2}, retry=retry)
+    run = cluster.rest.wait(run_of(job["id"]), within=3 * initial + 5)
+    assert (run["status"], run["attempt"], run["result"]) == ("succeeded", 3, 3), run
+    assert outcomes(run) == ["failed", "failed", "succeeded"], run
+    late = [delay - wanted for delay, wanted in zip(delays(run), (initial, 2 * initial), strict=True)]
+    assert all(-CLOCK <= value <= TOLERANCE for value in late), f"{late} for {run}"
+    return late
+
+
+def check_handlers_see_the_delays(cluster: Cluster, *, initial: float) -> None:
+    """The handler itself was called three times, with the attempt's number, never before its time."""
+    retry = {"initial_seconds": initial, "factor": 2, "jitter": False}
+    job = cluster.rest.create("effects.flaky", {"failures": 2}, retry=retry)
+    run = cluster.rest.wait(run_of(job["id"]), "succeeded", within=3 * initial + 5)
+    starts, ends = cluster.effects.starts(job["id"]), cluster.effects.ends(job["id"])
+    assert [start.attempt for start in starts] == [1, 2, 3], run
+    gaps = [start.at - end.at for end, start in zip(ends, starts[1:], strict=False)]
+    assert all(-CLOCK <= gap - want <= TOLERANCE for gap, want in zip(gaps, (initial, 2 * initial), strict=True)), gaps
+
+
+def check_jitter(cluster: Cluster, *, initial: float, times: int) -> list[float]:
+    """With jitter each delay is 0 to 25 % longer, and not the same for all; answers the shares added."""
+    retry = {"initial_seconds": initial, "factor": 1, "jitter": True}
+    ids = cluster.rest.create_many([{"task": "demo.fail", "params": {"times": 2}, "retry": retry}] * times)
+    runs = cluster.rest.wait_all([run_of(job_id) for job_id in ids], within=3 * initial + 10)
+    added = [delay - initial for run in runs for delay in delays(run)]
+    assert all(-CLOCK <= more <= 0.25 * initial + TOLERANCE for more in added), sorted(added)
+    assert max(added) - min(added) > 0.02 * initial, f"jitter adds the same to every delay: {sorted(added)}"
+    return [more / initial for more in added]
+
+
+def check_giving_up(cluster: Cluster) -> None:
+    """`demo.fail` without end is failed after its retries, and by default after three."""
+    quick = {"initial_seconds": 0.1, "factor": 1, "jitter": False}
+    for retries in (0, 2, None):
+        more: dict[str, Any] = {} if retries is None else {"max_retries": retries}
+        job = cluster.rest.create("demo.fail", retry=quick, **more)
+        run = cluster.rest.wait(run_of(job["id"]), within=10)
+        tries = (3 if retries is None else retries) + 1
+        assert (run["status"], run["attempt"]) == ("failed", tries), run
+        assert outcomes(run) == ["failed"] * tries, run
+        assert run["error"]["type"] == "DemoError", run
+
+
+def check_timeouts(cluster: Cluster) -> None:
+    """A timeout counts as a failed attempt, wherever the task runs."""
+    quick = {"initial_seconds": 0.1, "factor": 1, "jitter": False}
+    tasks: list[tuple[str, Document]] = [
+        ("effects.work", {"seconds": 30}),
+        ("effects.thread", {"seconds": 30}),
+        ("effects.process", {"seconds": 30}),
+        ("shell.run", {"command": ["sleep", "30"]}),
+    ]
+    ids = [
+        cluster.rest.create(task, params, timeout_seconds=0.5, max_retries=1, retry=quick)["id"]
+        for task, params in tasks
+    ]
+    for job_id, (task, _) in zip(ids, tasks, strict=True):
+        run = cluster.rest.wait(run_of(job_id), within=15)
+        assert (run["status"], run["attempt"], run["error"]["type"]) == ("failed", 2, "timeout"), (task, run)
+        assert outcomes(run) == ["timeout", "timeout"], (task, run)
+
+
+def outcomes(run: Document) -> list[str]:
+    return [attempt["outcome"] for attempt in run["attempts"]]
+
+
+def delays(run: Document) -> list[float]:
+    """The seconds between the end of each attempt and the beginning of the next."""
+    return [
+        instant(later["started_at"]) - instant(sooner["finished_at"]) for sooner, later in pairwise(run["attempts"])
+    ]

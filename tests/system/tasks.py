@@ -1,0 +1,83 @@
+"""Users' tasks for the tests: each notes its own start and end, so that tests judge by what handlers really did."""
+
+import asyncio
+import json
+import os
+import time
+from typing import Any
+
+from horae import Horae, Run
+
+app = Horae()
+
+
+def note(event: str, run: Run, label: str) -> None:
+    """Append one line to the effect log; a single write to a file opened for appending is never torn."""
+    line = json.dumps(
+        {
+            "event": event,
+            "run": run.id,
+            "job": run.job_id,
+            "attempt": run.attempt,
+            "fence": run.fence,
+            "due": run.due_at.timestamp(),
+            "at": time.time_ns() / 1e9,
+            "pid": os.getpid(),
+            "label": label,
+        }
+    )
+    descriptor = os.open(os.environ["EFFECT_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+@app.task("effects.work")
+async def work(run: Run, seconds: float = 0.0, label: str = "") -> str:
+    """Note, sleep, note."""
+    note("START", run, label)
+    if seconds:
+        await asyncio.sleep(seconds)
+    note("END", run, label)
+    return label
+
+
+@app.task("effects.thread")
+def thread(run: Run, seconds: float = 0.0, label: str = "") -> str:
+    """The same in a thread, which looks whether it should stop."""
+    note("START", run, label)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not run.cancelled:
+        time.sleep(0.02)
+    note("STOPPED" if run.cancelled else "END", run, label)
+    return label
+
+
+@app.task("effects.process", cpu=True)
+def process(run: Run, seconds: float = 0.0, label: str = "") -> str:
+    """The same in a process, which never looks up."""
+    note("START", run, label)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+    note("END", run, label)
+    return label
+
+
+@app.task("effects.flaky")
+async def flaky(run: Run, failures: int = 1, seconds: float = 0.0, label: str = "") -> int:
+    """Fail on the first attempts."""
+    note("START", run, label)
+    await asyncio.sleep(seconds)
+    note("END", run, label)
+    if run.attempt <= failures:
+        raise RuntimeError(f"attempt {run.attempt} fails")
+    return run.attempt
+
+
+@app.task("effects.params")
+async def params(run: Run, value: Any = None) -> Any:
+    """Give back what came in."""
+    note("START", run, str(value))
+    return value
