@@ -21,9 +21,13 @@ from rich.text import Text
 HORAE = Path(sys.executable).with_name("horae")
 IMAGES = Path(__file__).with_name("images")
 COLUMNS = 100
-FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+ADDRESSES = re.compile(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", re.DOTALL)
 SCENES: dict[str, Sequence[Sequence[str]]] = {
-    "jobs": (("jobs", "ls"), ("runs", "ls", "--limit", "6"), ("run", "demo-flaky", "--follow")),
+    "jobs": (
+        ("jobs", "ls"),
+        ("runs", "ls", "--status", "succeeded", "--limit", "4"),
+        ("run", "demo-flaky", "--follow"),
+    ),
     "explain": (("explain", "30 2 * * *", "--tz", "Europe/Paris", "--count", "3"),),
 }
 
@@ -85,9 +89,9 @@ def typed(command: Sequence[str], environment: dict[str, str]) -> Text:
 
 
 def write(path: Path, picture: Console) -> None:
-    """Without web fonts: a picture must not ask another server for anything."""
+    """Without web fonts and other addresses: a picture must not ask another server for anything."""
     svg = picture.export_svg(title="horae")
-    path.write_text(FONT_FACES.sub("", svg).replace("Fira Code", "ui-monospace"), "utf-8")
+    path.write_text(ADDRESSES.sub("", svg).replace("Fira Code", "ui-monospace"), "utf-8")
 
 
 def quoted(word: str) -> str:

@@ -206,7 +206,9 @@ class Reader(Protocol):
 class Store(Reader, Protocol):
     """The truth about jobs, runs and nodes."""
 
-    blobs: Blobs
+    @property
+    def blobs(self) -> Blobs:
+        """Blobs that are kept in the store itself."""
 
     async def open(self) -> None:
         """Connect, and check that the schema is the one this version expects."""

@@ -44,6 +44,7 @@ from horae.services.settler import Settler
 from horae.services.worker import Worker
 from horae.store import Store
 from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite_executor import InlineExecutor, SqliteExecutor
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.registry import Registry
 
@@ -67,11 +68,11 @@ class NodePlan:
     demo: bool = False
 
 
-def make_store(url: str) -> "SqliteStore | PostgresStore":
-    """The store of an address; nothing is opened yet."""
+def make_store(url: str, *, sqlite: SqliteExecutor | None = None) -> "SqliteStore | PostgresStore":
+    """The store of an address; nothing is opened yet. `sqlite` says where SQLite's work is done."""
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
-        return SqliteStore(sqlite_path(url))
+        return SqliteStore(sqlite_path(url), executor=sqlite)
     if scheme in ("postgresql", "postgres"):
         try:
             from horae.stores.postgres import PostgresStore
@@ -309,7 +310,8 @@ def _identity(parts: _Parts) -> Node:
 
 
 async def _heart_store(url: str) -> Store:
-    store = make_store(url)
+    """A connection of its own for the heartbeat, whose thread does the work itself."""
+    store: Store = make_store(url, sqlite=InlineExecutor())
     await store.open()
     return store
 
@@ -364,7 +366,8 @@ class _Server(uvicorn.Server):
 
 def _bind(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as exc:
         raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}; choose another with --port") from exc
 

@@ -7,13 +7,13 @@ from timeit import repeat
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.core.cron_cases import CHANGES, change_at, expression_near
 from hypothesis import given
 from hypothesis import strategies as st
 
 from horae.core import timeline
 from horae.core.cron import NO_CHOICE, Cron, Dst, Fold, Gap, Note, NoteKind, Slot, parse
 from horae.core.errors import InvalidSchedule
+from tests.core.cron_cases import CHANGES, change_at, expression_near
 
 UTC_ZONE = ZoneInfo("UTC")
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -371,7 +371,7 @@ def test_a_slot_tells_what_a_clock_change_did_to_it() -> None:
 
 
 def test_no_clock_change_is_cut_where_the_table_of_a_zone_is() -> None:
-    """Offsets are kept in chunks; a chunk must know of a change just before its first instant and just after its last."""
+    """Offsets are kept in chunks; each must know of changes just before its first instant and after its last."""
     border = timeline.epoch_seconds(utc("2026-10-25T01:00")) & -(1 << timeline.CHUNK_BITS)
     for instant in range(border - timeline.DAY, border + timeline.DAY, 3600):
         stretch = timeline.stretch_at(BERLIN, instant)

@@ -8,12 +8,12 @@ from random import Random
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from tests.core.cron_cases import CHANGES, change_at, expression_near
-from tests.core.cron_oracle import Window, fires, look
 from cronsim import CronSim, CronSimError
-from tests.core.test_cron_differential import POLICIES, day_disagreements, disagreements
 
 from horae.core.cron import NO_CHOICE, Dst, Fold, Gap, parse
+from tests.core.cron_cases import CHANGES, change_at, expression_near
+from tests.core.cron_oracle import Window, fires, look
+from tests.core.test_cron_differential import POLICIES, day_disagreements, disagreements
 
 pytestmark = pytest.mark.acceptance
 

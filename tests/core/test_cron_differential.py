@@ -7,10 +7,10 @@ from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.core.cron_cases import CHANGES, change_at, expression_near
-from tests.core.cron_oracle import Window, fires, fits_day, look, numbers
 
 from horae.core.cron import Dst, Fold, Gap, parse
+from tests.core.cron_cases import CHANGES, change_at, expression_near
+from tests.core.cron_oracle import Window, fires, fits_day, look, numbers
 
 POLICIES = [Dst(gap, fold) for gap in (None, *Gap) for fold in (None, *Fold)]
 REACH = timedelta(hours=7)

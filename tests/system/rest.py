@@ -78,13 +78,13 @@ class Rest:
 
     def runs_of(self, job_id: str, **query: Any) -> list[Document]:
         """Every run of a job, latest first."""
-        return list(self._pages(f"/v1/jobs/{job_id}/runs", query))
+        return list(self.pages(f"/v1/jobs/{job_id}/runs", query))
 
     def slots(self, job_id: str, **query: Any) -> list[Document]:
         """The ledger of a job, oldest first."""
-        return list(self._pages(f"/v1/jobs/{job_id}/slots", query))
+        return list(self.pages(f"/v1/jobs/{job_id}/slots", query))
 
-    def _pages(self, path: str, query: Document) -> Iterator[Document]:
+    def pages(self, path: str, query: Document) -> Iterator[Document]:
         cursor: Document = {}
         while True:
             page = self.get(path, limit=1000, **query, **cursor)

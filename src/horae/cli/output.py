@@ -177,9 +177,12 @@ def _line(columns: Sequence[Column], row: Sequence[Text], widths: Mapping[int, i
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> dict[int, int]:
-    """The columns that are shown, and how wide: as wide as their text, less where that does not fit."""
-    widths = {i: max(row[i].cell_len for row in rows) for i in range(len(columns))}
-    widths = {i: width for i, width in widths.items() if width}
+    """The columns that are shown, and how wide: as wide as their text, less where that does not fit.
+
+    One without any text below its title is left out.
+    """
+    filled = [i for i in range(len(columns)) if any(row[i].cell_len for row in rows[1:])]
+    widths = {i: max(row[i].cell_len for row in rows) for i in filled}
     while (lacking := sum(widths.values()) + GAP * (len(widths) - 1) - room) > 0:
         spare = {i: max(widths[i] - (columns[i].least or widths[i]), 0) for i in widths}
         if sum(spare.values()) >= lacking:

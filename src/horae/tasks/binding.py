@@ -12,6 +12,7 @@ import msgspec
 
 from horae.core.errors import Fatal, Fault
 from horae.run import Run
+from horae.tasks.schema import schema_faults
 from horae.tasks.tools import Tools
 
 Schema = Mapping[str, object]
@@ -112,18 +113,10 @@ class Binding:
 
     def faults(self, params: str | Mapping[str, object]) -> list[Fault]:
         """Everything that is wrong with the parameters, each with its JSON pointer."""
-        try:
-            given = msgspec.json.decode(params) if isinstance(params, str) else params
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-            return [Fault("/params", f"cannot be read as JSON: {exc}")]
-        if not isinstance(given, Mapping):
-            return [Fault("/params", "must be an object of named parameters")]
-        known = {parameter.name: parameter for parameter in self.parameters}
-        return [
-            *(Fault(_pointer(name), "is required") for name, p in known.items() if p.required and name not in given),
-            *(self._unknown(name) for name in given if name not in known and not self.takes_more),
-            *(f for name, p in known.items() if name in given for f in _type_faults(p, given[name])),
-        ]
+        if faults := schema_faults(self.schema, params):
+            return faults
+        given = msgspec.json.decode(params) if isinstance(params, str) else params
+        return [fault for p in self.parameters if p.name in given for fault in _type_faults(p, given[p.name])]
 
     @cached_property
     def _all_optional(self) -> bool:
@@ -148,10 +141,6 @@ class Binding:
         values = msgspec.convert(given, self._decoder.type)
         declared = {name: v for name in self._names if (v := getattr(values, name)) is not msgspec.UNSET}
         return {**given, **declared}
-
-    def _unknown(self, name: str) -> Fault:
-        names = ", ".join(self._names) or "none"
-        return Fault(_pointer(name), f"is no parameter of this task; it takes {names}")
 
     def _annotation(self, parameter: inspect.Parameter) -> Any:
         """The annotation as a type; what cannot be resolved here (a name that only type checkers import) stays text."""
@@ -190,7 +179,7 @@ def _with_default(parameter: Parameter, schema: Mapping[str, Any]) -> Mapping[st
 
 def _type_faults(parameter: Parameter, value: object) -> list[Fault]:
     try:
-        # a JSON round trip, because strict conversion of values differs in kind: a date is text in JSON
+        # what a schema does not check, such as dates; as JSON, because that is what the worker will read
         msgspec.json.decode(msgspec.json.encode(value), type=parameter.type)
     except msgspec.ValidationError as exc:
         where = _WHERE.search(str(exc))
@@ -202,7 +191,7 @@ def _type_faults(parameter: Parameter, value: object) -> list[Fault]:
 
 
 def _steps(path: str) -> list[str]:
-    return [name or index for name, index in _STEP.findall(path)]
+    return [name or index for name, index in _STEP.findall(path.replace("[...]", ""))]
 
 
 def _pointer(*steps: str) -> str:

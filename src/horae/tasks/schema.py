@@ -1,0 +1,144 @@
+"""Checks parameters against the JSON schema of a task, which is all that other nodes know of it.
+
+It understands what `Task.schema` can say and lets pass what it does not understand: the worker converts, and has the
+last word.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from horae.core.errors import Fault
+
+Schema = Mapping[str, Any]
+
+_MAX_DEPTH = 100
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def schema_faults(schema: str | Schema, params: str | Mapping[str, object]) -> list[Fault]:
+    """Everything that is wrong with the parameters, with JSON pointers; both may be JSON text."""
+    try:
+        value = msgspec.json.decode(params) if isinstance(params, str) else params
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        return [Fault("/params", f"cannot be read as JSON: {exc}")]
+    if not isinstance(value, dict):
+        return [Fault("/params", "must be an object of named parameters")]
+    root = msgspec.json.decode(schema) if isinstance(schema, str) else schema
+    return list(_Check(root).faults(root, value, "/params", 0))
+
+
+class _Check:
+    def __init__(self, root: Schema) -> None:
+        self._definitions: Schema = root.get("$defs", {})
+
+    def faults(self, schema: Schema, value: object, at: str, depth: int) -> Iterator[Fault]:
+        schema = self._resolved(schema)
+        if depth > _MAX_DEPTH:
+            return
+        if (choices := schema.get("anyOf")) is not None:
+            yield from self._any_of(choices, value, at, depth)
+            return
+        if (fault := _scalar_fault(schema, value)) is not None:
+            yield Fault(at, fault)
+        elif isinstance(value, dict):
+            yield from self._object(schema, value, at, depth)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from self.faults(_item_schema(schema, index), item, f"{at}/{index}", depth + 1)
+
+    def _any_of(self, choices: list[Schema], value: object, at: str, depth: int) -> Iterator[Fault]:
+        """The faults of the choice that comes closest: of the same type, if there is one."""
+        found = [list(self.faults(choice, value, at, depth + 1)) for choice in choices]
+        if any(not faults for faults in found):
+            return
+        deeper = [faults for faults in found if faults[0].pointer != at]
+        if deeper:
+            yield from deeper[0]
+        else:
+            yield Fault(at, "; or ".join(faults[0].detail for faults in found))
+
+    def _object(self, schema: Schema, value: Mapping[str, object], at: str, depth: int) -> Iterator[Fault]:
+        properties: Schema = schema.get("properties", {})
+        more = schema.get("additionalProperties", True)
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield Fault(_join(at, name), "is required")
+        for name, item in value.items():
+            if name in properties:
+                yield from self.faults(properties[name], item, _join(at, name), depth + 1)
+            elif more is False:
+                yield Fault(_join(at, name), f"is not known; the names here are {', '.join(properties) or 'none'}")
+            elif isinstance(more, dict):
+                yield from self.faults(more, item, _join(at, name), depth + 1)
+
+    def _resolved(self, schema: Schema) -> Schema:
+        for _ in range(_MAX_DEPTH):
+            if "$ref" not in schema:
+                return schema
+            schema = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+        return {}
+
+
+def _scalar_fault(schema: Schema, value: object) -> str | None:
+    expected = schema.get("type")
+    if expected is not None and not _is(expected, value):
+        return f"must be of type {expected}, not {_type_name(value)}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"must be one of {', '.join(map(str, schema['enum']))}"
+    if "const" in schema and value != schema["const"]:
+        return f"must be {schema['const']}"
+    return _range_fault(schema, value)
+
+
+def _range_fault(schema: Schema, value: object) -> str | None:
+    if isinstance(value, str | list):
+        unit = "Length" if isinstance(value, str) else "Items"
+        if len(value) < schema.get(f"min{unit}", 0):
+            return f"must have at least {schema[f'min{unit}']} {'characters' if unit == 'Length' else 'items'}"
+        if len(value) > schema.get(f"max{unit}", len(value)):
+            return f"must have at most {schema[f'max{unit}']} {'characters' if unit == 'Length' else 'items'}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            return f"must be at least {schema['minimum']}"
+        if value > schema.get("maximum", value):
+            return f"must be at most {schema['maximum']}"
+        if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
+            return f"must be more than {schema['exclusiveMinimum']}"
+        if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
+            return f"must be less than {schema['exclusiveMaximum']}"
+    return None
+
+
+def _item_schema(schema: Schema, index: int) -> Schema:
+    first = schema.get("prefixItems", [])
+    following: Any = first[index] if index < len(first) else schema.get("items", {})
+    return following if isinstance(following, dict) else {}
+
+
+def _is(expected: object, value: object) -> bool:
+    names = expected if isinstance(expected, list) else [expected]
+    if isinstance(value, bool):
+        return "boolean" in names
+    if isinstance(value, float) and value.is_integer() and "integer" in names:
+        return True
+    return any(isinstance(value, _TYPES.get(str(name), (object,))) for name in names)
+
+
+def _type_name(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return next((name for name, types in _TYPES.items() if isinstance(value, types)), "unknown")
+
+
+def _join(at: str, name: str) -> str:
+    return f"{at}/{name.replace('~', '~0').replace('/', '~1')}"

@@ -1,0 +1,219 @@
+"""Load that goes on whatever happens to the nodes, and the judgement afterwards."""
+
+import itertools
+import math
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from tests.system.cluster import Cluster, Server
+from tests.system.on_time import percentile
+from tests.system.rest import Document, instant, run_of, timestamp
+from tests.system.waiting import eventually
+
+RECOVERY_SECONDS = 30.0
+COSTS_NOTHING = {"lost", "released", "succeeded"}  # outcomes of attempts that use up no retry
+
+
+@dataclass
+class Figures:
+    """What was measured, for the report."""
+
+    accepted: int = 0
+    refused: int = 0  # answers other than 2xx, or none: the client does not know, and asks another node
+    slots: int = 0
+    crashed: int = 0  # runs that lost a worker
+    recoveries: list[float] = field(default_factory=list)  # seconds from a kill to the last run started again
+    latenesses: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        worst = f"{max(self.recoveries):.1f} s" if self.recoveries else "none"
+        late = [f"p{p} {percentile(self.latenesses, p) * 1000:.0f} ms" for p in (50, 99)] if self.latenesses else []
+        return (
+            f"{self.accepted} accepted, {self.refused} refused, {self.slots} slots, {self.crashed} lost a worker,"
+            f" worst recovery {worst}, lateness of slots {' '.join(late)}"
+        )
+
+
+class Load:
+    """Creates jobs all the while, at any API node that answers, and remembers which were accepted."""
+
+    def __init__(self, cluster: Cluster, *, per_second: float, seconds: float = 0.2) -> None:
+        self._cluster = cluster
+        self._pause = 1 / per_second
+        self._body = {"task": "effects.work", "params": {"seconds": seconds, "label": "load"}}
+        self._stop = threading.Event()
+        self._turn = itertools.count()
+        self._thread = threading.Thread(target=self._create_all_the_while, daemon=True)
+        self._failure: BaseException | None = None
+        self.accepted: list[str] = []
+        self.refused = 0
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _create_all_the_while(self) -> None:
+        try:
+            with httpx2.Client(timeout=5, trust_env=False) as client:
+                while not self._stop.wait(self._pause):
+                    self._create(client)
+        except BaseException as exc:  # noqa: BLE001 - told to the test when it leaves
+            self._failure = exc
+
+    def _create(self, client: httpx2.Client) -> None:
+        nodes = [server for server in self._cluster.of_role("api") if server.url]
+        if not nodes:
+            return
+        number = next(self._turn)
+        node = nodes[number % len(nodes)]
+        body: dict[str, Any] = dict(self._body)
+        if number % 3 == 0:
+            body["schedule"] = timestamp(time.time() + 2)
+        try:
+            response = client.post(f"{node.url}/v1/jobs", json=body)
+        except httpx2.TransportError:  # killed, or just starting: nobody knows whether it was accepted
+            self.refused += 1
+            return
+        if response.status_code == 201:
+            self.accepted.append(response.json()["id"])
+        else:
+            assert response.status_code in (502, 503), response.text
+            self.refused += 1
+
+
+def create_every_second(cluster: Cluster, jobs: int, **fields: Any) -> list[str]:
+    """Jobs that fire every second."""
+    body = {"task": "effects.work", "params": {"label": "slot"}, "schedule": "* * * * * *", **fields}
+    return cluster.rest.create_many([body] * jobs)
+
+
+def create_long(cluster: Cluster, jobs: int, seconds: float) -> list[str]:
+    """Jobs for now that run for a while."""
+    return cluster.rest.create_many([{"task": "effects.work", "params": {"seconds": seconds, "label": "long"}}] * jobs)
+
+
+# --- killing
+
+
+def busiest(cluster: Cluster, jobs: Iterable[str], at_least: int, *, within: float) -> tuple[Server, set[str]]:
+    """A worker that runs so many of the jobs, and those runs."""
+    wanted = set(jobs)
+    workers = {server.pid: server for server in cluster.of_role("worker")}
+
+    def look() -> tuple[Server, set[str]] | None:
+        running = cluster.effects.running_by_process(wanted)
+        pid = max(workers, key=lambda pid: len(running.get(pid, ())))
+        return (workers[pid], running[pid]) if len(running.get(pid, ())) >= at_least else None
+
+    found = eventually(look, f"a worker runs {at_least} of {len(wanted)} jobs", within=within)
+    assert found is not None
+    return found
+
+
+def recovery(cluster: Cluster, runs: set[str], killed_at: float, *, within: float = RECOVERY_SECONDS) -> float:
+    """Seconds from a kill until each of the runs was started again by another process."""
+
+    def again() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for start in cluster.effects.starts():
+            if start.run in runs and start.at > killed_at:
+                found.setdefault(start.run, start.at)
+        return found
+
+    eventually(
+        lambda: len(again()) == len(runs),
+        f"all {len(runs)} runs of the killed worker start again",
+        within=max(killed_at + within - time.time(), 0),
+    )
+    return max(again().values()) - killed_at
+
+
+# --- the judgement
+
+
+def judge(cluster: Cluster, one_shots: list[str], recurring: list[str], figures: Figures, *, within: float) -> None:
+    """Every accepted job succeeded, no slot is missing or doubled, and no retry was used up."""
+    paused_at = {}
+    for job_id in recurring:
+        cluster.rest.post(f"/v1/jobs/{job_id}/pause")
+        paused_at[job_id] = cluster.rest.answered_at
+    runs = _ended(cluster, one_shots, within)
+    for job_id in one_shots:
+        _check_success(cluster, runs[run_of(job_id)], figures)
+    figures.accepted += len(one_shots)
+    for job_id in recurring:
+        _check_slots(cluster, job_id, paused_at[job_id], figures, within)
+
+
+def _ended(cluster: Cluster, one_shots: list[str], within: float) -> dict[str, Document]:
+    """Every run by its id, once none of the one-shots is unfinished."""
+    wanted = {run_of(job_id) for job_id in one_shots}
+
+    def unfinished() -> list[Document]:
+        live = ("scheduled", "queued", "running", "retrying", "cancelling")
+        return [
+            run
+            for status in live
+            for run in cluster.rest.pages("/v1/runs", {"status": status, "task": "effects.work"})
+            if run["id"] in wanted
+        ]
+
+    eventually(lambda: not unfinished(), "no accepted job is unfinished", within=within)
+    found = {run["id"]: run for run in cluster.rest.pages("/v1/runs", {"task": "effects.work"})}
+    missing = wanted - found.keys()
+    assert not missing, f"{len(missing)} accepted jobs are lost: {sorted(missing)[:5]}"
+    return found
+
+
+def _check_success(cluster: Cluster, run: Document, figures: Figures) -> None:
+    story = f"{run}\nhandlers: {cluster.effects.story(run['id'])}"
+    assert (run["status"], run["attempt"]) == ("succeeded", 1), story
+    assert cluster.effects.ends(run=run["id"]), f"succeeded, but no handler came to its end: {story}"
+    if run["crashes"]:
+        figures.crashed += 1
+    if run["crashes"] or len(cluster.effects.starts(run=run["id"])) > 1:
+        attempts = cluster.rest.run(run["id"])["attempts"]
+        assert {attempt["outcome"] for attempt in attempts} <= COSTS_NOTHING, f"{attempts}\n{story}"
+        assert [attempt["outcome"] for attempt in attempts].count("succeeded") == 1, f"{attempts}\n{story}"
+
+
+def _check_slots(cluster: Cluster, job_id: str, paused_at: float, figures: Figures, within: float) -> None:
+    job = cluster.rest.job(job_id)
+    first, last = math.floor(instant(job["created_at"])) + 1, math.floor(paused_at - 0.5)
+    wanted = [float(slot) for slot in range(first, last + 1)]
+    eventually(
+        lambda: all(run["status"] == "succeeded" for run in cluster.rest.runs_of(job_id) if _slot(run) <= last),
+        f"every run of {job_id} succeeds",
+        within=within,
+    )
+    told = [
+        (instant(slot["from"]), slot["count"], slot["outcome"])
+        for slot in cluster.rest.slots(job_id, end=timestamp(last))
+    ]
+    assert told == [(slot, 1, "ran") for slot in wanted], f"{set(told) ^ {(slot, 1, 'ran') for slot in wanted}}"
+    ended = {end.due: end.run for end in cluster.effects.ends(job_id)}
+    missing = set(wanted) - ended.keys()
+    assert not missing, f"no handler ended for {sorted(missing)}"
+    assert not cluster.effects.doubled(job_id), cluster.effects.doubled(job_id)
+    for run in cluster.rest.runs_of(job_id):
+        assert run["attempt"] <= 1, run
+    figures.slots += len(wanted)
+    first_starts: dict[float, float] = {}
+    for start in cluster.effects.starts(job_id):
+        first_starts.setdefault(start.due, start.lateness)
+    figures.latenesses += first_starts.values()
+
+
+def _slot(run: Document) -> float:
+    return instant(run["slot"]) if run["slot"] else math.inf
