@@ -300,7 +300,7 @@ def test_a_schema_from_elsewhere_is_enough_to_check_by() -> None:
     schema = builtin_tasks().schemas()["shell.run"]
     assert schema_faults(schema, '{"command": ["ls"]}') == []
     assert schema_faults(schema, '{"command": []}') == [Fault("/params/command", "must have at least 1 items")]
-    endless = '{"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}'
+    endless = '{"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}]}}}'
     assert schema_faults(endless, '{"a": 1}') == []
 
 

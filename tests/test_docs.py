@@ -23,7 +23,7 @@ from tests.live import Live, live_horae
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^```(\w+)(?: \((.+)\))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w+)(?: \(([^)\n]+)\))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEV_URL = "http://127.0.0.1:8765"
 
 
@@ -101,9 +101,22 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 def test_the_tour_of_the_readme_runs_as_printed(live: Live) -> None:
+    tour = blocks(ROOT / "README.md")
+    assert [block.language for block in tour if block.note is None] == [
+        "sh",
+        "text",
+        "sh",
+        "sh",
+        "text",
+        "sh",
+        "text",
+        "python",
+        "sh",
+        "text",
+    ]
     printed = ""
     with ExitStack() as terminals:
-        for block in blocks(ROOT / "README.md"):
+        for block in tour:
             match block.language, block.note:
                 case "sh", None:
                     printed = _typed(block.text, live)

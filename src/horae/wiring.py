@@ -234,6 +234,10 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
     worker: Worker | None = None
     settler: Settler | None = None
 
+    def beaten() -> None:
+        parts.metrics.synced(clock.offset)
+        node.beaten()
+
     def make_heart(own_store: Store) -> Heart:
         return Heart(
             own_store,
@@ -243,7 +247,7 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
             timing,
             new_id=parts.ids,
             running=lambda: 0 if worker is None else worker.running,
-            beaten=lambda: node.beaten(),
+            beaten=beaten,
         )
 
     pulse = Pulse(lambda: _heart_store(parts.settings.store), make_heart, clock, timing)
@@ -272,7 +276,7 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
             concurrency=parts.plan.concurrency,
             luck=random.random,
         )
-    planner = Planner(store, clock, horizon=timing.horizon, shards=shards, new_id=parts.ids)
+    planner = Planner(store, clock, parts.metrics, horizon=timing.horizon, shards=shards, new_id=parts.ids)
     node = NodeService(
         store=store,
         clock=clock,

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from horae.core.lifecycle import HELD
 from horae.core.model import (
     Backfill,
     Job,
@@ -253,11 +252,3 @@ def buried(run: Run, at: datetime = NOW) -> Settled:
 def ids(runs: Sequence[Run | Job]) -> list[str]:
     """The ids of runs or jobs."""
     return [run.id for run in runs]
-
-
-def is_held(run: Run) -> bool:
-    """Whether a node has the run."""
-    return run.state in HELD
-
-
-__all__ = [name for name in dir() if not name.startswith("_")]

@@ -179,6 +179,7 @@ class SimNode:
         planner = Planner(
             self.store,
             self.clock,
+            Metrics(),
             horizon=self.timing.horizon,
             shards=lambda: shards_of(self.heart.node.id, self.heart.nodes),
             new_id=system.new_id,

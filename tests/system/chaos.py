@@ -13,7 +13,7 @@ import httpx2
 from tests.system.cluster import Cluster, Server
 from tests.system.on_time import percentile
 from tests.system.rest import Document, instant, run_of, timestamp
-from tests.system.waiting import eventually
+from tests.system.waiting import eventually, let_pass
 
 RECOVERY_SECONDS = 30.0
 COSTS_NOTHING = {"lost", "released", "succeeded"}  # outcomes of attempts that use up no retry
@@ -217,3 +217,95 @@ def _check_slots(cluster: Cluster, job_id: str, paused_at: float, figures: Figur
 
 def _slot(run: Document) -> float:
     return instant(run["slot"]) if run["slot"] else math.inf
+
+
+# --- what is done to the nodes
+
+
+def start_fleet(cluster: Cluster, *, workers: int, planners: int, apis: int) -> None:
+    """Start so many nodes of each role."""
+    roles = ["api"] * apis + ["planner"] * planners + ["worker"] * workers
+    cluster.ready(*[cluster.node(role, wait=False) for role in roles])
+
+
+def replace(cluster: Cluster, server: Server) -> Server:
+    """A new node with the roles of one that has ended; it is not ready yet."""
+    return cluster.node(",".join(sorted(server.roles)), wait=False)
+
+
+def check_kills(cluster: Cluster, *, rounds: int, running: int, recurring: int, per_second: float) -> Figures:
+    """kill -9 of a worker that runs many jobs, of a planner and of an API node, again and again, under load."""
+    figures = Figures()
+    one_shots: list[str] = []
+    slots = create_every_second(cluster, recurring, overlap="allow")
+    with Load(cluster, per_second=per_second) as load:
+        for _ in range(rounds):
+            long = create_long(cluster, running * len(cluster.of_role("worker")), 8)
+            one_shots += long
+            victim, _ = busiest(cluster, long, running, within=7)
+            victim.freeze()  # so that what it runs does not change before it is killed
+            runs = cluster.effects.running_by_process(set(long))[victim.pid]
+            assert len(runs) >= running
+            victims = [victim, cluster.of_role("planner")[0], cluster.of_role("api")[0]]
+            killed_at, *_ = [server.kill() for server in victims]
+            replacements = [replace(cluster, server) for server in victims]
+            figures.recoveries.append(recovery(cluster, runs, killed_at))
+            cluster.ready(*replacements)
+    figures.refused = load.refused
+    judge(cluster, one_shots + load.accepted, slots, figures, within=RECOVERY_SECONDS)
+    assert figures.crashed >= rounds * running, "the kills hit nothing"
+    return figures
+
+
+def check_freeze(cluster: Cluster, *, seconds: float, running: int, per_second: float) -> Figures:
+    """SIGSTOP for longer than a lease: others take over, and what the sleeper brings afterwards is void."""
+    figures = Figures()
+    slots = create_every_second(cluster, 2, overlap="allow")
+    with Load(cluster, per_second=per_second) as load:
+        long = create_long(cluster, running * len(cluster.of_role("worker")), seconds / 4)
+        sleeper, _ = busiest(cluster, long, running, within=seconds / 4)
+        sleeper.freeze()
+        frozen_at = time.time()
+        runs = cluster.effects.running_by_process(set(long))[sleeper.pid]
+        figures.recoveries.append(recovery(cluster, runs, frozen_at))
+        let_pass(frozen_at + seconds - time.time())
+        sleeper.thaw()
+        thawed_at = time.time()
+        eventually(
+            lambda: any(start.pid == sleeper.pid and start.at > thawed_at for start in cluster.effects.starts()),
+            "the sleeper comes back to work",
+            within=RECOVERY_SECONDS,
+        )
+    figures.refused = load.refused
+    judge(cluster, long + load.accepted, slots, figures, within=RECOVERY_SECONDS)
+    _check_nothing_stale(cluster, sleeper, runs, thawed_at)
+    return figures
+
+
+def _check_nothing_stale(cluster: Cluster, sleeper: Server, runs: set[str], thawed_at: float) -> None:
+    for start in cluster.effects.starts():
+        if start.pid == sleeper.pid and start.at > thawed_at:
+            newer = [other for other in cluster.effects.starts(run=start.run) if other.fence > start.fence]
+            assert not newer, f"the sleeper started a run that had moved on: {cluster.effects.story(start.run)}"
+    for run_id in runs:
+        [held] = [s.fence for s in cluster.effects.starts(run=run_id) if s.pid == sleeper.pid and s.at < thawed_at]
+        attempts = cluster.rest.run(run_id)["attempts"]
+        [success] = [attempt for attempt in attempts if attempt["outcome"] == "succeeded"]
+        assert success["fence"] > held, f"the late result of {run_id} was taken: {attempts}"
+
+
+def check_rolling_restart(cluster: Cluster, *, longer_than_drain: float, per_second: float) -> Figures:
+    """SIGTERM to one node after another under load: nothing is lost, no crash is counted, no retry used up."""
+    figures = Figures()
+    slots = create_every_second(cluster, 3, overlap="allow")
+    with Load(cluster, per_second=per_second, seconds=0.5) as load:
+        long = create_long(cluster, 10, longer_than_drain)
+        eventually(lambda: len([s for s in cluster.effects.starts() if s.job in set(long)]) == 10, "they run", within=5)
+        for server in [server for server in cluster.servers if server.alive]:
+            figures.recoveries.append(server.stop(within=30))
+            cluster.ready(replace(cluster, server))
+            assert "Traceback" not in server.output(), server.tail()
+    figures.refused = load.refused
+    judge(cluster, long + load.accepted, slots, figures, within=RECOVERY_SECONDS)
+    assert figures.crashed == 0, "a restart in order counted as a crash"
+    return figures

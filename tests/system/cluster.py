@@ -1,5 +1,6 @@
-"""Real `horae` processes on a real store: started, killed, frozen and stopped by their own ids, and all gone at the end."""
+"""Real `horae` processes on a real store: started, killed, frozen and stopped by their ids, and gone at the end."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 import httpx2
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from tests.live import HORAE, environment, free_port
 from tests.system.effects import Effects
@@ -118,7 +119,7 @@ class Cluster:
             "HORAE_STORE": self.store,
             "HORAE_ALLOW_SHELL": "1",
             "EFFECT_LOG": str(self.effects.path),
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
             **self._settings,
         }
 
@@ -194,10 +195,8 @@ class Cluster:
         self.rest.close()
         for server in self.servers:
             self._strays += server.tree()
-            try:
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and so has its group
                 os.killpg(server.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # it has ended, and so has its group
             server.process.wait()
         for stray in self._strays:
             if stray.is_running():

@@ -1,27 +1,53 @@
 """Several processes on one store: they share the work, keep the order, and outlive each other."""
 
-import time
-
-import pytest
-
-from tests.system import chaos, control
-from tests.system.cluster import Cluster
+from tests.system import chaos, control, on_time
 from tests.system.fixtures import QUICK, OpenCluster
 from tests.system.rest import run_of
-from tests.system.waiting import eventually
-
-pytestmark = pytest.mark.timeout if False else []
 
 
 def test_a_planner_and_a_worker_in_two_processes_work_together(kind: str, new_cluster: OpenCluster) -> None:
     cluster = new_cluster(kind)
-    front = cluster.node("api,planner", wait=False)
-    back = cluster.node("worker", wait=False)
+    front, back = cluster.node("api,planner", wait=False), cluster.node("worker", wait=False)
     cluster.ready(front, back)
-    job_id = cluster.rest.create("effects.work")["id"]
-    answered_at = cluster.rest.answered_at
-    cluster.rest.wait(run_of(job_id), "succeeded", within=5)
-    [start] = cluster.effects.starts(job_id)
-    assert start.at - answered_at <= 0.1, f"{(start.at - answered_at) * 1000:.1f} ms after the answer"
-    assert start.pid == back.pid
-    control.check_cancel_while_running(cluster)
+    on_time.check_jobs_for_now(cluster, times=3)
+    on_time.check_every_second(cluster, seconds=2)
+    control.check_cancel_before_start(cluster)
+    assert {start.pid for start in cluster.effects.starts()} == {back.pid}
+
+
+def test_runs_of_one_ordering_key_keep_their_order_on_three_workers(kind: str, new_cluster: OpenCluster) -> None:
+    cluster = new_cluster(kind)
+    chaos.start_fleet(cluster, workers=3, planners=1, apis=1)
+    control.check_order(cluster, keys=3, runs=8)
+
+
+def test_killed_nodes_cost_nothing_but_a_moment(kind: str, new_cluster: OpenCluster) -> None:
+    cluster = new_cluster(kind, **QUICK)
+    chaos.start_fleet(cluster, workers=2, planners=2, apis=2)
+    chaos.check_kills(cluster, rounds=1, running=10, recurring=2, per_second=10)
+
+
+def test_a_frozen_worker_starts_nothing_stale_and_its_late_results_are_void(
+    kind: str, new_cluster: OpenCluster
+) -> None:
+    cluster = new_cluster(kind, **QUICK)
+    chaos.start_fleet(cluster, workers=2, planners=1, apis=1)
+    chaos.check_freeze(cluster, seconds=6, running=5, per_second=10)
+
+
+def test_a_rolling_restart_loses_and_burns_nothing(kind: str, new_cluster: OpenCluster) -> None:
+    cluster = new_cluster(kind, HORAE_DRAIN_SECONDS="1")
+    cluster.ready(*[cluster.node(wait=False) for _ in range(2)])
+    chaos.check_rolling_restart(cluster, longer_than_drain=3, per_second=10)
+
+
+def test_a_job_survives_the_end_of_every_node(kind: str, new_cluster: OpenCluster) -> None:
+    cluster = new_cluster(kind, **QUICK)
+    first = cluster.node()
+    job_id = cluster.rest.create("effects.work", {"seconds": 1})["id"]
+    cluster.rest.wait(run_of(job_id), "running", within=5)
+    first.kill()
+    cluster.node()
+    run = cluster.rest.wait(run_of(job_id), within=15)
+    assert (run["status"], run["attempt"], run["crashes"]) == ("succeeded", 1, 1), run
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["lost", "succeeded"], run

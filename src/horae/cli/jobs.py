@@ -231,7 +231,8 @@ def _tell(done: str, job: Document, output: str) -> None:
         print_json(job)
         return
     named = f" ({job['name']})" if job.get("name") else ""
-    print_fields({done: f"{job['id']}{named}", "fires": job.get("description"), "next run": _next_run(job)})
+    fires = None if job["status"] == "cancelled" else job["description"]
+    print_fields({done: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)})
 
 
 def _next_run(job: Document) -> str | None:

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from importlib.resources import files
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -31,8 +32,15 @@ class Stretch(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def zone_named(name: str) -> ZoneInfo:
-    """A zone that is known to exist; the standard library keeps only the last eight."""
-    return ZoneInfo(name)
+    """A zone that is known to exist, by the data that is installed with Horae, so that all nodes agree on it.
+
+    The standard library would ask the machine first, and keeps only the last eight.
+    """
+    try:
+        with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
+            return ZoneInfo.from_file(data, key=name)
+    except (ModuleNotFoundError, OSError):
+        return ZoneInfo(name)
 
 
 def stretch_at(zone: ZoneInfo, instant: int) -> Stretch:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from horae.clock import Clock
 from horae.core.plan import NewId, fill, fire
+from horae.metrics import Metrics
 from horae.store import Store
 
 BATCH = 500
@@ -24,14 +25,21 @@ class Planner:
     """Fires due jobs and fills backfills; any number of planners may do so at once."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, horizon: timedelta, shards: Callable[[], Sequence[int]], new_id: NewId
+        self,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        horizon: timedelta,
+        shards: Callable[[], Sequence[int]],
+        new_id: NewId,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._metrics = metrics
         self._horizon = horizon
         self._shards = shards
         self._new_id = new_id
-        self.lag = timedelta()  # by how much the last look came too late for what it found
 
     async def tick(self) -> datetime | None:
         """One round; answers when there is something to plan again."""
@@ -41,7 +49,7 @@ class Planner:
         """Fire what wants planning now."""
         now = self._clock.now()
         found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
-        self.lag = max((now - due.job.plan_at for due in found.jobs if due.job.plan_at), default=timedelta())
+        self._metrics.planned(max((now - due.job.plan_at for due in found.jobs if due.job.plan_at), default=timedelta()))
         firings = [fire(due, now=now, horizon=self._horizon, new_id=self._new_id) for due in found.jobs]
         pages = [fill(backfill, due, now=now, new_id=self._new_id) for backfill, due in found.backfills]
         fired = await self._store.fire(firings) if firings else []

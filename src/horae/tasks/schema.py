@@ -14,6 +14,7 @@ from horae.core.errors import Fault
 Schema = Mapping[str, Any]
 
 _MAX_DEPTH = 100
+_MAX_STEPS = 100_000  # a schema that refers to itself must not cost more
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -40,11 +41,13 @@ def schema_faults(schema: str | Schema, params: str | Mapping[str, object]) -> l
 class _Check:
     def __init__(self, root: Schema) -> None:
         self._definitions: Schema = root.get("$defs", {})
+        self._steps = 0
 
     def faults(self, schema: Schema, value: object, at: str, depth: int) -> Iterator[Fault]:
-        schema = self._resolved(schema)
-        if depth > _MAX_DEPTH:
+        self._steps += 1
+        if depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return
+        schema = self._resolved(schema)
         if (choices := schema.get("anyOf")) is not None:
             yield from self._any_of(choices, value, at, depth)
             return

@@ -48,18 +48,22 @@ SELECT pg_notify($1, $2);
 -- name: add_lanes
 INSERT INTO lanes (queue, priority) SELECT * FROM unnest($1::text[], $2::smallint[]) ON CONFLICT DO NOTHING;
 
+-- name: lanes
+SELECT queue, priority, lanes.id
+  FROM unnest($1::text[], $2::smallint[]) AS given(queue, priority) JOIN lanes USING (queue, priority);
+
 -- name: add_shelves
 INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
+
+-- name: shelves
+SELECT owner, task, queue, shelves.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
 
 -- name: create_runs
 -- A run that is sent again, because the answer was lost, is there already.
 INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
-                  policy, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at)
-SELECT *
-  FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-              $10::text[], $11::text[], $12::smallint[], $13::text[], $14::text[], $15::text[], $16::text[],
-              $17::timestamptz[], $18::timestamptz[], $19::timestamptz[], $20::text[], $21::boolean[], $22::integer[],
-              $23::timestamptz[])
+                  policy, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, lane, shelf)
+SELECT * FROM unnest($1::new_run[])
     ON CONFLICT DO NOTHING;
 
 -- name: create_jobs
@@ -199,7 +203,7 @@ UPDATE jobs SET next_fire_at = least(next_fire_at, $2) WHERE id = $1 RETURNING n
 UPDATE runs
    SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
        ordering_key = $11, policy = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16, paused = $17,
-       revision = $18, parked = false
+       revision = $18, lane = $19, shelf = $20, parked = false
  WHERE id = $1 AND revision = $2 AND node IS NULL
 RETURNING id;
 
@@ -216,27 +220,25 @@ WITH me AS MATERIALIZED (
     -- Locked, so that a burial waits for us, or we find ourselves buried.
     SELECT id FROM nodes WHERE id = $1 FOR KEY SHARE
 ), open AS MATERIALIZED (
-    SELECT lanes.queue, lanes.priority
-      FROM lanes
-     WHERE (cardinality($2::text[]) = 0 OR lanes.queue = ANY($2::text[]))
+    SELECT id AS lane, priority FROM lanes WHERE cardinality($2::text[]) = 0 OR queue = ANY($2::text[])
 ), offers AS MATERIALIZED (
-    SELECT open.queue, open.priority
+    SELECT open.lane, open.priority
       FROM open
      CROSS JOIN LATERAL (SELECT FROM runs
-                          WHERE runs.queue = open.queue AND runs.priority = open.priority
+                          WHERE runs.lane = open.lane
                             AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
                             AND node IS NULL AND NOT parked AND NOT paused
                           LIMIT 1) AS one
      WHERE EXISTS (SELECT FROM me)
 ), shares AS MATERIALIZED (
     -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes.
-    SELECT queue, priority, $7::bigint AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
+    SELECT lane, $7::bigint AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
     UNION ALL
-    SELECT queue, priority, count(*)
-      FROM (SELECT offers.queue, offers.priority
+    SELECT lane, count(*)
+      FROM (SELECT offers.lane
               FROM offers
              CROSS JOIN LATERAL (SELECT wake_at FROM runs
-                                  WHERE runs.queue = offers.queue AND runs.priority = offers.priority
+                                  WHERE runs.lane = offers.lane
                                     AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
                                     AND node IS NULL AND NOT parked AND NOT paused
                                     AND task = ANY($3::text[])
@@ -245,13 +247,13 @@ WITH me AS MATERIALIZED (
              WHERE (SELECT count(*) FROM offers) > 1
              ORDER BY offers.priority DESC, first.wake_at
              LIMIT $7::bigint) AS firsts
-     GROUP BY queue, priority
+     GROUP BY lane
 ), picked AS MATERIALIZED (
     -- Runs of gates that another node holds are none of our business before they are due.
     SELECT run.*
       FROM shares
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
-                          WHERE runs.queue = shares.queue AND runs.priority = shares.priority
+                          WHERE runs.lane = shares.lane
                             AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
                             AND node IS NULL AND NOT parked AND NOT paused
                             AND task = ANY($3::text[])
@@ -298,7 +300,7 @@ SELECT result.*, answer.alive, answer.next_at
                (SELECT min(later.wake_at)
                   FROM open
                  CROSS JOIN LATERAL (SELECT wake_at FROM runs
-                                      WHERE runs.queue = open.queue AND runs.priority = open.priority
+                                      WHERE runs.lane = open.lane
                                         AND wake_at > $5::timestamptz
                                         AND node IS NULL AND NOT parked AND NOT paused
                                       ORDER BY wake_at
@@ -389,22 +391,19 @@ RETURNING runs.id;
 -- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history.
 -- $1 whether the runs are held; else they wait.
 WITH gone AS (
-    DELETE FROM runs
-     USING unnest($2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::integer[], $7::float8[], $8::text[], $9::text[],
-                  $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[])
-           AS given(id, fence, state, attempt, crashes, progress, error, result, reason, first_started_at, started_at,
-                    finished_at)
+    DELETE FROM runs USING unnest($2::run_end[]) AS given
      WHERE runs.id = given.id AND runs.fence = given.fence AND (runs.node IS NOT NULL) = $1::boolean
     RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
               runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy, runs.schedule,
               runs.trigger, runs.slot, runs.due_at, runs.wake_at, runs.gate, given.state, runs.paused, runs.stop,
               runs.node, runs.fence, given.attempt, given.crashes, runs.revision, given.progress, given.error,
-              given.result, given.reason, runs.created_at, given.first_started_at, given.started_at, given.finished_at
+              given.result, given.reason, runs.created_at, given.first_started_at, given.started_at, given.finished_at,
+              runs.shelf
 )
 INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
                      ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
                      attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
-                     finished_at, ended_on)
+                     finished_at, shelf, ended_on)
 SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
 RETURNING id, fence;
 
@@ -617,14 +616,14 @@ WITH waiting AS (
       FROM lanes
      CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
                            FROM (SELECT due_at FROM runs
-                                  WHERE runs.queue = lanes.queue AND runs.priority = lanes.priority AND wake_at <= $1
+                                  WHERE runs.lane = lanes.id AND wake_at <= $1
                                     AND node IS NULL AND NOT parked AND NOT paused
                                   ORDER BY wake_at
                                   LIMIT $2) AS few) AS due
      WHERE EXISTS (SELECT FROM runs
-                    WHERE runs.queue = lanes.queue AND runs.priority = lanes.priority
+                    WHERE runs.lane = lanes.id
                       AND node IS NULL AND NOT parked AND NOT paused)
-        OR EXISTS (SELECT FROM runs WHERE runs.queue = lanes.queue AND (parked OR paused))
+        OR EXISTS (SELECT FROM runs WHERE runs.lane = lanes.id AND (parked OR paused))
 ), held AS (
     SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS depth,
            min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS oldest,
@@ -667,204 +666,33 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 -- -------------------------------------------------------------------------------------------------------------- lists
 -- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
 -- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
+-- Shelves are merged in two steps: a shelf whose first run is not among the first of all shelves has nothing to add.
 
--- name: list_live_of_job
-SELECT * FROM (
-    (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
-     UNION ALL
-    (SELECT * FROM live_runs WHERE job_id = $2::uuid AND job_id <> id)) AS each
- WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_held
-SELECT * FROM live_runs
- WHERE node IS NOT NULL AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
-   AND $2::uuid IS NULL
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_waiting_of_owner
-SELECT * FROM live_runs
- WHERE owner = $1::text AND node IS NULL AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-   AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_retried_of_owner
--- Runs that wait for another try are few among those that wait for their first: all of them have an error.
-SELECT * FROM live_runs
- WHERE owner = $1::text AND node IS NULL AND error IS NOT NULL
-   AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-   AND $2::uuid IS NULL AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_waiting_of_shelves
+-- name: list_waiting
+WITH heads AS MATERIALIZED (
+    SELECT shelves.id
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT due_at, id FROM runs
+                          WHERE runs.shelf = shelves.id AND node IS NULL
+                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                            AND state = ANY($3::text[])
+                            AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                          ORDER BY due_at DESC, id DESC
+                          LIMIT 1) AS head
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+     ORDER BY head.due_at DESC, head.id DESC
+     LIMIT $10
+)
 SELECT run.*
-  FROM shelves
- CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.owner = shelves.owner AND live_runs.task = shelves.task
-                        AND live_runs.queue = shelves.queue AND node IS NULL
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[])
-                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                      ORDER BY due_at DESC, id DESC
+  FROM heads
+ CROSS JOIN LATERAL (SELECT live_runs.* FROM runs JOIN live_runs USING (id)
+                      WHERE runs.shelf = heads.id AND runs.node IS NULL
+                        AND runs.due_at >= $7::timestamptz AND (runs.due_at, runs.id) < ($8::timestamptz, $9::uuid)
+                        AND runs.state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (runs.stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY runs.due_at DESC, runs.id DESC
                       LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
-
--- name: list_ended_of_job
-SELECT * FROM (
-    (SELECT * FROM history WHERE id = $2::uuid AND job_id = id)
-     UNION ALL
-    (SELECT * FROM history
-      WHERE job_id = $2::uuid AND job_id <> id
-        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid) AND state = ANY($3::text[])
-      ORDER BY due_at DESC, id DESC
-      LIMIT $10)) AS each
- WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_ended_of_owner
--- State by state, so that the few failed ones are found as fast as the many that succeeded.
-SELECT run.*
-  FROM unnest($3::text[]) AS wanted(state)
- CROSS JOIN LATERAL (SELECT * FROM history
-                      WHERE history.owner = $1::text AND history.state = wanted.state
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- WHERE $2::uuid IS NULL AND ($4::boolean IS NULL OR NOT $4) AND $5::text IS NULL AND $6::text IS NULL
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
-
--- name: list_ended_of_shelves
-SELECT run.*
-  FROM shelves
- CROSS JOIN LATERAL (SELECT * FROM history
-                      WHERE history.owner = shelves.owner AND history.task = shelves.task
-                        AND history.queue = shelves.queue
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[])
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-   AND ($4::boolean IS NULL OR NOT $4)
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
-
--- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
--- (any of them may be NULL), $9 below this id, $10 how many; then the states or the status that the jobs must be in.
-
--- name: list_jobs_of_owner
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
-       status, next_fire_at, plan_at, revision, created_at, updated_at
-  FROM jobs
- WHERE owner = $1::text AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR status = $11)
-   AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_jobs_of_all
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
-       status, next_fire_at, plan_at, revision, created_at, updated_at
-  FROM jobs
- WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR status = $11)
-   AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_waiting
-SELECT * FROM live_runs
- WHERE owner = $1::text AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_paused
-SELECT * FROM live_runs
- WHERE owner = $1::text AND paused AND schedule IS NOT NULL AND id < $9::uuid
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_held
-SELECT * FROM live_runs
- WHERE owner = $1::text AND node IS NOT NULL AND schedule IS NOT NULL AND id < $9::uuid
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_keyed
-SELECT * FROM live_runs
- WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_of_all
-SELECT * FROM live_runs
- WHERE $1::text IS NULL AND schedule IS NOT NULL AND id < $9::uuid
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended
-SELECT * FROM history
- WHERE owner = $1::text AND schedule IS NOT NULL AND id < $9::uuid AND state = ANY($11::text[])
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended_badly
--- State by state: what did not succeed is little, and has an index of its own.
-SELECT run.*
-  FROM unnest($11::text[]) AS wanted(state)
- CROSS JOIN LATERAL (SELECT * FROM history
-                      WHERE history.owner = $1::text AND schedule IS NOT NULL AND id < $9::uuid
-                        AND history.state <> 'succeeded' AND history.state = wanted.state
-                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                      ORDER BY id DESC
-                      LIMIT $10) AS run
- ORDER BY run.id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended_keyed
-SELECT * FROM history
- WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
-   AND state = ANY($11::text[])
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
- ORDER BY id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended_of_all
-SELECT * FROM history
- WHERE $1::text IS NULL AND schedule IS NOT NULL AND id < $9::uuid AND state = ANY($11::text[])
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
- ORDER BY id DESC
- LIMIT $10;
+@@REST@@

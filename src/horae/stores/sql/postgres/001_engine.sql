@@ -18,6 +18,8 @@ CREATE TABLE runs (
     attempt          integer     NOT NULL DEFAULT 0,
     crashes          integer     NOT NULL DEFAULT 0,
     revision         integer     NOT NULL,
+    lane             integer     NOT NULL,
+    shelf            integer     NOT NULL,
     priority         smallint    NOT NULL,
     paused           boolean     NOT NULL,
     parked           boolean     NOT NULL DEFAULT false,
@@ -49,20 +51,31 @@ CREATE TABLE runs (
     autovacuum_analyze_scale_factor = 0.05
 );
 
-CREATE INDEX runs_claim ON runs (queue, priority, wake_at) WHERE node IS NULL AND NOT parked AND NOT paused;
+CREATE INDEX runs_claim ON runs (lane, wake_at) WHERE node IS NULL AND NOT parked AND NOT paused;
 CREATE INDEX runs_held ON runs (node) WHERE node IS NOT NULL;
 -- Lists of what waits. What is held is little and is listed through runs_held, so that claiming writes no list index.
-CREATE INDEX runs_waiting ON runs (owner, due_at, id) WHERE node IS NULL;
-CREATE INDEX runs_shelf ON runs (owner, task, queue, due_at, id) WHERE node IS NULL;
-CREATE INDEX runs_retried ON runs (owner, due_at, id) WHERE node IS NULL AND error IS NOT NULL;
-CREATE INDEX runs_one_shot ON runs (owner, id) WHERE node IS NULL AND schedule IS NOT NULL;
+CREATE INDEX runs_shelf ON runs (shelf, due_at, id) WHERE node IS NULL;
+CREATE INDEX runs_one_shot ON runs (shelf, id) WHERE node IS NULL AND schedule IS NOT NULL;
 -- These cost only the runs that they are about.
+CREATE INDEX runs_retried ON runs (shelf, due_at, id) WHERE node IS NULL AND error IS NOT NULL;
 CREATE INDEX runs_job ON runs (job_id, due_at) WHERE job_id <> id;
 CREATE INDEX runs_gate ON runs (gate, due_at, id) WHERE gate IS NOT NULL;
 CREATE INDEX runs_parked ON runs (gate, due_at, id) WHERE parked;
-CREATE INDEX runs_apart ON runs (queue) WHERE parked OR paused;
-CREATE INDEX runs_paused ON runs (owner, id) WHERE paused;
+CREATE INDEX runs_apart ON runs (lane) WHERE parked OR paused;
+CREATE INDEX runs_paused ON runs (shelf, id) WHERE paused;
 CREATE INDEX runs_key ON runs (key, id) WHERE key IS NOT NULL AND schedule IS NOT NULL;
+
+-- A batch of new runs, and one of results, come as arrays of these: half the work for a client of an array per column.
+CREATE TYPE new_run AS (
+    id uuid, job_id uuid, owner text, created_by text, task text, params text, params_blob text, name text, key text,
+    labels text, queue text, priority smallint, ordering_key text, policy text, schedule text, trigger text,
+    slot timestamptz, due_at timestamptz, wake_at timestamptz, gate text, paused boolean, revision integer,
+    created_at timestamptz, lane integer, shelf integer
+);
+CREATE TYPE run_end AS (
+    id uuid, fence bigint, state text, attempt integer, crashes integer, progress float8, error text, result text,
+    reason text, first_started_at timestamptz, started_at timestamptz, finished_at timestamptz
+);
 
 -- Live runs in the shape of ended ones.
 CREATE VIEW live_runs AS
@@ -111,14 +124,16 @@ CREATE TABLE history (
     started_at       timestamptz,
     finished_at      timestamptz NOT NULL,
     resolution       text,
+    shelf            integer     NOT NULL,
     ended_on         date        NOT NULL,
     PRIMARY KEY (id, ended_on)
 ) PARTITION BY RANGE (ended_on);
 
-CREATE INDEX history_state ON history (owner, state, due_at, id);
-CREATE INDEX history_shelf ON history (owner, task, queue, due_at, id);
-CREATE INDEX history_one_shot ON history (owner, id) WHERE schedule IS NOT NULL;
-CREATE INDEX history_one_shot_bad ON history (owner, state, id) WHERE schedule IS NOT NULL AND state <> 'succeeded';
+CREATE INDEX history_shelf ON history (shelf, due_at, id);
+CREATE INDEX history_one_shot ON history (shelf, id) WHERE schedule IS NOT NULL;
+-- What did not succeed is little, and is looked for most.
+CREATE INDEX history_bad ON history (shelf, state, due_at, id) WHERE state <> 'succeeded';
+CREATE INDEX history_one_shot_bad ON history (shelf, state, id) WHERE schedule IS NOT NULL AND state <> 'succeeded';
 CREATE INDEX history_key ON history (key, id) WHERE key IS NOT NULL AND schedule IS NOT NULL;
 CREATE INDEX history_job ON history (job_id, due_at, id) WHERE job_id <> id;
 CREATE INDEX history_slot ON history (job_id, slot) WHERE slot IS NOT NULL;
@@ -233,20 +248,23 @@ CREATE TABLE backfills (
 CREATE INDEX backfills_plan ON backfills (shard, plan_at);
 CREATE INDEX backfills_job ON backfills (job_id);
 
--- The (queue, priority) pairs that runs were ever put into. Claims start from here: to find the pairs in the claim index
+-- Places: small numbers that stand for what runs have in common, so that the indexes of every run are short.
+-- A lane is a (queue, priority) pair that runs were ever put into. Claims begin here: to find the pairs in the claim index
 -- itself would mean to walk over the dead entries that a long transaction elsewhere keeps at the head of each.
 CREATE TABLE lanes (
+    id               integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue            text        COLLATE "C" NOT NULL,
     priority         smallint    NOT NULL,
-    PRIMARY KEY (queue, priority)
+    UNIQUE (queue, priority)
 );
 
--- The (owner, task, queue) triples that runs were ever put into: where lists by task or queue look.
+-- A shelf is an (owner, task, queue) triple: every list looks at those that it is about, and merges them.
 CREATE TABLE shelves (
+    id               integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner            text        COLLATE "C" NOT NULL,
     task             text        COLLATE "C" NOT NULL,
     queue            text        COLLATE "C" NOT NULL,
-    PRIMARY KEY (owner, task, queue)
+    UNIQUE (owner, task, queue)
 );
 
 -- Keys of unfinished jobs.

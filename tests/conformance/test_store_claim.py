@@ -1,0 +1,213 @@
+"""Claiming: who gets what, in which order, and when there is something again."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from horae.core.model import NodeId, State
+from horae.core.plan import give_back, start
+from horae.store import Store
+from tests.conformance.builders import (
+    DAY,
+    DEAD_AFTER,
+    MINUTE,
+    NOW,
+    SECOND,
+    claimed,
+    claims_of,
+    given_claimed,
+    given_node,
+    given_running,
+    ids,
+    new_id,
+    one_shot,
+    retried,
+    state_of,
+)
+from tests.conformance.conftest import Connect
+
+TICK = timedelta(microseconds=1)
+
+
+async def test_a_claimed_run_names_its_node_and_the_next_fence(store: Store) -> None:
+    run = one_shot()
+    await store.create([run])
+    node = await given_node(store)
+
+    [held] = await claimed(store, node)
+
+    assert (held.id, held.state, held.node, held.fence, held.attempt) == (run.id, State.CLAIMED, node, 1, 0)
+    assert await store.run(run.id, owner=None) == held
+
+
+async def test_a_run_is_claimed_once(store: Store, connect: Connect) -> None:
+    await store.create([one_shot()])
+    mine, yours = await given_node(store), await given_node(store)
+    other = await connect()
+    assert len(await claimed(store, mine)) == 1
+    assert await claimed(other, yours) == []
+    assert await claimed(store, mine) == []
+
+
+async def test_nodes_that_race_share_the_runs(store: Store, connect: Connect) -> None:
+    runs = [one_shot() for _ in range(200)]
+    await store.create(runs)
+    stores = [store, await connect(), await connect()]
+    nodes = [await given_node(store) for _ in stores]
+
+    async def drain(one: Store, node: NodeId) -> list[str]:
+        found: list[str] = []
+        while batch := await claimed(one, node, limit=7):
+            found += ids(batch)
+        return found
+
+    taken = await asyncio.gather(*(drain(one, node) for one, node in zip(stores, nodes, strict=True)))
+
+    assert sorted(each for part in taken for each in part) == sorted(ids(runs))
+
+
+async def test_only_what_wakes_in_time_is_claimed(store: Store) -> None:
+    early, exact, late = one_shot(NOW - DAY), one_shot(NOW + SECOND), one_shot(NOW + SECOND + TICK)
+    await store.create([late, exact, early])
+    node = await given_node(store)
+
+    claims = await claims_of(store, node, until=NOW + SECOND)
+
+    assert ids(claims.runs) == [early.id, exact.id]
+    assert claims.next_at == late.wake_at
+
+
+async def test_wake_at_counts_not_due_at(store: Store) -> None:
+    await store.create([one_shot(NOW - DAY, wake_at=NOW + MINUTE)])
+    node = await given_node(store)
+    claims = await claims_of(store, node)
+    assert (list(claims.runs), claims.next_at) == ([], NOW + MINUTE)
+
+
+async def test_the_floor_hides_what_woke_before(store: Store) -> None:
+    below, at = one_shot(NOW - SECOND - TICK), one_shot(NOW - SECOND)
+    await store.create([below, at])
+    node = await given_node(store)
+    assert ids(await claimed(store, node, floor=NOW - SECOND)) == [at.id]
+    assert ids(await claimed(store, node, floor=None)) == [below.id]
+
+
+async def test_higher_priorities_come_first_then_earlier_ones(store: Store) -> None:
+    runs = {
+        (priority, queue, delay): one_shot(NOW - delay * SECOND, priority=priority, queue=queue)
+        for priority in (-100, 0, 5, 100)
+        for queue in ("a", "b")
+        for delay in (3, 2, 1)
+    }
+    await store.create(list(runs.values()))
+    node = await given_node(store)
+
+    first = await claimed(store, node, limit=7)
+    rest = await claimed(store, node)
+
+    order = [(run.spec.priority, run.wake_at) for run in [*first, *rest]]
+    assert len(first) == 7
+    assert order == sorted(order, key=lambda item: (-item[0], item[1]))
+    assert len(order) == len(runs)
+
+
+async def test_only_the_queues_of_the_node_are_claimed(store: Store) -> None:
+    mail, report = one_shot(queue="mail"), one_shot(queue="report")
+    await store.create([mail, report, one_shot(NOW + SECOND, queue="report"), one_shot(NOW + MINUTE, queue="mail")])
+    node = await given_node(store)
+
+    claims = await claims_of(store, node, queues=["mail", "nothing"])
+
+    assert ids(claims.runs) == [mail.id]
+    assert claims.next_at == NOW + MINUTE
+    assert ids(await claimed(store, node)) == [report.id]
+
+
+async def test_only_known_tasks_are_claimed(store: Store) -> None:
+    unknown = [one_shot(NOW - SECOND, task="other") for _ in range(5)]
+    known = one_shot()
+    await store.create([*unknown, known])
+    node = await given_node(store)
+    assert ids(await claimed(store, node, limit=3)) == [known.id]
+    assert await claimed(store, node, tasks=[]) == []
+    assert len(await claimed(store, node, tasks=["demo.echo", "other"])) == 5
+
+
+async def test_a_paused_one_shot_is_not_claimed(store: Store) -> None:
+    await store.create([one_shot(paused=True), one_shot(NOW + MINUTE, paused=True)])
+    node = await given_node(store)
+    claims = await claims_of(store, node)
+    assert (list(claims.runs), claims.next_at) == ([], None)
+
+
+async def test_no_more_than_the_limit_is_claimed(store: Store) -> None:
+    await store.create([one_shot() for _ in range(5)])
+    node = await given_node(store)
+    assert [len(await claimed(store, node, limit=limit)) for limit in (0, 2, 2, 2, 2)] == [0, 2, 2, 1, 0]
+
+
+async def test_next_at_is_the_earliest_of_all_lanes(store: Store) -> None:
+    times = [NOW + 5 * SECOND, NOW + 3 * SECOND, NOW + 4 * SECOND]
+    runs = [one_shot(at, priority=priority, queue=f"q{priority}") for priority, at in enumerate(times)]
+    await store.create(runs)
+    node = await given_node(store)
+    assert (await claims_of(store, node)).next_at == NOW + 3 * SECOND
+    assert (await claims_of(store, node, queues=["q0", "q2"])).next_at == NOW + 4 * SECOND
+    assert (await claims_of(store, node, queues=["q9"])).next_at is None
+
+
+async def test_the_fence_grows_with_every_claim(store: Store) -> None:
+    [run] = await given_claimed(store, one_shot())
+    node = await given_node(store)
+    for fence in (2, 3, 4):
+        assert await store.settle([give_back(run, NOW)]) == [True]
+        [run] = await claimed(store, node)
+        assert run.fence == fence
+
+
+async def test_a_retried_run_is_claimed_again_when_it_wakes(store: Store) -> None:
+    [run] = await given_running(store, one_shot())
+    await store.settle([retried(run)])
+    node = await given_node(store)
+
+    assert await claimed(store, node, until=NOW + MINUTE - TICK) == []
+    [again] = await claimed(store, node, until=NOW + MINUTE)
+
+    assert (again.state, again.fence, again.attempt, again.due_at) == (State.CLAIMED, 2, 1, run.due_at)
+    assert again.error is not None
+    assert start(again, NOW + MINUTE).attempt == 2
+
+
+async def test_a_node_that_is_not_registered_gets_nothing(store: Store) -> None:
+    run = one_shot()
+    await store.create([run])
+    claims = await claims_of(store, NodeId(new_id()))
+    assert (claims.alive, list(claims.runs)) == (False, [])
+    assert await state_of(store, run) is State.SCHEDULED
+
+
+@pytest.mark.parametrize("leave", ["bury", "unregister"])
+async def test_a_node_that_has_left_gets_nothing(store: Store, leave: str) -> None:
+    node = await given_node(store)
+    await store.create([one_shot()])
+    if leave == "bury":
+        assert await store.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER) == [node]
+    else:
+        await store.unregister(node)
+    assert not (await claims_of(store, node)).alive
+
+
+async def test_a_claim_and_a_burial_exclude_each_other(store: Store, connect: Connect) -> None:
+    """Whatever a node claims before its burial is found as an orphan afterwards; nothing slips between."""
+    other = await connect()
+    for _ in range(10):
+        node = await given_node(store)
+        run = one_shot()
+        await store.create([run])
+        claims, dead = await asyncio.gather(claims_of(store, node), other.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER))
+        assert dead == [node]
+        orphans = ids(await store.orphans(limit=10))
+        assert (run.id in orphans) == (run.id in ids(claims.runs))
+        await store.settle([give_back(orphan, NOW) for orphan in await store.orphans(limit=10)])
+        await claimed(store, await given_node(store, beat_at=NOW + DAY))
