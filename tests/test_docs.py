@@ -158,7 +158,7 @@ def _another_terminal(command: str, live: Live) -> Iterator[None]:
     process = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=live.folder, env=live.environment)
     try:
         deadline = time.monotonic() + 20
-        while "greet" not in {task["name"] for task in httpx2.get(f"{live.url}/v1/tasks").json()["items"]}:
+        while "tasks.greet" not in {task["name"] for task in httpx2.get(f"{live.url}/v1/tasks").json()["items"]}:
             assert process.poll() is None, f"{command} ended by itself"
             assert time.monotonic() < deadline, "the worker did not register its task"
             time.sleep(0.05)

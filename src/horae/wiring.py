@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ from horae.config import Settings
 from horae.core.errors import Misconfigured
 from horae.core.model import Node, NodeId
 from horae.demo import seed_demo_jobs
+from horae.logs import configure_logs
 from horae.metrics import Metrics
 from horae.services.execution import Executor
 from horae.services.ids import Ids
@@ -45,6 +47,7 @@ from horae.services.worker import Worker
 from horae.store import Store
 from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_executor import InlineExecutor, SqliteExecutor
+from horae.supervisor import Supervisor
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.registry import Registry
 
@@ -66,6 +69,7 @@ class NodePlan:
     queues: Sequence[str] = ()
     concurrency: int = DEFAULT_CONCURRENCY
     demo: bool = False
+    listener: socket.socket | None = None  # of several processes that share it; None: listen as the settings say
 
 
 def make_store(url: str, *, sqlite: SqliteExecutor | None = None) -> "SqliteStore | PostgresStore":
@@ -118,10 +122,17 @@ def load_app(name: str | None) -> Horae:
     return app
 
 
-def run_node(settings: Settings, plan: NodePlan) -> int:
-    """Run a node until it is told to stop; the exit code of the process."""
+def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1) -> int:
+    """Run a node, or several that share a port, until told to stop; the exit code."""
+    configure_logs()
     _refuse_unsafe(settings, plan)
-    return uvloop.run(_main(settings, plan))
+    if processes == 1:
+        return uvloop.run(_main(settings, plan))
+    load_app(plan.app)  # so that a mistake is told once, and at once
+    if "api" in plan.roles:
+        plan = replace(plan, listener=_bind(settings.host, settings.port))
+    target = partial(run_node, settings, plan)
+    return Supervisor(target, processes, drain_seconds=settings.drain_seconds.total_seconds()).run()
 
 
 async def _main(settings: Settings, plan: NodePlan) -> int:
@@ -338,7 +349,7 @@ async def _serving(parts: _Parts, node: NodeService) -> AsyncIterator[None]:
         check_params=parts.registry.check,
         ready=lambda: node.ready,
     )
-    listener = _bind(settings.host, settings.port)
+    listener = parts.plan.listener or _bind(settings.host, settings.port)
     server = _Server(
         uvicorn.Config(
             create_app(services),

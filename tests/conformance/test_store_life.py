@@ -160,7 +160,8 @@ async def test_a_batch_answers_each_item(store: Store) -> None:
     unknown = replace(runs[2], id=RunId(new_id()))
     results = [succeed(run, None, NOW) for run in (runs[0], stale, unknown, runs[3])]
     assert await store.settle(results) == [True, False, False, True]
-    assert await store.start([runs[1], stale, runs[2]]) == [True, False, True]
+    assert await store.start([runs[1], unknown, runs[2], runs[0]]) == [True, False, True, False]
+    assert await store.start([stale, runs[2]]) == [False, True]
 
 
 async def test_a_result_may_come_before_its_start_was_written(store: Store) -> None:

@@ -112,6 +112,7 @@ async def test_a_deaf_task_is_killed_after_the_grace(play: Stage, tmp_path: Path
 
 
 async def test_a_timeout_ends_the_process(play: Stage, tmp_path: Path) -> None:
+    await play.result("square", number=1)  # a process is up, so that all the time is the task's
     attempt = play.begin("spin", note=str(tmp_path / "note"), timeout=0.5)
     pids = await pids_in(tmp_path / "note")
     result = await attempt.result()

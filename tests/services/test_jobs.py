@@ -213,6 +213,17 @@ async def test_a_patched_schedule_takes_over_at_once_and_every_slot_is_told(syst
     assert told == {"ran": 16}
 
 
+async def test_a_slot_that_both_schedules_have_runs_once_and_is_told_once(system: System) -> None:
+    await system.add_node()
+    job = await create(system, "* * * * * *")
+    await system.advance(seconds=10.5)
+    moved = Draft(task="echo", schedule={"type": "cron", "expression": "* * * * * *", "timezone": "Europe/Paris"})
+    await jobs_of(system).patch(job.id, await revision_of(moved), owner=None)
+    await system.advance(seconds=10)
+    assert [start.at.second for start in system.starts_of(job.id)] == [*range(1, 21)]
+    assert counts(await ledger(system, job)) == {"ran": 20}
+
+
 async def test_a_patch_that_meets_another_begins_anew(system: System) -> None:
     job = await create(system, "every 1h")
     meddler = Meddler(system.store)

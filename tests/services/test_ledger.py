@@ -90,6 +90,14 @@ def test_a_cancelled_run_ran_only_if_it_had_started() -> None:
     assert outcome_of(started) == (SlotOutcome.RAN, None)
 
 
+def test_a_slot_that_a_change_of_schedule_gave_a_new_run_is_told_once() -> None:
+    job = a_job(next_fire_at=None)
+    old = a_run(job, second(1), revision=1, state=State.CANCELLED)
+    new = a_run(job, second(1), revision=2)
+    [entry] = entries(job, replace(NOTHING, runs=[old, new]), start=START, end=second(9), now=second(9))
+    assert entry.run_id == new.id
+
+
 def test_slots_that_nobody_fired_yet_are_pending() -> None:
     job = a_job(next_fire_at=second(4))
     [entry] = entries(job, NOTHING, start=START, end=second(9), now=second(5))

@@ -38,10 +38,13 @@ def serve(
     store: Store = None,
     queues: Queues = None,
     concurrency: Concurrency = None,
+    processes: Annotated[int, Parameter(help="How many processes share the port and the work.")] = 1,
 ) -> int:
     """Start a node for production; any number of them share one store."""
     flags = {"host": host, "port": port, "store": store}
-    return _run(flags, roles=_roles(roles), app=app, queues=queues, concurrency=concurrency)
+    return _run(
+        flags, roles=_roles(roles), app=app, queues=queues, concurrency=concurrency, processes=max(processes, 1)
+    )
 
 
 def worker(
@@ -63,6 +66,7 @@ def _run(
     queues: str | None = None,
     concurrency: int | None = None,
     demo: bool = False,
+    processes: int = 1,
 ) -> int:
     from horae.config import load_settings
     from horae.wiring import DEFAULT_CONCURRENCY, NodePlan, run_node  # late: it imports everything
@@ -74,7 +78,7 @@ def _run(
         concurrency=_at_least_one(concurrency) or DEFAULT_CONCURRENCY,
         demo=demo,
     )
-    return run_node(load_settings(flags), plan)
+    return run_node(load_settings(flags), plan, processes=processes)
 
 
 def _roles(text: str) -> frozenset[str]:

@@ -36,7 +36,8 @@ def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing
     """
     if job.next_fire_at is None:
         return Firing(job=job, next_fire_at=None, plan_at=now)
-    following = next_after(job.schedule, now)
+    # A slot right ahead may be accounted for already: by a run that its worker held, and gave up for the pause.
+    following = job.next_fire_at if job.next_fire_at > now else next_after(job.schedule, now)
     caught_up = catch_up(job, job.next_fire_at, now + _TICK, missed, Reason.PAUSED, now, new_id)
     return Firing(
         job=job,

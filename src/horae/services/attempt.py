@@ -126,7 +126,7 @@ class Execution(ABC):
     def arm_timeout(self) -> None:
         """The task begins now: its time is running."""
         timeout = self.run.spec.policy.timeout
-        if timeout is not None and not self.ended:
+        if timeout is not None and not self.ended and not self.stopping:
             self._set_timer(timeout.total_seconds(), self._time_out)
 
     def context(self) -> Context:

@@ -147,7 +147,10 @@ class Executor:
         """End everything that still runs, by force, and write the logs."""
         for execution in list(self._around.live):
             execution.kill()
-        await asyncio.gather(*self._loading)
+        if self._loading:
+            for loading in self._loading:
+                loading.cancel()
+            await asyncio.wait(self._loading)
         await self._processes.close()
         await self._groups.close()
         self._threads.close()

@@ -50,6 +50,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     log_limit: int
 
 
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """The process is up and turns to the task."""
+
+
 class Line(msgspec.Struct, frozen=True, tag="line"):
     """Something for the log."""
 
@@ -75,7 +79,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     failure: Failure
 
 
-Message = Line | Progress | Succeeded | Failed
+Message = Began | Line | Progress | Succeeded | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
@@ -143,6 +147,7 @@ def main() -> None:
 
 def _perform(work: Work, outbox: Outbox) -> None:
     reporter = Reporter(outbox, work.log_limit)
+    outbox.send(Began())
     try:
         result = success(_call(_task(work), work, reporter))
     except Terminated:

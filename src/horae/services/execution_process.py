@@ -12,6 +12,7 @@ from horae.core.model import Run
 from horae.services.attempt import Done, Execution, Progressed, Surroundings
 from horae.services.execution_child import (
     HEADER,
+    Began,
     Failed,
     Line,
     Message,
@@ -126,6 +127,8 @@ class ProcessPool:
         if execution is None:
             return  # the last words of a task whose result is already told
         match message:
+            case Began():
+                execution.arm_timeout()
             case Line():
                 execution.log.write(message.level, message.text)
             case Progress():
@@ -164,7 +167,6 @@ class ProcessExecution(Execution):
         """Begin, now that there is a process for it."""
         self._child = child
         child.give(self, self._work(params))
-        self.arm_timeout()
 
     def died(self, exit_code: int) -> None:
         """The process is gone, and has told no result."""

@@ -39,7 +39,7 @@ def entries(job: Job, ledger: Ledger, *, start: datetime, end: datetime, now: da
     A skipped range that reaches beyond the asked one is told whole.
     """
     found = [
-        *(_of_run(run) for run in ledger.runs),
+        *(_of_run(run) for run in _valid(ledger.runs)),
         *(_of_skip(skipped) for skipped in ledger.skips),
         *_to_fill(job.schedule, ledger.backfills, start, end),
         *_unfired(job, start, end, now),
@@ -50,6 +50,16 @@ def entries(job: Job, ledger: Ledger, *, start: datetime, end: datetime, now: da
 def of_one_shot(runs: Sequence[Run]) -> list[Entry]:
     """A job that runs once has one slot: the time it is due."""
     return [_of_run(run) for run in runs]
+
+
+def _valid(runs: Sequence[Run]) -> Iterator[Run]:
+    """One run for each slot: one that was stopped before its start gives way to that of a later revision."""
+    latest = {run.slot: run.revision for run in sorted(runs, key=lambda run: run.revision)}
+    return (run for run in runs if run.revision == latest[run.slot] or not _stopped_unstarted(run))
+
+
+def _stopped_unstarted(run: Run) -> bool:
+    return run.first_started_at is None and (run.stop is not None or run.state in (State.CANCELLED, State.SKIPPED))
 
 
 def _of_run(run: Run) -> Entry:

@@ -6,9 +6,10 @@ from datetime import date
 from horae.core.model import Run
 from horae.store import Kind, Signal
 from horae.stores.postgres_pool import Database
+from horae.stores.postgres_rows import Places
 from horae.stores.postgres_signals import Signals
 
-MAX_KNOWN = 100_000  # places that are remembered before they are forgotten and asked for anew
+MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked for anew
 
 
 class PostgresBase:
@@ -17,23 +18,28 @@ class PostgresBase:
     def __init__(self, url: str, *, pool_size: int) -> None:
         self._db = Database(url, pool_size)
         self._signals = Signals(self._db.address)
-        self._lanes: set[tuple[str, int]] = set()
-        self._shelves: set[tuple[str, str, str]] = set()
+        self._places: Places = {}
         self._days: set[date] = set()
 
-    async def _ensure_places(self, runs: Iterable[Run]) -> None:
-        """Make the lanes and shelves of runs known, in a transaction before theirs; they are never removed."""
+    async def _places_of(self, runs: Iterable[Run]) -> Places:
+        """The lanes and shelves of runs; new ones are made in a transaction of their own and never removed."""
         specs = {(run.owner, run.spec.task, run.spec.queue, run.spec.priority) for run in runs}
-        shelves = {(owner, task, queue) for owner, task, queue, _ in specs} - self._shelves
-        lanes = {(queue, priority) for _, _, queue, priority in specs} - self._lanes
-        if lanes:
-            await self._db.rows("add_lanes", *zip(*sorted(lanes), strict=True))
-            self._lanes |= lanes
-        if shelves:
-            await self._db.rows("add_shelves", *zip(*sorted(shelves), strict=True))
-            if len(self._shelves) > MAX_KNOWN:
-                self._shelves.clear()
-            self._shelves |= shelves
+        if not specs <= self._places.keys():
+            if len(self._places) > MAX_PLACES:
+                self._places = {}
+            await self._learn_places(sorted(specs - self._places.keys()))
+        return self._places
+
+    async def _learn_places(self, specs: Sequence[tuple[str, str, str, int]]) -> None:
+        lanes = [*zip(*sorted({(queue, priority) for _, _, queue, priority in specs}), strict=True)]
+        shelves = [*zip(*sorted({(owner, task, queue) for owner, task, queue, _ in specs}), strict=True)]
+        async with self._db.session() as session:
+            await session.rows("add_lanes", *lanes)
+            await session.rows("add_shelves", *shelves)
+            lane_of = {(row[0], row[1]): row[2] for row in await session.rows("lanes", *lanes)}
+            shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
+        for owner, task, queue, priority in specs:
+            self._places[owner, task, queue, priority] = (lane_of[queue, priority], shelf_of[owner, task, queue])
 
     async def _ensure_days(self, days: set[date]) -> None:
         """Make the partitions for what ends on these days."""

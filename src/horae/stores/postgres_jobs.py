@@ -11,7 +11,7 @@ from horae.store import Changed, JobChange, Kind, Plannable, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase, due_signal
 from horae.stores.postgres_pool import Session, retried
-from horae.stores.postgres_rows import ROWS, columns
+from horae.stores.postgres_rows import ROWS, Places, columns
 
 OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
 KEY_TRIES = 5  # a key may be freed between the two looks at it, again and again
@@ -30,15 +30,15 @@ class PostgresJobs(PostgresBase):
         every_run = runs + [run for firing in firings for run in firing.runs]
         if not items:
             return []
-        await self._ensure_places(every_run)
+        places = await self._places_of(every_run)
         if not firings and not any(_key_of(run) for run in runs):
-            await self._db.rows("create_runs", *columns(rows.new_run, runs))
+            await self._db.rows("create_runs", [rows.new_run(run, places) for run in runs])
             holders = [run.job_id for run in runs]
         else:
             async with self._db.transaction() as session:
                 holders = await _take_keys(session, items)
                 won = [item for item, holder in zip(items, holders, strict=True) if holder == _job_id(item)]
-                every_run = await _write(session, won)
+                every_run = await _write(session, won, places)
                 firings = [item for item in won if isinstance(item, Firing)]
         self._signals.send([*due_signal(every_run), *_plan_signal(firing.plan_at for firing in firings)])
         return holders
@@ -64,11 +64,11 @@ class PostgresJobs(PostgresBase):
             return []
         first = {firing.job.id: firing for firing in reversed(firings)}  # of two for one job only one can win
         ordered = sorted(first.values(), key=lambda firing: firing.job.id)
-        await self._ensure_places(run for firing in firings for run in firing.runs)
+        places = await self._places_of(run for firing in firings for run in firing.runs)
         async with self._db.transaction() as session:
             moved = {row[0] for row in await session.rows("fire_jobs", *columns(rows.firing, ordered))}
             won = [firing for firing in ordered if firing.job.id in moved]
-            runs = await _write_firings(session, won)
+            runs = await _write_firings(session, won, places)
             await _free_keys(session, [firing.job for firing in won if firing.status in OVER])
         self._signals.send([*due_signal(runs), *_plan_signal(firing.plan_at for firing in won)])
         return [firing.job.id in moved and first[firing.job.id] is firing for firing in firings]
@@ -78,7 +78,7 @@ class PostgresJobs(PostgresBase):
         """Apply each page of a backfill unless somebody moved it first."""
         going = [page for page in pages if page.start is not None]
         ending = [page for page in pages if page.start is None]
-        await self._ensure_places(run for page in pages for run in page.runs)
+        places = await self._places_of(run for page in pages for run in page.runs)
         async with self._db.transaction() as session:
             moved: set[str] = set()
             if going:
@@ -88,8 +88,7 @@ class PostgresJobs(PostgresBase):
                 given = columns(lambda page: (page.backfill.id, page.backfill.start), ending)
                 moved |= {row[0] for row in await session.rows("end_backfills", *given)}
             runs = [run for page in pages if page.backfill.id in moved for run in page.runs]
-            if runs:
-                await session.rows("create_runs", *columns(rows.new_run, runs))
+            await _write_runs(session, runs, places)
         again = (page.plan_at for page in going if page.backfill.id in moved)
         self._signals.send([*due_signal(runs), *_plan_signal(again)])
         return [page.backfill.id in moved for page in pages]
@@ -106,14 +105,16 @@ class PostgresJobs(PostgresBase):
         """Write a new version of a job; None when its revision has moved on."""
         job = change.job
         async with self._db.transaction() as session:
-            if await session.value("change_job", *rows.changed_job(job, change.expected)) is None:
+            written = await session.rows("change_job", *rows.changed_job(job, change.expected), change.rewind)
+            if not written:
                 return None
+            job = replace(job, next_fire_at=written[0][0])
             if job.status in OVER:
                 await _free_keys(session, [job])
             woken: list[datetime] = []
             stopped: list[tuple[RunId, NodeId]] = []
             if change.retract_after is not None:
-                job, woken = await _retract(session, change, change.retract_after)
+                job, woken = await _retract(session, replace(change, job=job), change.retract_after)
                 if change.stop is not None:
                     found = await session.rows("stop_unstarted", job.id, change.retract_after, change.stop)
                     stopped = [(row[0], row[1]) for row in found]
@@ -125,8 +126,8 @@ class PostgresJobs(PostgresBase):
     @retried
     async def change_one_shot(self, run: Run, *, expected: int) -> bool:
         """Write a new version of a one-shot that still waits; False when it moved on."""
-        await self._ensure_places([run])
-        changed = await self._db.value("change_one_shot", *rows.changed_one_shot(run, expected)) is not None
+        places = await self._places_of([run])
+        changed = await self._db.value("change_one_shot", *rows.changed_one_shot(run, expected, places)) is not None
         if changed and not run.paused:
             self._signals.send(due_signal([run]))
         return changed
@@ -148,24 +149,27 @@ async def _take_keys(session: Session, items: Sequence[Item]) -> list[JobId]:
     raise Unavailable("keys are being taken and freed too fast; try again")
 
 
-async def _write(session: Session, items: Sequence[Item]) -> list[Run]:
+async def _write(session: Session, items: Sequence[Item], places: Places) -> list[Run]:
     """Write items whose keys are theirs; answers all runs that came with them."""
     runs = [item for item in items if isinstance(item, Run)]
     firings = [item for item in items if isinstance(item, Firing)]
     if firings:
         created = {row[0] for row in await session.rows("create_jobs", *columns(rows.new_job, firings))}
         firings = [firing for firing in firings if firing.job.id in created]  # the others were sent a second time
+    await _write_runs(session, runs, places)
+    return runs + await _write_firings(session, firings, places)
+
+
+async def _write_runs(session: Session, runs: Sequence[Run], places: Places) -> None:
     if runs:
-        await session.rows("create_runs", *columns(rows.new_run, runs))
-    return runs + await _write_firings(session, firings)
+        await session.rows("create_runs", [rows.new_run(run, places) for run in runs])
 
 
-async def _write_firings(session: Session, firings: Sequence[Firing]) -> list[Run]:
+async def _write_firings(session: Session, firings: Sequence[Firing], places: Places) -> list[Run]:
     runs = [run for firing in firings for run in firing.runs]
     skips = [skip for firing in firings for skip in firing.skips]
     backfills = [firing.backfill for firing in firings if firing.backfill is not None]
-    if runs:
-        await session.rows("create_runs", *columns(rows.new_run, runs))
+    await _write_runs(session, runs, places)
     if skips:
         await session.rows("add_skips", *columns(rows.skip, skips))
     if backfills:

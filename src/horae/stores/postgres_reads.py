@@ -149,18 +149,13 @@ class _RunQuery:
 
     def statements(self) -> list[tuple[str, frozenset[State]]]:
         """Which statements find the runs, each with the states that it is asked for."""
-        which, live, ended = self.which, self.states - FINAL, self.states & FINAL
-        if which.job_id is not None:
+        live, ended = self.states - FINAL, self.states & FINAL
+        if self.which.job_id is not None:
             chosen = [("list_live_of_job", live), ("list_ended_of_job", ended)]
-        elif which.task is not None or which.queue is not None or which.owner is None:
-            waiting = "list_waiting_of_shelves"
-            if live & WAITING == {State.RETRYING} and which.owner is not None:
-                waiting = "list_retried_of_owner"
-            chosen = [(waiting, live & WAITING), ("list_held", live & HELD), ("list_ended_of_shelves", ended)]
         else:
-            retried = live & WAITING == {State.RETRYING}
-            waiting = "list_retried_of_owner" if retried else "list_waiting_of_owner"
-            chosen = [(waiting, live & WAITING), ("list_held", live & HELD), ("list_ended_of_owner", ended)]
+            waiting = "list_retried" if live & WAITING == {State.RETRYING} else "list_waiting"
+            over = "list_ended" if State.SUCCEEDED in ended else "list_ended_badly"
+            chosen = [(waiting, live & WAITING), ("list_held", live & HELD), (over, ended)]
         return [(name, states) for name, states in chosen if states]
 
     def arguments(self, states: frozenset[State]) -> tuple[Any, ...]:
@@ -198,8 +193,6 @@ def _job_statements(which: JobFilter) -> list[tuple[str, tuple[Any, ...]]]:
 def _live_statements(which: JobFilter) -> list[str]:
     if which.key is not None:
         return ["list_one_shots_keyed"]
-    if which.owner is None:
-        return ["list_one_shots_of_all"]
     if which.status is JobStatus.PAUSED:
         return ["list_one_shots_paused"]
     if which.status is JobStatus.CANCELLED:
@@ -210,8 +203,6 @@ def _live_statements(which: JobFilter) -> list[str]:
 def _ended_statement(which: JobFilter, states: Sequence[State]) -> str:
     if which.key is not None:
         return "list_one_shots_ended_keyed"
-    if which.owner is None:
-        return "list_one_shots_ended_of_all"
     return "list_one_shots_ended" if State.SUCCEEDED in states else "list_one_shots_ended_badly"
 
 

@@ -12,6 +12,8 @@ from horae.stores.rows import Rows, encode_error, encode_labels, encode_policy, 
 
 T = TypeVar("T")
 
+Places = dict[tuple[str, str, str, int], tuple[int, int]]  # owner, task, queue, priority → lane, shelf
+
 LOWEST_ID = "0" * 32
 HIGHEST_ID = "f" * 32
 
@@ -44,14 +46,15 @@ def spec_columns(spec: Spec) -> tuple[Any, ...]:
     )
 
 
-def new_run(run: Run) -> tuple[Any, ...]:
-    """The columns of `create_runs`: a run that nobody has touched yet."""
+def new_run(run: Run, places: Places) -> tuple[Any, ...]:
+    """A `new_run` as PostgreSQL knows it: a run that nobody has touched yet."""
+    spec = run.spec
     return (
         run.id,
         run.job_id,
         run.owner,
         run.created_by,
-        *spec_columns(run.spec),
+        *spec_columns(spec),
         None if run.schedule is None else encode_schedule(run.schedule),
         run.trigger,
         run.slot,
@@ -61,6 +64,7 @@ def new_run(run: Run) -> tuple[Any, ...]:
         run.paused,
         run.revision,
         run.created_at,
+        *places[run.owner, spec.task, spec.queue, spec.priority],
     )
 
 
@@ -98,18 +102,20 @@ def changed_job(job: Job, expected: int) -> tuple[Any, ...]:
     )
 
 
-def changed_one_shot(run: Run, expected: int) -> tuple[Any, ...]:
+def changed_one_shot(run: Run, expected: int, places: Places) -> tuple[Any, ...]:
     """The parameters of `change_one_shot`."""
+    spec = run.spec
     return (
         run.id,
         expected,
-        *spec_columns(run.spec),
+        *spec_columns(spec),
         None if run.schedule is None else encode_schedule(run.schedule),
         run.due_at,
         run.wake_at,
         run.gate,
         run.paused,
         run.revision,
+        *places[run.owner, spec.task, spec.queue, spec.priority],
     )
 
 
@@ -143,7 +149,7 @@ def started(run: Run) -> tuple[Any, ...]:
 
 
 def ended(item: Settled) -> tuple[Any, ...]:
-    """The columns of `end_runs`."""
+    """A `run_end` as PostgreSQL knows it."""
     run = item.run
     return (
         run.id,

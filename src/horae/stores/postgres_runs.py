@@ -17,7 +17,7 @@ from horae.stores.postgres_pool import Database, Session, retried
 from horae.stores.postgres_rows import ROWS, columns, day_of
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_MINE, _ALIVE, _NEXT_AT = 37, 38, 39  # columns of `claim` after those of a run
+_MINE, _ALIVE, _NEXT_AT = 38, 39, 40  # columns of `claim` after those of `live_runs`
 
 
 class PostgresRuns(PostgresBase):
@@ -147,7 +147,7 @@ def _claim_arguments(request: ClaimRequest) -> tuple[Any, ...]:
 
 
 async def _end(place: Database | Session, ended: Sequence[Settled], *, held: bool) -> set[tuple[str, int]]:
-    return {(row[0], row[1]) for row in await place.rows("end_runs", held, *columns(rows.ended, ended))}
+    return {(row[0], row[1]) for row in await place.rows("end_runs", held, [rows.ended(result) for result in ended])}
 
 
 def _has_ties(result: Settled) -> bool:

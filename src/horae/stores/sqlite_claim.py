@@ -108,26 +108,26 @@ class _Gates:
     db: sqlite3.Connection
     request: ClaimRequest
     full: frozenset[str]
-    taken: set[str] = field(default_factory=set)
+    taken: dict[str, bytes] = field(default_factory=dict)  # the run that this claim takes, by gate
     contested: list[Contested] = field(default_factory=list)
 
     def admit(self, row: Row) -> bool:
         """Whether a run may pass its gate; one that is due and may not is noted as contested."""
         gate = row[_GATE]
-        if gate in self.taken or gate in self.full:
+        if gate in self.full:
             return False
-        if self._is_open(row):
-            self.taken.add(gate)
-            return True
+        if not self._is_blocked(row):
+            return self.taken.setdefault(gate, row[_ID]) == row[_ID]  # one for each gate; its next comes another time
         if max(row[_DUE_AT], row[_WAKE_AT]) <= to_micros(self.request.now):
             self.contested.append(Contested(run=ROWS.run(row), rivals=self._rivals(row)))
         return False
 
-    def _is_open(self, row: Row) -> bool:
+    def _is_blocked(self, row: Row) -> bool:
         holder = self.db.execute(STATEMENTS["gate_holder"], (row[_GATE],)).fetchone()
         if holder is not None and to_hex(holder[0]) != self.request.node:
-            return False
-        return self.db.execute(STATEMENTS["blocked_by_earlier"], self._place(row)).fetchone() is None
+            return True
+        place = {**self._place(row), "taken": self.taken.get(row[_GATE])}
+        return self.db.execute(STATEMENTS["blocked_by_earlier"], place).fetchone() is not None
 
     def _rivals(self, row: Row) -> list[Rival]:
         which = {**self._place(row), "job_id": row[_JOB_ID], "limit": MAX_RIVALS}

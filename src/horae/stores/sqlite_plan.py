@@ -102,7 +102,7 @@ def change_one_shot(transaction: Transaction, run: Run, expected: int) -> bool:
         return False
     before = ROWS.run(row)
     if before.gate is not None:
-        wake_next(transaction, before.gate, run.wake_at)  # it may have gone out of the way
+        wake_next(transaction, before.gate, before.wake_at)  # it may have gone out of the way
     if not run.paused:
         transaction.due(run.wake_at)
     return True

@@ -176,12 +176,14 @@ RETURNING backfills.id;
 -- ---------------------------------------------------------------------------------------------------------- changing
 
 -- name: change_job
+-- $19: keep next_fire_at as it is, for a planner may have moved it since the job was read.
 UPDATE jobs
    SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
-       ordering_key = $11, policy = $12, schedule = $13, status = $14, next_fire_at = $15, plan_at = $16, revision = $17,
+       ordering_key = $11, policy = $12, schedule = $13, status = $14,
+       next_fire_at = CASE WHEN $19 THEN next_fire_at ELSE $15::timestamptz END, plan_at = $16, revision = $17,
        updated_at = $18
  WHERE id = $1 AND revision = $2
-RETURNING id;
+RETURNING next_fire_at;
 
 -- name: retract_runs
 DELETE FROM runs
@@ -308,7 +310,7 @@ SELECT result.*, answer.alive, answer.next_at
   LEFT JOIN (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
                     ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
                     attempt, crashes, revision, progress, error, NULL::text AS result, NULL::text AS reason, created_at,
-                    first_started_at, started_at, NULL::timestamptz AS finished_at, NULL::text AS resolution,
+                    first_started_at, started_at, NULL::timestamptz AS finished_at, NULL::text AS resolution, shelf,
                     true AS mine
                FROM claimed
               UNION ALL
@@ -587,18 +589,10 @@ SELECT latest.*
              ORDER BY due_at DESC
              LIMIT 1)
             UNION ALL
-           (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                   ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
-                   attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
-                   finished_at, resolution
-              FROM history WHERE history.id = given.job_id AND due_at <= $2)
+           (SELECT * FROM ended_runs WHERE ended_runs.id = given.job_id AND due_at <= $2)
             UNION ALL
-           (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                   ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
-                   attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
-                   finished_at, resolution
-              FROM history
-             WHERE history.job_id = given.job_id AND history.job_id <> history.id AND due_at <= $2
+           (SELECT * FROM ended_runs
+             WHERE ended_runs.job_id = given.job_id AND ended_runs.job_id <> ended_runs.id AND due_at <= $2
              ORDER BY due_at DESC
              LIMIT 1)) AS each
         ORDER BY due_at DESC, id DESC
@@ -686,13 +680,236 @@ WITH heads AS MATERIALIZED (
 )
 SELECT run.*
   FROM heads
- CROSS JOIN LATERAL (SELECT live_runs.* FROM runs JOIN live_runs USING (id)
-                      WHERE runs.shelf = heads.id AND runs.node IS NULL
-                        AND runs.due_at >= $7::timestamptz AND (runs.due_at, runs.id) < ($8::timestamptz, $9::uuid)
-                        AND runs.state = ANY($3::text[])
-                        AND ($4::boolean IS NULL OR (runs.stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                      ORDER BY runs.due_at DESC, runs.id DESC
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = heads.id AND node IS NULL
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
                       LIMIT $10) AS run
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
-@@REST@@
+
+-- name: list_retried
+-- Runs that wait for another try are few among those that wait for their first: all of them have an error.
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = shelves.id AND node IS NULL AND error IS NOT NULL
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_held
+SELECT * FROM live_runs
+ WHERE node IS NOT NULL AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+   AND $2::uuid IS NULL
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_ended
+WITH heads AS MATERIALIZED (
+    SELECT shelves.id
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT due_at, id FROM history
+                          WHERE history.shelf = shelves.id
+                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                            AND state = ANY($3::text[])
+                          ORDER BY due_at DESC, id DESC
+                          LIMIT 1) AS head
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+       AND ($4::boolean IS NULL OR NOT $4)
+     ORDER BY head.due_at DESC, head.id DESC
+     LIMIT $10
+)
+SELECT run.*
+  FROM heads
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE ended_runs.shelf = heads.id
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_ended_badly
+-- State by state: what did not succeed has an index of its own, in which the few failed ones are found among the many.
+SELECT run.*
+  FROM shelves
+ CROSS JOIN unnest($3::text[]) AS wanted(state)
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE ended_runs.shelf = shelves.id AND ended_runs.state <> 'succeeded'
+                        AND ended_runs.state = wanted.state
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+   AND ($4::boolean IS NULL OR NOT $4)
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_live_of_job
+SELECT * FROM (
+    (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM live_runs WHERE job_id = $2::uuid AND job_id <> id)) AS each
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_ended_of_job
+SELECT * FROM (
+    (SELECT * FROM ended_runs WHERE id = $2::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM ended_runs
+      WHERE job_id = $2::uuid AND job_id <> id
+        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid) AND state = ANY($3::text[])
+        AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+      ORDER BY due_at DESC, id DESC
+      LIMIT $10)) AS each
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
+-- (any of them may be NULL), $9 below this id, $10 how many; then the status or the states that the jobs must be in.
+
+-- name: list_jobs_of_owner
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
+       status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs
+ WHERE owner = $1::text AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_jobs_of_all
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
+       status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs
+ WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_waiting
+WITH heads AS MATERIALIZED (
+    SELECT shelves.id
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT id FROM runs
+                          WHERE runs.shelf = shelves.id AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
+                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                            AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                            AND ($12::text[] IS NULL OR state = ANY($12))
+                          ORDER BY id DESC
+                          LIMIT 1) AS head
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+     ORDER BY head.id DESC
+     LIMIT $10
+)
+SELECT run.*
+  FROM heads
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = heads.id AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                        AND ($12::text[] IS NULL OR state = ANY($12))
+                      ORDER BY id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_paused
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = shelves.id AND paused AND schedule IS NOT NULL AND id < $9::uuid
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                        AND ($12::text[] IS NULL OR state = ANY($12))
+                      ORDER BY id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_held
+SELECT * FROM live_runs
+ WHERE ($1::text IS NULL OR owner = $1) AND node IS NOT NULL AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_keyed
+SELECT * FROM live_runs
+ WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended
+WITH heads AS MATERIALIZED (
+    SELECT shelves.id
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT id FROM history
+                          WHERE history.shelf = shelves.id AND schedule IS NOT NULL AND id < $9::uuid
+                            AND state = ANY($11::text[])
+                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                          ORDER BY id DESC
+                          LIMIT 1) AS head
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+     ORDER BY head.id DESC
+     LIMIT $10
+)
+SELECT run.*
+  FROM heads
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE ended_runs.shelf = heads.id AND schedule IS NOT NULL AND id < $9::uuid
+                        AND state = ANY($11::text[])
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                      ORDER BY id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_badly
+SELECT run.*
+  FROM shelves
+ CROSS JOIN unnest($11::text[]) AS wanted(state)
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE ended_runs.shelf = shelves.id AND schedule IS NOT NULL AND id < $9::uuid
+                        AND ended_runs.state <> 'succeeded' AND ended_runs.state = wanted.state
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                      ORDER BY id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_keyed
+SELECT * FROM ended_runs
+ WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
+   AND state = ANY($11::text[]) AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ ORDER BY id DESC
+ LIMIT $10;

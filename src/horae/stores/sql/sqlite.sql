@@ -185,7 +185,7 @@ DELETE FROM gates WHERE gate = ? AND node = ?;
 -- name: blocked_by_earlier
 SELECT 1 FROM runs INDEXED BY runs_gate
  WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND (due_at, id) < (:due_at, :id)
-   AND node IS NOT :node
+   AND node IS NOT :node AND id IS NOT :taken
  LIMIT 1;
 
 -- name: rivals

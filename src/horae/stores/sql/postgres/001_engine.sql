@@ -82,7 +82,7 @@ CREATE VIEW live_runs AS
 SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
        schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence, attempt, crashes, revision, progress,
        error, NULL::text AS result, NULL::text AS reason, created_at, first_started_at, started_at,
-       NULL::timestamptz AS finished_at, NULL::text AS resolution
+       NULL::timestamptz AS finished_at, NULL::text AS resolution, shelf
   FROM runs;
 
 -- Ended runs, by the day they ended.
@@ -128,6 +128,13 @@ CREATE TABLE history (
     ended_on         date        NOT NULL,
     PRIMARY KEY (id, ended_on)
 ) PARTITION BY RANGE (ended_on);
+
+-- Ended runs in the shape of live ones.
+CREATE VIEW ended_runs AS
+SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
+       schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence, attempt, crashes, revision, progress,
+       error, result, reason, created_at, first_started_at, started_at, finished_at, resolution, shelf
+  FROM history;
 
 CREATE INDEX history_shelf ON history (shelf, due_at, id);
 CREATE INDEX history_one_shot ON history (shelf, id) WHERE schedule IS NOT NULL;

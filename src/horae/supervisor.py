@@ -1,0 +1,83 @@
+"""Several processes of one node's roles on one machine, kept alive and stopped together."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+RESTART_SECONDS = (0.5, 10.0)  # the first and the longest wait before a process that died is started again
+STEADY_SECONDS = 30.0  # a process that lived so long died by itself, not of its start
+GRACE_SECONDS = 10.0  # beyond the drain, before a process that does not end is killed
+
+
+class Supervisor:
+    """Runs `target` in a number of processes until it is told to stop."""
+
+    def __init__(self, target: Callable[[], int], processes: int, *, drain_seconds: float) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._target = target
+        self._drain_seconds = drain_seconds
+        self._stopping = threading.Event()
+        self._children: list[BaseProcess] = []
+        self._started: dict[int, float] = {}
+        self._waits = [RESTART_SECONDS[0]] * processes
+
+    def run(self) -> int:
+        """Blocks until SIGINT or SIGTERM; the exit code of the whole."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._stopping.set())
+        self._children = [self._start() for _ in self._waits]
+        while not self._stopping.wait(0.2):
+            for place, child in enumerate(self._children):
+                if child.exitcode is not None:
+                    self._children[place] = self._replace(place, child)
+        return self._stop()
+
+    def _start(self) -> BaseProcess:
+        child = self._context.Process(target=_child, args=(self._target, os.getpid()))
+        child.start()
+        assert child.pid is not None
+        self._started[child.pid] = time.monotonic()
+        return child
+
+    def _replace(self, place: int, dead: BaseProcess) -> BaseProcess:
+        first, longest = RESTART_SECONDS
+        assert dead.pid is not None
+        lived = time.monotonic() - self._started.pop(dead.pid)
+        wait = first if lived > STEADY_SECONDS else self._waits[place]
+        self._waits[place] = min(wait * 2, longest)
+        log.warning("process_died", pid=dead.pid, exit_code=dead.exitcode, starts_again_in_seconds=wait)
+        self._stopping.wait(wait)
+        return self._start()
+
+    def _stop(self) -> int:
+        for child in self._children:
+            child.terminate()
+        deadline = time.monotonic() + self._drain_seconds + GRACE_SECONDS
+        for child in self._children:
+            child.join(max(deadline - time.monotonic(), 0))
+            if child.exitcode is None:
+                log.warning("process_killed", pid=child.pid)
+                child.kill()
+                child.join()
+        return max((abs(child.exitcode or 0) for child in self._children), default=0)
+
+
+def _child(target: Callable[[], int], parent: int) -> None:
+    """The main function of a process: ends with its parent, however that ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; the parent passes it on
+    threading.Thread(target=_end_with, args=(parent,), name="horae-parent", daemon=True).start()
+    raise SystemExit(target())
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
