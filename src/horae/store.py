@@ -84,8 +84,8 @@ class JobChange:
 
     With `retract_after`, waiting runs of its schedule that are due later than that are taken back (deleted, with later
     skips), and those that a node already holds and has not started get the stop request `stop` if one is given. With
-    `rewind`, `next_fire_at` is not taken from `job`, for a planner may have moved it since that was read: it stays as the
-    store has it, or becomes the earliest slot taken back, if that is earlier.
+    `rewind`, `next_fire_at` is not taken from `job`, for a planner may have moved it since that was read: it stays as
+    the store has it, or becomes the earliest slot taken back, if that is earlier.
     """
 
     job: Job

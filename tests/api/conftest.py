@@ -1,4 +1,5 @@
-"""The API in process over a real SQLite store, with a clock and a worker that move by hand."""
+"""The API in process over a real store (SQLite in every run, PostgreSQL at full size), with a clock and a worker
+that move by hand."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,9 +15,12 @@ from horae.clock import ManualClock
 from horae.core.model import NodeId
 from horae.metrics import Metrics
 from horae.services.ids import Ids
+from horae.store import Store
+from horae.stores.postgres import PostgresStore
 from horae.stores.sqlite import SqliteStore
 from horae.tasks.builtin import builtin_tasks
 from tests.api.harness import START, Api, Hand
+from tests.postgres_server import postgres_url, scratch_schema
 
 
 @pytest.fixture
@@ -24,17 +28,24 @@ def clock() -> ManualClock:
     return ManualClock(START)
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "horae.db")
-    await store.migrate()
-    await store.open()
-    yield store
-    await store.close()
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    if request.param == "sqlite":
+        sqlite = SqliteStore(tmp_path / "horae.db")
+        await sqlite.open()
+        yield sqlite
+        await sqlite.close()
+        return
+    async with scratch_schema(postgres_url()) as url:
+        postgres = PostgresStore(url)
+        await postgres.migrate()
+        await postgres.open()
+        yield postgres
+        await postgres.close()
 
 
 @pytest.fixture
-def services(store: SqliteStore, clock: ManualClock) -> Services:
+def services(store: Store, clock: ManualClock) -> Services:
     registry = builtin_tasks()
     return Services.over(
         store,
@@ -50,7 +61,7 @@ def services(store: SqliteStore, clock: ManualClock) -> Services:
 
 
 @pytest.fixture
-async def api(services: Services, store: SqliteStore, clock: ManualClock) -> AsyncIterator[Api]:
+async def api(services: Services, store: Store, clock: ManualClock) -> AsyncIterator[Api]:
     transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         hand = Hand(store, clock, NodeId(Ids()()))

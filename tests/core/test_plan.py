@@ -143,6 +143,9 @@ class TestFiring:
         assert fired(job).runs[0].due_at == run.due_at
 
 
+SPANS = ({"seconds": 3}, {"minutes": 5}, {"hours": 2}, {"days": 400})
+
+
 class TestMisfire:
     DOWN = timedelta(minutes=5)
 
@@ -186,7 +189,7 @@ class TestMisfire:
         assert firing.skips[1].start == NOON + timedelta(minutes=4)
 
     @pytest.mark.parametrize("misfire", Misfire)
-    @pytest.mark.parametrize("down", [timedelta(seconds=3), timedelta(minutes=5), timedelta(hours=2), timedelta(days=400)])
+    @pytest.mark.parametrize("down", [timedelta(**span) for span in SPANS], ids=str)
     @pytest.mark.parametrize("expression", ["* * * * * *", "* * * * *", "*/7 */3 * * *", "0 9 1 * *"])
     def test_every_slot_is_accounted_for_exactly_once(self, misfire: Misfire, down: timedelta, expression: str) -> None:
         first = next_after(parse_schedule(expression, now=NOON), NOON - timedelta(microseconds=1))

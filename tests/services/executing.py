@@ -74,7 +74,9 @@ class Stage:
         self.blobs = blobs
         self.executor = executor
 
-    def begin(self, task: str, *, attempt: int = 1, timeout: float | None = None, blob: str | None = None, **params: Any) -> Try:
+    def begin(
+        self, task: str, *, attempt: int = 1, timeout: float | None = None, blob: str | None = None, **params: Any
+    ) -> Try:
         run_id = new_id()
         policy = Policy(timeout=None if timeout is None else timedelta(seconds=timeout))
         run = Run(

@@ -1,6 +1,7 @@
 """The engine as a whole, in virtual time: runs start on time, in order, once, and are settled whatever dies."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -160,7 +161,7 @@ class TestRetries:
         run = await one_shot(system, "flaky")
         await system.advance(minutes=5)
         at = [start.at for start in system.starts_of(run.job_id)]
-        delays = [(later - sooner).total_seconds() for sooner, later in zip(at, at[1:], strict=False)]
+        delays = [(later - sooner).total_seconds() for sooner, later in pairwise(at)]
         assert all(exact <= delay <= exact * 1.26 for exact, delay in zip([5, 10, 20], delays, strict=True))
 
     async def test_a_run_without_end_of_failures_is_failed_after_its_retries(self, system: System) -> None:
@@ -193,7 +194,7 @@ class TestOverlap:
             await one_shot(system, "slow", delay=3)
         await system.advance(seconds=30)
         spans = [(start.at, start.ended_at or system.clock.now()) for start in system.starts_of(job.id)]
-        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
         until = job.created_at + timedelta(seconds=20)
         assert sum((await outcomes(system, job, until)).values()) == 20
 
@@ -227,7 +228,7 @@ class TestOverlap:
 
 
 class TestOrder:
-    async def test_runs_of_one_key_keep_their_order_on_three_nodes_with_retries_among_them(self, system: System) -> None:
+    async def test_runs_of_one_key_keep_their_order_on_three_nodes_with_retries(self, system: System) -> None:
         for _ in range(3):
             await system.add_node(concurrency=2)
         flaky = {4, 9, 10}
@@ -242,7 +243,7 @@ class TestOrder:
         assert order == sorted(order)
         assert len(order) == 15 + len(flaky)
         spans = [(start.at, start.ended_at) for start in system.starts]
-        assert all(end is not None and end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert all(end is not None and end <= begin for (_, end), (begin, _) in pairwise(spans))
 
     async def test_other_keys_do_not_wait(self, system: System) -> None:
         await system.add_node()
@@ -414,9 +415,9 @@ class TestDowntime:
         total = count_between(job.schedule, job.created_at + MICROSECOND, until + MICROSECOND)
         assert sum(counts.values()) == total, counts
         already_fired = count_between(job.schedule, died_at, died_at + system.timing.horizon + timedelta(seconds=1))
-        missed_runs = [
-            s for s in system.starts_of(job.id) if s.run.slot is not None and died_at < s.run.slot < back_at - timedelta(seconds=5)
-        ]
+        missed_before = back_at - timedelta(seconds=5)
+        slots = [start.run.slot for start in system.starts_of(job.id) if start.run.slot is not None]
+        missed_runs = [slot for slot in slots if died_at < slot < missed_before]
         young = count_between(job.schedule, max(died_at, back_at - timedelta(hours=1)), back_at)
         match misfire:
             case Misfire.SKIP:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from horae.core.errors import Malformed
 
 Flag = Parameter(negative=(), show_default=False)  # a switch that can only be turned on
+Positive = Parameter(validator=validators.Number(gte=1))
 Several = Parameter(negative=())  # an option that may be repeated
 
 

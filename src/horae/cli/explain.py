@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from horae.cli.arguments import schedule_of
+from horae.cli.arguments import Positive, schedule_of
 from horae.cli.output import Column, Output, distance, print_json, print_lines, print_table
 from horae.core.schedule import Fire, Now, Schedule, parse_schedule, preview, refuse_never_firing, rfc3339, warnings
 from horae.core.timeline import zone_named
@@ -20,7 +20,7 @@ def explain(
     /,
     *,
     tz: Annotated[str | None, Parameter(help="The time zone it is meant in (default UTC).")] = None,
-    count: Annotated[int, Parameter(name=["--count", "-n"], help="How many instants.")] = 5,
+    count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many instants.")] = 5,
     output: Output = "table",
 ) -> None:
     """Say in words when a schedule fires, and when next. Needs no server."""

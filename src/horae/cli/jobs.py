@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from horae.cli import runs
-from horae.cli.arguments import Flag, Several, changes, json_object, pairs, schedule_of, text_pairs
+from horae.cli.arguments import Flag, Positive, Several, changes, json_object, pairs, schedule_of, text_pairs
 from horae.cli.client import Client, Document
 from horae.cli.output import (
     NOTHING,
@@ -104,7 +104,7 @@ def ls(
     key: str | None = None,
     queue: str | None = None,
     label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None,
-    limit: Annotated[int, Parameter(help="At most so many (up to 1000).")] = 50,
+    limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
     cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
     output: Output = "table",
 ) -> None:
@@ -206,7 +206,7 @@ def next_fires(
     job: JobName,
     /,
     *,
-    count: Annotated[int, Parameter(name=["--count", "-n"], help="How many.")] = 10,
+    count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many.")] = 10,
     output: Output = "table",
 ) -> None:
     """Show when a job fires next."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import Several, json_object, pairs
+from horae.cli.arguments import Flag, Positive, Several, json_object, pairs
 from horae.cli.client import Client, Document, run_id
 from horae.cli.output import (
     NOTHING,
@@ -59,7 +59,7 @@ def ls(
     queue: str | None = None,
     start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None,
     end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None,
-    limit: Annotated[int, Parameter(help="At most so many (up to 1000).")] = 50,
+    limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
     cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
     output: Output = "table",
 ) -> None:
@@ -123,10 +123,7 @@ def start(
     param: Annotated[list[str] | None, Several, Parameter(help="A parameter for this run, as key=value.")] = None,
     params: Annotated[str | None, Parameter(help="Parameters for this run, as a JSON object.")] = None,
     follow: Annotated[
-        bool,
-        Parameter(
-            name=["--follow", "-f"], negative=(), show_default=False, help="Wait, print the log, exit as it ends."
-        ),
+        bool, Flag, Parameter(name=["--follow", "-f"], help="Wait, print the log, exit as it ends.")
     ] = False,
     output: Output = "table",
 ) -> int:

@@ -5,16 +5,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from horae.cli.arguments import Flag
+from horae.cli.arguments import Flag, Positive
 from horae.core.errors import Misconfigured
 
+DEV_DRAIN_SECONDS = 2  # whoever presses Ctrl-C does not want to wait for a demo
 ROLES = ("api", "planner", "worker")
 
 App = Annotated[str | None, Parameter(help="Your tasks, as MODULE:APP.")]
 Store = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
 Port = Annotated[int | None, Parameter(help="Where to listen (HORAE_PORT, 8765).")]
 Queues = Annotated[str | None, Parameter(help="Only work on these queues, as a,b (default all).")]
-Concurrency = Annotated[int | None, Parameter(help="Runs at a time.")]
+Concurrency = Annotated[int | None, Positive, Parameter(help="Runs at a time.")]
 
 
 def dev(
@@ -25,7 +26,7 @@ def dev(
     no_demo: Annotated[bool, Flag, Parameter(help="Without demo jobs.")] = False,
 ) -> int:
     """Start all roles in one process on this machine only: SQLite in .horae/, no auth, `shell.run` allowed."""
-    flags = {"host": "127.0.0.1", "port": port, "store": store, "allow_shell": True}
+    flags = {"host": "127.0.0.1", "port": port, "store": store, "allow_shell": True, "drain_seconds": DEV_DRAIN_SECONDS}
     return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo)
 
 
@@ -38,13 +39,11 @@ def serve(
     store: Store = None,
     queues: Queues = None,
     concurrency: Concurrency = None,
-    processes: Annotated[int, Parameter(help="How many processes share the port and the work.")] = 1,
+    processes: Annotated[int, Positive, Parameter(help="How many processes share the port and the work.")] = 1,
 ) -> int:
     """Start a node for production; any number of them share one store."""
     flags = {"host": host, "port": port, "store": store}
-    return _run(
-        flags, roles=_roles(roles), app=app, queues=queues, concurrency=concurrency, processes=max(processes, 1)
-    )
+    return _run(flags, roles=_roles(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
 
 
 def worker(
@@ -75,7 +74,7 @@ def _run(
         roles=roles,
         app=app,
         queues=_names(queues),
-        concurrency=_at_least_one(concurrency) or DEFAULT_CONCURRENCY,
+        concurrency=concurrency or DEFAULT_CONCURRENCY,
         demo=demo,
     )
     return run_node(load_settings(flags), plan, processes=processes)
@@ -90,9 +89,3 @@ def _roles(text: str) -> frozenset[str]:
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name for part in (text or "").split(",") if (name := part.strip()))
-
-
-def _at_least_one(concurrency: int | None) -> int | None:
-    if concurrency is not None and concurrency < 1:
-        raise Misconfigured(f"--concurrency {concurrency}: a worker runs at least one at a time")
-    return concurrency

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from horae.clock import Clock
+from horae.core.errors import Unavailable
 from horae.services.janitor import Janitor
 from horae.services.loop import Loop
 from horae.services.membership import Heart, Lease, Timing
@@ -118,8 +119,15 @@ class NodeService:
             loop.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pulse.stop()
-        if self._heart is not None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._heart is None:
+            return
+        try:
             await self._store.unregister(self._heart.node.id)
+        except Unavailable as exc:
+            log.warning("left_without_goodbye", reason=str(exc))  # the others will notice that we no longer beat
 
     def beaten(self) -> None:
         """Called from the heart's thread after every beat."""
@@ -177,7 +185,7 @@ class NodeService:
         await self._until(lambda: not worker.running and not worker.unsettled, self._clock.now() + timedelta(seconds=5))
 
     async def _until(self, condition: Callable[[], bool], deadline: datetime) -> None:
-        while not condition() and self._clock.now() < deadline:
+        while not condition() and self._clock.now() < deadline:  # noqa: ASYNC110 - two counters, looked at once in a life
             await asyncio.sleep(0.02)
 
 

@@ -49,7 +49,8 @@ class Planner:
         """Fire what wants planning now."""
         now = self._clock.now()
         found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
-        self._metrics.planned(max((now - due.job.plan_at for due in found.jobs if due.job.plan_at), default=timedelta()))
+        lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
+        self._metrics.planned(max(lags, default=timedelta()))
         firings = [fire(due, now=now, horizon=self._horizon, new_id=self._new_id) for due in found.jobs]
         pages = [fill(backfill, due, now=now, new_id=self._new_id) for backfill, due in found.backfills]
         fired = await self._store.fire(firings) if firings else []

@@ -7,6 +7,7 @@ from horae.clock import Clock
 from horae.core.errors import Fault, Invalid, UnknownTask
 from horae.services.drafts import TaskDefaults
 from horae.store import Reader
+from horae.tasks.schema import schema_faults
 
 FRESH_SECONDS = 5.0  # how long the names that the store told are believed; a refusal always asks again
 

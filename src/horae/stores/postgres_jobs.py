@@ -127,10 +127,18 @@ class PostgresJobs(PostgresBase):
     async def change_one_shot(self, run: Run, *, expected: int) -> bool:
         """Write a new version of a one-shot that still waits; False when it moved on."""
         places = await self._places_of([run])
-        changed = await self._db.value("change_one_shot", *rows.changed_one_shot(run, expected, places)) is not None
-        if changed and not run.paused:
-            self._signals.send(due_signal([run]))
-        return changed
+        async with self._db.transaction() as session:
+            before = await session.rows("change_one_shot", *rows.changed_one_shot(run, expected, places))
+            if not before:
+                return False
+            [[gate, wake_at]] = before
+            woken = (
+                [] if gate is None else await session.rows("wake_parked", [gate], [wake_at])
+            )  # it may have moved off
+        times = [row[0] for row in woken] + ([] if run.paused else [run.wake_at])
+        if times:
+            self._signals.send([Signal(kind=Kind.DUE, at=min(times))])
+        return True
 
 
 async def _take_keys(session: Session, items: Sequence[Item]) -> list[JobId]:

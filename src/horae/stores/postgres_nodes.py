@@ -6,7 +6,7 @@ from horae.core.model import Node, NodeId, Run
 from horae.store import Beat, Kind, Signal
 from horae.stores.postgres_base import PostgresBase
 from horae.stores.postgres_pool import retried
-from horae.stores.postgres_rows import ROWS, node_columns, node_of
+from horae.stores.postgres_rows import ROWS, day_of, node_columns, node_of
 
 
 class PostgresNodes(PostgresBase):
@@ -45,6 +45,7 @@ class PostgresNodes(PostgresBase):
     @retried
     async def tidy(self, *, now: datetime) -> int:
         """Free gates of nodes that are gone, and wake parked runs that nothing blocks; how many were found."""
+        await self._ensure_days({day_of(now), day_of(now + timedelta(days=1))})  # so that nobody waits at midnight
         async with self._db.session() as session:
             freed = await session.rows("free_gates_of_the_gone")
             woken = await session.rows("wake_unblocked", now)

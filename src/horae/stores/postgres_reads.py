@@ -177,15 +177,15 @@ class _RunQuery:
 
 def _job_statements(which: JobFilter) -> list[tuple[str, tuple[Any, ...]]]:
     """Which statements find the jobs, each with the parameters that are its own."""
-    last = which.last_run_states
-    live = (which.status, None if last is None else sorted(last - FINAL))
+    last, due_by = which.last_run_states, which.now or LATEST
+    live = (which.status, None if last is None else sorted(last - FINAL), due_by)
     ended = sorted(_ended_states(which.status) & (FINAL if last is None else last))
-    recurring = (which.status, None if last is None else sorted(last))
+    recurring = (which.status, None if last is None else sorted(last), due_by)
     statements: list[tuple[str, tuple[Any, ...]]] = []
     if which.status is not JobStatus.FINISHED and live[1] != []:
         statements += [(name, live) for name in _live_statements(which)]
     if ended:
-        statements.append((_ended_statement(which, ended), (ended,)))
+        statements.append((_ended_statement(which, ended), (ended, LATEST if last is None else due_by)))
     statements.append(("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", recurring))
     return statements
 

@@ -1,9 +1,9 @@
 """Signals between processes through NOTIFY: one for all that happened since the last was sent, heard by LISTEN.
 
 A NOTIFY inside the transaction that it tells of would hold a lock of the whole database until the commit is on disk,
-one commit after the other. So signals are sent after the commit, from a connection of their own that writes nothing, and
-what piles up while one is under way goes as one. Whoever is killed in between never gave an answer either, and what a
-lost signal told of is found by the next scan.
+one commit after the other. So signals are sent after the commit, from a connection of their own that writes nothing,
+and what piles up while one is under way goes as one. Whoever is killed in between never gave an answer either, and what
+a lost signal told of is found by the next scan.
 """
 
 import asyncio

@@ -36,8 +36,7 @@ SELECT pg_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_sc
 INSERT INTO schema_versions (version) VALUES ($1);
 
 -- name: ensure_day
--- The next day too, so that nobody has to wait for it at midnight.
-SELECT ensure_history_day($1), ensure_history_day($1 + 1);
+SELECT ensure_history_day($1);
 
 -- name: notify
 SELECT pg_notify($1, $2);
@@ -206,8 +205,9 @@ UPDATE runs
    SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
        ordering_key = $11, policy = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16, paused = $17,
        revision = $18, lane = $19, shelf = $20, parked = false
- WHERE id = $1 AND revision = $2 AND node IS NULL
-RETURNING id;
+  FROM (SELECT id, gate, wake_at FROM runs WHERE id = $1 FOR UPDATE) AS before
+ WHERE runs.id = before.id AND revision = $2 AND node IS NULL
+RETURNING before.gate, before.wake_at;
 
 
 -- ---------------------------------------------------------------------------------------------------------- claiming
@@ -610,7 +610,7 @@ WITH waiting AS (
       FROM lanes
      CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
                            FROM (SELECT due_at FROM runs
-                                  WHERE runs.lane = lanes.id AND wake_at <= $1
+                                  WHERE runs.lane = lanes.id AND wake_at <= $1 AND state = 'scheduled'
                                     AND node IS NULL AND NOT parked AND NOT paused
                                   ORDER BY wake_at
                                   LIMIT $2) AS few) AS due
@@ -618,6 +618,12 @@ WITH waiting AS (
                     WHERE runs.lane = lanes.id
                       AND node IS NULL AND NOT parked AND NOT paused)
         OR EXISTS (SELECT FROM runs WHERE runs.lane = lanes.id AND (parked OR paused))
+), parked AS (
+    SELECT queue, count(*) AS depth, min(due_at) AS oldest
+      FROM (SELECT queue, due_at FROM runs
+             WHERE (parked OR paused) AND parked AND due_at <= $1 AND state = 'scheduled'
+             LIMIT $2) AS few
+     GROUP BY queue
 ), held AS (
     SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS depth,
            min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS oldest,
@@ -627,7 +633,11 @@ WITH waiting AS (
      GROUP BY queue
 )
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer
-  FROM (SELECT queue, depth, oldest, 0 AS running FROM waiting UNION ALL SELECT queue, depth, oldest, running FROM held) AS each
+  FROM (SELECT queue, depth, oldest, 0 AS running FROM waiting
+         UNION ALL
+        SELECT queue, depth, oldest, 0 FROM parked
+         UNION ALL
+        SELECT queue, depth, oldest, running FROM held) AS each
  GROUP BY queue
  ORDER BY queue;
 
@@ -787,14 +797,15 @@ SELECT * FROM (
  LIMIT $10;
 
 -- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
--- (any of them may be NULL), $9 below this id, $10 how many; then the status or the states that the jobs must be in.
+-- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
+-- the time that it must be due by; for ended one-shots $11 the states, $12 that time.
 
 -- name: list_jobs_of_owner
 SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
        status, next_fire_at, plan_at, revision, created_at, updated_at
   FROM jobs
  WHERE owner = $1::text AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
+   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
  ORDER BY id DESC
  LIMIT $10;
 
@@ -803,7 +814,7 @@ SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queu
        status, next_fire_at, plan_at, revision, created_at, updated_at
   FROM jobs
  WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id) = ANY($12))
+   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
  ORDER BY id DESC
  LIMIT $10;
 
@@ -815,7 +826,7 @@ WITH heads AS MATERIALIZED (
                           WHERE runs.shelf = shelves.id AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                             AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                            AND ($12::text[] IS NULL OR state = ANY($12))
+                            AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
                           ORDER BY id DESC
                           LIMIT 1) AS head
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
@@ -829,7 +840,7 @@ SELECT run.*
                       WHERE live_runs.shelf = heads.id AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                         AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                        AND ($12::text[] IS NULL OR state = ANY($12))
+                        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
                       ORDER BY id DESC
                       LIMIT $10) AS run
  ORDER BY run.id DESC
@@ -842,7 +853,7 @@ SELECT run.*
                       WHERE live_runs.shelf = shelves.id AND paused AND schedule IS NOT NULL AND id < $9::uuid
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                         AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                        AND ($12::text[] IS NULL OR state = ANY($12))
+                        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
                       ORDER BY id DESC
                       LIMIT $10) AS run
  WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
@@ -854,7 +865,7 @@ SELECT run.*
 SELECT * FROM live_runs
  WHERE ($1::text IS NULL OR owner = $1) AND node IS NOT NULL AND schedule IS NOT NULL AND id < $9::uuid
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12))
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
  ORDER BY id DESC
  LIMIT $10;
 
@@ -862,7 +873,7 @@ SELECT * FROM live_runs
 SELECT * FROM live_runs
  WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12))
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
  ORDER BY id DESC
  LIMIT $10;
 
@@ -872,7 +883,7 @@ WITH heads AS MATERIALIZED (
       FROM shelves
      CROSS JOIN LATERAL (SELECT id FROM history
                           WHERE history.shelf = shelves.id AND schedule IS NOT NULL AND id < $9::uuid
-                            AND state = ANY($11::text[])
+                            AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                           ORDER BY id DESC
                           LIMIT 1) AS head
@@ -885,7 +896,7 @@ SELECT run.*
   FROM heads
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
                       WHERE ended_runs.shelf = heads.id AND schedule IS NOT NULL AND id < $9::uuid
-                        AND state = ANY($11::text[])
+                        AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                       ORDER BY id DESC
                       LIMIT $10) AS run
@@ -899,6 +910,7 @@ SELECT run.*
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
                       WHERE ended_runs.shelf = shelves.id AND schedule IS NOT NULL AND id < $9::uuid
                         AND ended_runs.state <> 'succeeded' AND ended_runs.state = wanted.state
+                        AND due_at <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                       ORDER BY id DESC
                       LIMIT $10) AS run
@@ -910,6 +922,7 @@ SELECT run.*
 -- name: list_one_shots_ended_keyed
 SELECT * FROM ended_runs
  WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
-   AND state = ANY($11::text[]) AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
  ORDER BY id DESC
  LIMIT $10;

@@ -335,15 +335,14 @@ CREATE FUNCTION one_shot_status(paused boolean, stop text) RETURNS text LANGUAGE
     SELECT CASE WHEN stop IS NOT DISTINCT FROM 'cancelled' THEN 'cancelled' WHEN paused THEN 'paused' ELSE 'scheduled' END
 $$;
 
--- The state of the latest run of a recurring job that ended or that a node has taken.
-CREATE FUNCTION last_run_state(job uuid) RETURNS text LANGUAGE sql STABLE AS $$
+-- The state of the latest run of a recurring job that is due by `moment`.
+CREATE FUNCTION last_run_state(job uuid, moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT state
       FROM ((SELECT state, due_at FROM runs
-              WHERE job_id = job AND job_id <> id AND (state <> 'scheduled' OR first_started_at IS NOT NULL)
-              ORDER BY due_at DESC
-              LIMIT 1)
+              WHERE job_id = job AND job_id <> id AND due_at <= moment ORDER BY due_at DESC LIMIT 1)
              UNION ALL
-            (SELECT state, due_at FROM history WHERE job_id = job AND job_id <> id ORDER BY due_at DESC LIMIT 1)) AS last
+            (SELECT state, due_at FROM history
+              WHERE job_id = job AND job_id <> id AND due_at <= moment ORDER BY due_at DESC LIMIT 1)) AS last
      ORDER BY due_at DESC
      LIMIT 1
 $$;

@@ -1,0 +1,467 @@
+"""Look-ups and lists: every filter, cursors that stay true while rows arrive and end, the ledger and the queues."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from horae.core.errors import Invalid
+from horae.core.lifecycle import FINAL
+from horae.core.model import Job, JobStatus, Reason, Run, State, Trigger
+from horae.core.plan import cancel, give_back, skip, start, succeed
+from horae.store import JobFilter, QueueDepth, RunFilter, Store
+from tests.conformance.builders import (
+    DAY,
+    MINUTE,
+    NOW,
+    SECOND,
+    a_backfill,
+    claimed,
+    failed,
+    firing,
+    given_ended,
+    given_job,
+    given_node,
+    given_running,
+    ids,
+    one_shot,
+    pages,
+    recurring,
+    retried,
+    skipped,
+    slot_run,
+)
+
+LATER = NOW + MINUTE
+
+
+async def listed(store: Store, limit: int = 100, **which: Any) -> list[Run]:
+    return await pages(lambda cursor, size: store.list_runs(RunFilter(**which), cursor=cursor, limit=size), limit)
+
+
+async def listed_jobs(store: Store, limit: int = 100, **which: Any) -> list[Job | Run]:
+    return await pages(lambda cursor, size: store.list_jobs(JobFilter(**which), cursor=cursor, limit=size), limit)
+
+
+async def given_all_states(store: Store, **changes: Any) -> dict[State, Run]:
+    """A one-shot in every state, each due a second after the one before."""
+    node = await given_node(store)
+    runs = {state: one_shot(NOW - n * SECOND, **changes) for n, state in enumerate(State)}
+    await store.create(list(runs.values()))
+    held = {run.id: run for run in await claimed(store, node)}
+    now = {state: held[run.id] for state, run in runs.items()}
+    started = {state: start(run, NOW) for state, run in now.items()}
+    await store.start([started[State.RUNNING]])
+    settled = {
+        State.SCHEDULED: give_back(now[State.SCHEDULED], NOW),
+        State.RETRYING: retried(started[State.RETRYING]),
+        State.SUCCEEDED: succeed(started[State.SUCCEEDED], None, NOW),
+        State.FAILED: failed(started[State.FAILED]),
+        State.CANCELLED: cancel(now[State.CANCELLED], NOW),
+        State.SKIPPED: skip(now[State.SKIPPED], Reason.OVERLAP, NOW),
+    }
+    assert all(await store.settle(list(settled.values())))
+    return {
+        **{state: result.run for state, result in settled.items()},
+        State.CLAIMED: now[State.CLAIMED],
+        State.RUNNING: started[State.RUNNING],
+    }
+
+
+# --- runs
+
+
+async def test_runs_are_listed_by_due_time_latest_first(store: Store) -> None:
+    runs = [one_shot(NOW + n * SECOND) for n in (3, 1, 4, 1, 5)]
+    await store.create(runs)
+    found = await listed(store, owner="ada")
+    assert [run.due_at for run in found] == sorted((run.due_at for run in runs), reverse=True)
+    assert sorted(ids(found)) == sorted(ids(runs))
+
+
+async def test_live_and_ended_runs_make_one_list(store: Store) -> None:
+    runs = await given_all_states(store)
+    found = await listed(store, owner="ada")
+    assert found == sorted(runs.values(), key=lambda run: run.due_at, reverse=True)
+
+
+@pytest.mark.parametrize("state", State)
+async def test_runs_are_listed_by_state(store: Store, state: State) -> None:
+    runs = await given_all_states(store)
+    await given_all_states(store, owner="bob")
+    for which in ({"owner": "ada"}, {"owner": "ada", "task": "demo.echo"}, {"owner": "ada", "queue": "default"}):
+        assert await listed(store, states=frozenset({state}), **which) == [runs[state]]
+    assert len(await listed(store, states=frozenset({state}))) == 2
+
+
+@pytest.mark.parametrize(
+    "states",
+    [frozenset(), FINAL, frozenset(State) - FINAL, frozenset({State.RUNNING, State.FAILED}), frozenset(State)],
+    ids=lambda states: "+".join(sorted(states)) or "none",
+)
+async def test_runs_are_listed_by_several_states(store: Store, states: frozenset[State]) -> None:
+    runs = await given_all_states(store)
+    found = await listed(store, 2, owner="ada", states=states)
+    expected = [runs[state] for state in states]
+    assert found == sorted(expected, key=lambda run: run.due_at, reverse=True)
+
+
+async def test_runs_are_listed_by_owner_task_and_queue(store: Store) -> None:
+    runs = {
+        (owner, task, queue): one_shot(owner=owner, task=task, queue=queue)
+        for owner in ("ada", "bob")
+        for task in ("a", "b")
+        for queue in ("x", "y")
+    }
+    await store.create(list(runs.values()))
+    for owner in ("ada", "bob", None):
+        for task in ("a", "b", None):
+            for queue in ("x", "y", None):
+                expected = [
+                    run.id
+                    for key, run in runs.items()
+                    if all(want in (None, have) for want, have in zip((owner, task, queue), key, strict=True))
+                ]
+                assert sorted(ids(await listed(store, 3, owner=owner, task=task, queue=queue))) == sorted(expected)
+    assert await listed(store, owner="ada", task="c") == []
+    assert await listed(store, owner="eve") == []
+
+
+async def test_runs_are_listed_by_time(store: Store) -> None:
+    runs = [one_shot(NOW + n * SECOND) for n in range(6)]
+    await store.create(runs)
+    await given_ended(store, one_shot(NOW - DAY))
+    for which in ({"owner": "ada"}, {}, {"owner": "ada", "task": "demo.echo"}):
+        found = await listed(store, 2, start_at=NOW + 2 * SECOND, end_at=NOW + 5 * SECOND, **which)
+        assert ids(found) == ids([runs[4], runs[3], runs[2]])
+        assert len(await listed(store, end_at=NOW, **which)) == 1
+
+
+async def test_waiting_runs_are_told_apart_by_whether_they_are_due(store: Store) -> None:
+    past, exact, future = one_shot(NOW - SECOND), one_shot(NOW), one_shot(NOW + timedelta(microseconds=1))
+    await store.create([past, exact, future])
+    unstarted = frozenset({State.SCHEDULED, State.CLAIMED})
+    for owner in ("ada", None):
+        assert ids(await listed(store, owner=owner, states=unstarted, due=True, now=NOW)) == ids([exact, past])
+        assert ids(await listed(store, owner=owner, states=unstarted, due=False, now=NOW)) == ids([future])
+    window = {"states": unstarted, "due": True, "now": NOW, "start_at": NOW}
+    assert ids(await listed(store, owner="ada", **window)) == ids([exact])
+
+
+async def test_runs_that_are_being_cancelled_are_told_apart(store: Store) -> None:
+    asked, other = await given_running(store, one_shot(NOW - SECOND), one_shot())
+    [ended] = await given_ended(store, one_shot())
+    await store.request_stop([asked.id], Reason.CANCELLED)
+    for which in ({"owner": "ada"}, {}, {"owner": "ada", "task": "demo.echo"}, {"owner": "ada", "queue": "default"}):
+        assert ids(await listed(store, stopping=True, **which)) == [asked.id]
+        assert sorted(ids(await listed(store, stopping=False, **which))) == sorted([other.id, ended.id])
+    running = frozenset({State.RUNNING})
+    assert ids(await listed(store, owner="ada", states=running, stopping=False)) == [other.id]
+    assert ids(await listed(store, owner="ada", states=running, stopping=True)) == [asked.id]
+    assert await listed(store, owner="bob", stopping=True) == []
+
+
+async def test_runs_are_listed_by_job(store: Store) -> None:
+    job = recurring()
+    runs = [slot_run(job, NOW + n * MINUTE) for n in range(3)]
+    await given_job(store, job, *runs)
+    shot = one_shot()
+    manual = replace(one_shot(LATER), job_id=shot.job_id, schedule=None, trigger=Trigger.MANUAL)
+    await store.create([shot, manual])
+    node = await given_node(store)
+    [first] = [run for run in await claimed(store, node) if run.id == runs[0].id]
+    await store.settle([cancel(first, NOW)])
+
+    assert ids(await listed(store, 2, job_id=job.id)) == ids([runs[2], runs[1], runs[0]])
+    assert ids(await listed(store, job_id=job.id, states=frozenset({State.CANCELLED}))) == [runs[0].id]
+    live = frozenset({State.SCHEDULED, State.CLAIMED})
+    assert ids(await listed(store, job_id=job.id, states=live, owner="ada")) == ids([runs[2], runs[1]])
+    assert ids(await listed(store, job_id=job.id, start_at=LATER, end_at=LATER + SECOND)) == [runs[1].id]
+    assert await listed(store, job_id=job.id, owner="bob") == []
+    assert ids(await listed(store, job_id=shot.job_id)) == ids([manual, shot])
+    assert ids(await listed(store, job_id=shot.job_id, states=live)) == ids([manual, shot])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_pages_hold_each_run_once_even_among_equal_times(store: Store, limit: int) -> None:
+    runs = [one_shot(NOW - n % 3 * SECOND) for n in range(20)]
+    await store.create(runs)
+    node = await given_node(store)
+    held = await claimed(store, node, limit=10)
+    await store.settle([cancel(run, NOW) for run in held])
+
+    found = await listed(store, limit, owner="ada")
+
+    assert sorted(ids(found)) == sorted(ids(runs))
+    assert [run.due_at for run in found] == sorted((run.due_at for run in runs), reverse=True)
+
+
+async def test_a_cursor_stays_true_while_runs_arrive_and_end(store: Store) -> None:
+    runs = [one_shot(NOW - n // 2 * SECOND) for n in range(40)]
+    await store.create(runs)
+    node = await given_node(store)
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await store.list_runs(RunFilter(owner="ada"), cursor=cursor, limit=7)
+        seen += ids(page.items)
+        cursor = page.cursor
+        if cursor is None:
+            break
+        await store.create([one_shot(NOW + SECOND), one_shot(NOW - DAY, owner="bob")])
+        await store.settle([cancel(run, NOW) for run in await claimed(store, node, limit=9, until=NOW - SECOND)])
+
+    assert seen == list(dict.fromkeys(seen)), "no run comes twice"
+    assert set(ids(runs)) <= set(seen), "none is left out"
+
+
+async def test_the_last_page_has_no_cursor(store: Store) -> None:
+    await store.create([one_shot() for _ in range(4)])
+    page = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=4)
+    assert (len(page.items), page.cursor) == (4, None)
+    jobs = await store.list_jobs(JobFilter(owner="ada"), cursor=None, limit=4)
+    assert (len(jobs.items), jobs.cursor) == (4, None)
+
+
+@pytest.mark.parametrize("cursor", ["x", "bm9wZQ", "WzFd", "WyJ4IiwgInkiXQ", "💥"])
+async def test_a_cursor_that_is_not_ours_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(Invalid, match="cursor"):
+        await store.list_runs(RunFilter(owner="ada"), cursor=cursor, limit=4)
+    with pytest.raises(Invalid, match="cursor"):
+        await store.list_jobs(JobFilter(owner="ada"), cursor=cursor, limit=4)
+
+
+# --- jobs
+
+
+async def test_jobs_and_one_shots_make_one_list_newest_first(store: Store) -> None:
+    job, live = recurring(), one_shot()
+    await store.create([firing(job, slot_run(job, LATER)), live])
+    [ended] = await given_ended(store, one_shot())
+    newest = recurring()
+    await given_job(store, newest)
+
+    assert ids(await listed_jobs(store, owner="ada")) == [newest.id, ended.id, live.id, job.id]
+    assert ids(await listed_jobs(store, 1)) == [newest.id, ended.id, live.id, job.id]
+    assert await listed_jobs(store, owner="bob") == []
+
+
+async def given_jobs_of_every_status(store: Store) -> dict[JobStatus, list[str]]:
+    recurrings = {status: recurring(status=status) for status in JobStatus}
+    await store.create([firing(job) for job in recurrings.values()])
+    [finished] = await given_ended(store, one_shot())
+    scheduled, paused, cancelled = one_shot(), one_shot(LATER, paused=True), one_shot(LATER)
+    await store.create([scheduled, paused, cancelled])
+    await store.end_waiting([cancel(cancelled, NOW)])
+    shots = {
+        JobStatus.SCHEDULED: scheduled,
+        JobStatus.PAUSED: paused,
+        JobStatus.FINISHED: finished,
+        JobStatus.CANCELLED: cancelled,
+    }
+    return {status: [shots[status].id, recurrings[status].id] for status in JobStatus}
+
+
+@pytest.mark.parametrize("status", JobStatus)
+async def test_jobs_are_listed_by_status(store: Store, status: JobStatus) -> None:
+    jobs = await given_jobs_of_every_status(store)
+    assert ids(await listed_jobs(store, 1, owner="ada", status=status)) == jobs[status]
+    assert ids(await listed_jobs(store, status=status)) == jobs[status]
+
+
+async def test_a_one_shot_whose_cancel_is_not_confirmed_is_cancelled(store: Store) -> None:
+    [run] = await given_running(store, one_shot())
+    await store.request_stop([run.id], Reason.CANCELLED)
+    assert ids(await listed_jobs(store, owner="ada", status=JobStatus.CANCELLED)) == [run.id]
+    assert await listed_jobs(store, owner="ada", status=JobStatus.SCHEDULED) == []
+
+
+async def test_jobs_are_listed_by_what_they_are(store: Store) -> None:
+    fields: dict[str, Any] = {"task": "t", "name": "n", "key": "k", "queue": "q", "labels": {"team": "a", "env": "x"}}
+    job, shot = recurring(**fields), one_shot(**{**fields, "key": "k2"})
+    [ended] = await given_ended(store, one_shot(name="n", queue="q", labels={"team": "b"}))
+    await store.create([firing(job), shot, one_shot(), firing(recurring())])
+
+    async def found(**which: Any) -> list[str]:
+        mine = sorted(ids(await listed_jobs(store, 2, owner="ada", **which)))
+        assert sorted(ids(await listed_jobs(store, **which))) == mine
+        return mine
+
+    assert await found(task="t") == sorted([job.id, shot.id])
+    assert await found(name="n") == sorted([job.id, shot.id, ended.id])
+    assert await found(queue="q") == sorted([job.id, shot.id, ended.id])
+    assert await found(key="k") == [job.id]
+    assert await found(key="k2") == [shot.id]
+    assert await found(label=("team", None)) == sorted([job.id, shot.id, ended.id])
+    assert await found(label=("team", "a")) == sorted([job.id, shot.id])
+    assert await found(label=("team", "c")) == []
+    assert await found(label=("env", "x"), status=JobStatus.SCHEDULED, task="t") == sorted([job.id, shot.id])
+
+
+async def test_keys_of_ended_one_shots_are_found(store: Store) -> None:
+    [first] = await given_ended(store, one_shot(key="k"))
+    [second] = await given_ended(store, one_shot(key="k"))
+    third = one_shot(key="k")
+    await store.create([third, one_shot(key="other")])
+    assert ids(await listed_jobs(store, 1, owner="ada", key="k")) == ids([third, second, first])
+    assert ids(await listed_jobs(store, owner="ada", key="k", status=JobStatus.FINISHED)) == ids([second, first])
+
+
+async def test_jobs_are_searched_by_text_in_any_case(store: Store) -> None:
+    by_name, by_task, by_key = one_shot(name="Über 100%_Report"), one_shot(task="Mail.Über"), one_shot(key="ÜBER")
+    job = recurring(name="überall")
+    await store.create([by_name, by_task, by_key, firing(job), one_shot(name="other")])
+    assert sorted(ids(await listed_jobs(store, owner="ada", text="über"))) == sorted(
+        ids([by_name, by_task, by_key, job])
+    )
+    assert ids(await listed_jobs(store, owner="ada", text="100%_r")) == [by_name.id], "no wildcards"
+    assert await listed_jobs(store, owner="ada", text="%") == [by_name]
+    assert await listed_jobs(store, owner="ada", text="1_0") == []
+
+
+async def test_jobs_are_listed_by_the_state_of_their_last_run(store: Store) -> None:
+    runs = await given_all_states(store)
+    quiet, busy, never = recurring(), recurring(), recurring()
+    last, before, ahead = slot_run(busy, NOW), slot_run(busy, NOW - MINUTE), slot_run(busy, LATER)
+    old = slot_run(quiet, NOW - DAY)
+    await store.create([firing(quiet, old), firing(busy, before, last, ahead), firing(never)])
+    node = await given_node(store)
+    held = {run.id: run for run in await claimed(store, node)}
+    await store.settle(
+        [
+            failed(start(held[last.id], NOW)),
+            succeed(start(held[before.id], NOW), None, NOW),
+            succeed(start(held[old.id], NOW), None, NOW),
+        ]
+    )
+
+    for state, expected in {
+        State.FAILED: [busy.id, runs[State.FAILED].id],
+        State.SUCCEEDED: [quiet.id, runs[State.SUCCEEDED].id],
+        State.RUNNING: [runs[State.RUNNING].id],
+    }.items():
+        for owner in ("ada", None):
+            found = await listed_jobs(store, 1, owner=owner, last_run_states=frozenset({state}), now=NOW)
+            assert sorted(ids(found)) == sorted(expected)
+
+
+async def test_a_cursor_of_jobs_stays_true_while_jobs_arrive_and_end(store: Store) -> None:
+    items = [one_shot(), *(firing(recurring()) for _ in range(10)), *(one_shot() for _ in range(20))]
+    await store.create(items)
+    expected = [item.job.id if not isinstance(item, Run) else item.id for item in items]
+    node = await given_node(store)
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await store.list_jobs(JobFilter(owner="ada"), cursor=cursor, limit=6)
+        seen += ids(page.items)
+        cursor = page.cursor
+        if cursor is None:
+            break
+        await store.create([one_shot(LATER), firing(recurring())])
+        await store.settle([cancel(run, NOW) for run in await claimed(store, node, limit=5)])
+    assert seen == sorted(expected, reverse=True)
+
+
+# --- the rest
+
+
+async def test_the_last_run_of_a_job_is_the_latest_that_is_due(store: Store) -> None:
+    job, future, unknown = recurring(), recurring(), recurring()
+    ended, live, ahead = slot_run(job, NOW - DAY), slot_run(job, NOW - MINUTE), slot_run(job, LATER)
+    await store.create([firing(job, ended, live, ahead), firing(future, slot_run(future, LATER))])
+    node = await given_node(store)
+    [oldest] = await claimed(store, node, limit=1)
+    assert oldest.id == ended.id
+    settled = cancel(oldest, NOW)
+    await store.settle([settled])
+    [shot] = await given_ended(store, one_shot(), node=await given_node(store))
+    waiting = one_shot(LATER)
+    await store.create([waiting])
+
+    job_ids = [job.id, future.id, unknown.id, shot.job_id, waiting.job_id]
+    found = await store.last_runs(job_ids, now=NOW)
+
+    assert {job_id: run.id for job_id, run in found.items()} == {job.id: live.id, shot.job_id: shot.id}
+    assert (await store.last_runs([job.id], now=NOW - MINUTE - SECOND)) == {job.id: settled.run}
+
+
+async def test_a_manual_run_of_a_one_shot_is_its_last_run(store: Store) -> None:
+    [shot] = await given_ended(store, one_shot(NOW - MINUTE))
+    manual = replace(one_shot(), job_id=shot.job_id, schedule=None, trigger=Trigger.MANUAL)
+    await store.create([manual])
+    assert await store.last_runs([shot.job_id], now=NOW) == {shot.job_id: manual}
+
+
+async def test_the_ledger_tells_of_every_slot_in_a_range(store: Store) -> None:
+    job = recurring()
+    runs = [slot_run(job, NOW + n * MINUTE) for n in range(5)]
+    inside, across, outside = (
+        skipped(job, NOW - 5 * MINUTE, NOW - 3 * MINUTE, 3),
+        skipped(job, NOW - 2 * MINUTE, NOW - MINUTE, 2, Reason.TOO_LATE),
+        skipped(job, NOW - DAY, NOW - DAY, 1),
+    )
+    rest, asked = a_backfill(job, NOW - DAY), a_backfill(job, NOW, trigger=Trigger.BACKFILL)
+    manual = replace(slot_run(job, NOW), trigger=Trigger.MANUAL, slot=None)
+    backfilled = replace(slot_run(job, NOW), trigger=Trigger.BACKFILL)
+    await store.create([firing(job, *runs, skips=(across, inside, outside), backfill=rest), manual, backfilled])
+    await store.backfill([asked])
+    node = await given_node(store)
+    held = {run.id: run for run in await claimed(store, node)}
+    await store.settle([cancel(held[runs[0].id], NOW)])
+
+    ledger = await store.ledger(job.id, start=NOW - 4 * MINUTE, end=NOW + 3 * MINUTE, limit=100)
+
+    assert ids(ledger.runs) == ids(runs[:4])
+    assert ledger.runs[0].state is State.CANCELLED
+    assert list(ledger.skips) == [inside, across]
+    assert list(ledger.backfills) == []
+    whole = await store.ledger(job.id, start=NOW - 2 * DAY, end=NOW + DAY, limit=2)
+    assert ids(whole.runs) == ids(runs[:2])
+    assert list(whole.skips) == [outside, inside, across]
+    assert list(whole.backfills) == [rest]
+    nothing = await store.ledger(recurring().id, start=NOW, end=LATER, limit=5)
+    assert (nothing.runs, nothing.skips, nothing.backfills) == ([], [], [])
+
+
+async def test_the_ledger_goes_by_slots_not_by_due_times(store: Store) -> None:
+    job = recurring()
+    jittery = slot_run(job, NOW, due_at=LATER, wake_at=LATER)
+    await given_job(store, job, jittery)
+    assert ids((await store.ledger(job.id, start=NOW, end=NOW, limit=5)).runs) == [jittery.id]
+    assert (await store.ledger(job.id, start=LATER, end=LATER, limit=5)).runs == []
+
+
+async def test_queues_tell_how_much_waits_and_runs(store: Store) -> None:
+    def depth(queue: str, waiting: int, oldest: datetime | None, running: int = 0) -> QueueDepth:
+        return QueueDepth(queue=queue, depth=waiting, oldest_due_at=oldest, running=running)
+
+    await store.create([one_shot(NOW - n * SECOND, queue="mail", priority=n) for n in range(3)])
+    await store.create([one_shot(LATER, queue="mail"), one_shot(LATER, queue="later"), one_shot(queue="held")])
+    line = [one_shot(NOW - MINUTE, queue="line", gate="g", wake_at=LATER), one_shot(NOW, queue="line", gate="g")]
+    await store.create(line)
+    await store.park([line[1]])
+    await store.create([one_shot(LATER, queue="paused", paused=True)])
+    await given_ended(store, one_shot(queue="over"), node=await given_node(store))
+    assert {each.queue for each in await store.queues(now=NOW)} >= {"mail", "later", "held", "line", "paused"}
+    node = await given_node(store)
+    await given_reset(store, queue="over")
+    [held] = await claimed(store, node, queues=["held"])
+
+    depths = {each.queue: each for each in await store.queues(now=NOW)}
+
+    assert depths["later"] == depth("later", 0, None)
+    assert depths["paused"] == depth("paused", 0, None)
+    assert depths["held"] == depth("held", 1, NOW)
+    assert "over" not in depths
+    await store.start([start(held, NOW)])
+    depths = {each.queue: each for each in await store.queues(now=NOW)}
+    assert depths["held"] == depth("held", 0, None, running=1)
+
+
+async def given_reset(store: Store, queue: str) -> None:
+    """Return what a helper claimed beside what it wanted."""
+    for node in await store.nodes():
+        held = [await store.run(run_id, owner=None) for run_id in await store.held(node.id)]
+        await store.settle([give_back(run, NOW) for run in held if run is not None and run.spec.queue != queue])

@@ -1,0 +1,104 @@
+"""What it is to live with one process: it is ready by itself, costs little, ends when told, and goes on where it was."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import psutil  # type: ignore[import-untyped]
+
+from tests.system.cluster import Server
+from tests.system.rest import Rest, instant, run_of
+from tests.system.waiting import eventually, let_pass
+
+CPU_LIMIT = 0.02  # of a core
+MEMORY_LIMIT = 150e6  # bytes
+END_WITHIN = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """What a process costs while it has nothing to do."""
+
+    cpu: float  # of a core
+    memory: float  # bytes
+
+    def __str__(self) -> str:
+        return f"{self.cpu:.2%} of a core, {self.memory / 1e6:.0f} MB"
+
+
+def check_demo_jobs_run(rest: Rest, *, within: float) -> str:
+    """The demo jobs are there and one of them has run; answers its id."""
+    jobs = {job["key"]: job for job in rest.get("/v1/jobs")["items"]}
+    assert {"demo-hello", "demo-flaky", "demo-report"} <= jobs.keys(), sorted(jobs)
+    hello = str(jobs["demo-hello"]["id"])
+    eventually(
+        lambda: any(run["status"] == "succeeded" for run in rest.runs_of(hello)), "a demo job runs", within=within
+    )
+    return hello
+
+
+def check_costs_little(server: Server, rest: Rest, *, seconds: float) -> Idle:
+    """With every job paused, less than 2 % of a core and 150 MB for everything that was started."""
+    for job in rest.get("/v1/jobs", status="scheduled")["items"]:
+        rest.post(f"/v1/jobs/{job['id']}/pause")
+    eventually(lambda: not rest.get("/v1/runs", status="running")["items"], "nothing runs", within=10)
+    let_pass(1)
+    processes = server.tree()
+    before, began = _cpu_seconds(processes), time.monotonic()
+    let_pass(seconds)
+    used, elapsed = _cpu_seconds(processes) - before, time.monotonic() - began
+    idle = Idle(cpu=used / elapsed, memory=sum(process.memory_info().rss for process in processes))
+    assert idle.cpu < CPU_LIMIT, f"idle, but {idle}"
+    assert idle.memory < MEMORY_LIMIT, f"idle, but {idle}"
+    for job in rest.get("/v1/jobs", status="paused")["items"]:
+        rest.post(f"/v1/jobs/{job['id']}/resume")
+    return idle
+
+
+def _cpu_seconds(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def check_ctrl_c(server: Server, *, code: int | None = 0) -> float:
+    """SIGINT to the group in the foreground, as a terminal sends it: gone within 5 s, without a traceback."""
+    family = server.tree()
+    began = time.monotonic()
+    os.killpg(server.pid, signal.SIGINT)
+    _, alive = psutil.wait_procs(family, timeout=END_WITHIN)
+    took = time.monotonic() - began
+    assert not alive, f"after {END_WITHIN:g} s there is still {alive}:\n{server.tail()}"
+    ended = server.wait(1)
+    assert code in (None, ended), f"ended with {ended}:\n{server.tail()}"
+    assert "Traceback" not in server.output(), server.output()
+    return took
+
+
+def start_long_run(rest: Rest) -> str:
+    """A run that is under way when the process ends; answers its id."""
+    run_id = run_of(rest.create("demo.sleep", {"seconds": 600})["id"])
+    rest.wait(run_id, "running", within=5)
+    return run_id
+
+
+def check_goes_on(rest: Rest, job_id: str, long_run: str, *, slot_seconds: float) -> None:
+    """After a restart the jobs are there, the run that was under way runs again, and no slot is unaccounted for."""
+    restarted_at = time.time()
+    run = rest.wait(long_run, "running", within=30)
+    assert (run["attempt"], run["crashes"]) == (1, 0), f"the end in order was counted against it: {run}"
+    rest.post(f"/v1/runs/{long_run}/cancel")
+    eventually(
+        lambda: any(
+            run["status"] == "succeeded" and instant(run["due_at"]) > restarted_at for run in rest.runs_of(job_id)
+        ),
+        "the job goes on",
+        within=3 * slot_seconds + 5,
+    )
+    told = [
+        instant(entry["from"]) + place * slot_seconds
+        for entry in rest.slots(job_id)
+        for place in range(entry["count"])
+    ]
+    assert told == sorted(told), told
+    gaps = {round(later - sooner, 3) for sooner, later in zip(told, told[1:], strict=False)}
+    assert gaps == {slot_seconds}, f"slots are missing or doubled: {told}"

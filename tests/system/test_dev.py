@@ -1,0 +1,36 @@
+"""`horae dev` as a newcomer meets it, and `horae serve` on a store of one's own."""
+
+from pathlib import Path
+
+from tests.system import living
+from tests.system.cluster import Cluster, Server
+from tests.system.fixtures import OpenCluster
+
+ALL = frozenset({"api", "planner", "worker"})
+
+
+def start_dev(cluster: Cluster) -> Server:
+    server = cluster.spawn("dev", ["dev"], roles=ALL)
+    cluster.ready(server)
+    return server
+
+
+def test_dev_runs_demo_jobs_costs_little_ends_at_once_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    with Cluster(tmp_path, "sqlite:///.horae/horae.db") as cluster:
+        first = start_dev(cluster)
+        hello = living.check_demo_jobs_run(cluster.rest, within=10)
+        living.check_costs_little(first, cluster.rest, seconds=2)
+        long_run = living.start_long_run(cluster.rest)
+        living.check_ctrl_c(first)
+        start_dev(cluster)
+        living.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
+
+
+def test_serve_ends_at_once_and_goes_on_where_it_was(kind: str, new_cluster: OpenCluster) -> None:
+    cluster = new_cluster(kind)
+    first = cluster.node()
+    job_id = cluster.rest.create("demo.echo", schedule="every 1s")["id"]
+    living.check_costs_little(first, cluster.rest, seconds=1)
+    living.check_ctrl_c(first)
+    cluster.node()
+    assert cluster.rest.job(job_id)["status"] == "scheduled"
