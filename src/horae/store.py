@@ -66,6 +66,7 @@ class Claims:
     alive: bool = True  # False: the node was declared dead; it must stop all it holds and register anew
     runs: Sequence[Run] = ()
     contested: Sequence[Contested] = ()
+    more: bool = False  # the look ended at its limit: there may be more to claim right now
     next_at: datetime | None = None  # when the next run wakes that this node could claim and was not yet offered
 
 

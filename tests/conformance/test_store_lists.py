@@ -49,7 +49,7 @@ async def given_all_states(store: Store, **changes: Any) -> dict[State, Run]:
     node = await given_node(store)
     runs = {state: one_shot(NOW - n * SECOND, **changes) for n, state in enumerate(State)}
     await store.create(list(runs.values()))
-    held = {run.id: run for run in await claimed(store, node)}
+    held = {run.id: run for run in await claimed(store, node, queues=[changes.get("queue", "default")])}
     now = {state: held[run.id] for state, run in runs.items()}
     started = {state: start(run, NOW) for state, run in now.items()}
     await store.start([started[State.RUNNING]])
@@ -89,7 +89,7 @@ async def test_live_and_ended_runs_make_one_list(store: Store) -> None:
 @pytest.mark.parametrize("state", State)
 async def test_runs_are_listed_by_state(store: Store, state: State) -> None:
     runs = await given_all_states(store)
-    await given_all_states(store, owner="bob")
+    await given_all_states(store, owner="bob", queue="bobs")
     for which in ({"owner": "ada"}, {"owner": "ada", "task": "demo.echo"}, {"owner": "ada", "queue": "default"}):
         assert await listed(store, states=frozenset({state}), **which) == [runs[state]]
     assert len(await listed(store, states=frozenset({state}))) == 2
@@ -437,31 +437,23 @@ async def test_queues_tell_how_much_waits_and_runs(store: Store) -> None:
     def depth(queue: str, waiting: int, oldest: datetime | None, running: int = 0) -> QueueDepth:
         return QueueDepth(queue=queue, depth=waiting, oldest_due_at=oldest, running=running)
 
+    await given_ended(store, one_shot(queue="over"))
     await store.create([one_shot(NOW - n * SECOND, queue="mail", priority=n) for n in range(3)])
-    await store.create([one_shot(LATER, queue="mail"), one_shot(LATER, queue="later"), one_shot(queue="held")])
-    line = [one_shot(NOW - MINUTE, queue="line", gate="g", wake_at=LATER), one_shot(NOW, queue="line", gate="g")]
+    await store.create([one_shot(LATER, queue="mail"), one_shot(LATER, queue="later")])
+    await store.create([one_shot(LATER, queue="paused", paused=True), one_shot(NOW - MINUTE, queue="held")])
+    line = [one_shot(NOW - MINUTE, queue="line", gate="g"), one_shot(NOW, queue="line", gate="g")]
     await store.create(line)
     await store.park([line[1]])
-    await store.create([one_shot(LATER, queue="paused", paused=True)])
-    await given_ended(store, one_shot(queue="over"), node=await given_node(store))
-    assert {each.queue for each in await store.queues(now=NOW)} >= {"mail", "later", "held", "line", "paused"}
     node = await given_node(store)
-    await given_reset(store, queue="over")
     [held] = await claimed(store, node, queues=["held"])
 
-    depths = {each.queue: each for each in await store.queues(now=NOW)}
+    assert list(await store.queues(now=NOW)) == [
+        depth("held", 1, NOW - MINUTE),
+        depth("later", 0, None),
+        depth("line", 2, NOW - MINUTE),
+        depth("mail", 3, NOW - 2 * SECOND),
+        depth("paused", 0, None),
+    ]
 
-    assert depths["later"] == depth("later", 0, None)
-    assert depths["paused"] == depth("paused", 0, None)
-    assert depths["held"] == depth("held", 1, NOW)
-    assert "over" not in depths
     await store.start([start(held, NOW)])
-    depths = {each.queue: each for each in await store.queues(now=NOW)}
-    assert depths["held"] == depth("held", 0, None, running=1)
-
-
-async def given_reset(store: Store, queue: str) -> None:
-    """Return what a helper claimed beside what it wanted."""
-    for node in await store.nodes():
-        held = [await store.run(run_id, owner=None) for run_id in await store.held(node.id)]
-        await store.settle([give_back(run, NOW) for run in held if run is not None and run.spec.queue != queue])
+    assert (await store.queues(now=NOW))[0] == depth("held", 0, None, running=1)

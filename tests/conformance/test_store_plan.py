@@ -9,7 +9,7 @@ import pytest
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, State, Trigger, shard_of
 from horae.core.plan import MAX_UNSTARTED, Due, Page, cancel, start
 from horae.core.schedule import At, Every
-from horae.store import Changed, JobChange, RunFilter, Store
+from horae.store import JobChange, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -255,7 +255,9 @@ async def test_a_change_writes_every_field_of_the_job(store: Store) -> None:
         revision=2,
         updated_at=NOW + SECOND,
     )
-    assert await store.change(JobChange(job=changed, expected=1)) == Changed(job=changed)
+    answer = await store.change(JobChange(job=changed, expected=1))
+    assert answer is not None
+    assert (answer.job, list(answer.stopped)) == (changed, [])
     assert await store.job(job.id, owner=None) == changed
 
 

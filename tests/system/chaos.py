@@ -233,16 +233,18 @@ def replace(cluster: Cluster, server: Server) -> Server:
     return cluster.node(",".join(sorted(server.roles)), wait=False)
 
 
-def check_kills(cluster: Cluster, *, rounds: int, running: int, recurring: int, per_second: float) -> Figures:
+def check_kills(
+    cluster: Cluster, *, rounds: int, running: int, seconds: float, recurring: int, per_second: float
+) -> Figures:
     """kill -9 of a worker that runs many jobs, of a planner and of an API node, again and again, under load."""
     figures = Figures()
     one_shots: list[str] = []
     slots = create_every_second(cluster, recurring, overlap="allow")
     with Load(cluster, per_second=per_second) as load:
         for _ in range(rounds):
-            long = create_long(cluster, running * len(cluster.of_role("worker")), 8)
+            long = create_long(cluster, running * len(cluster.of_role("worker")), seconds)
             one_shots += long
-            victim, _ = busiest(cluster, long, running, within=7)
+            victim, _ = busiest(cluster, long, running, within=seconds)
             victim.freeze()  # so that what it runs does not change before it is killed
             runs = cluster.effects.running_by_process(set(long))[victim.pid]
             assert len(runs) >= running

@@ -1,9 +1,10 @@
-"""What it is to live with one process: it is ready by itself, costs little, ends when told, and goes on where it was."""
+"""What it is to live with one process: it is ready by itself, costs little, ends when told, and goes on afterwards."""
 
 import os
 import signal
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 import psutil  # type: ignore[import-untyped]
 
@@ -60,11 +61,11 @@ def _cpu_seconds(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-def check_ctrl_c(server: Server, *, code: int | None = 0) -> float:
-    """SIGINT to the group in the foreground, as a terminal sends it: gone within 5 s, without a traceback."""
+def check_ends_at_once(server: Server, number: signal.Signals, *, code: int | None = 0) -> float:
+    """A signal to the whole group, as a terminal sends Ctrl-C: gone within 5 s, without a traceback."""
     family = server.tree()
     began = time.monotonic()
-    os.killpg(server.pid, signal.SIGINT)
+    os.killpg(server.pid, number)
     _, alive = psutil.wait_procs(family, timeout=END_WITHIN)
     took = time.monotonic() - began
     assert not alive, f"after {END_WITHIN:g} s there is still {alive}:\n{server.tail()}"
@@ -95,10 +96,8 @@ def check_goes_on(rest: Rest, job_id: str, long_run: str, *, slot_seconds: float
         within=3 * slot_seconds + 5,
     )
     told = [
-        instant(entry["from"]) + place * slot_seconds
-        for entry in rest.slots(job_id)
-        for place in range(entry["count"])
+        instant(entry["from"]) + place * slot_seconds for entry in rest.slots(job_id) for place in range(entry["count"])
     ]
     assert told == sorted(told), told
-    gaps = {round(later - sooner, 3) for sooner, later in zip(told, told[1:], strict=False)}
+    gaps = {round(later - sooner, 3) for sooner, later in pairwise(told)}
     assert gaps == {slot_seconds}, f"slots are missing or doubled: {told}"

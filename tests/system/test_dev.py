@@ -1,5 +1,6 @@
 """`horae dev` as a newcomer meets it, and `horae serve` on a store of one's own."""
 
+import signal
 from pathlib import Path
 
 from tests.system import living
@@ -21,7 +22,7 @@ def test_dev_runs_demo_jobs_costs_little_ends_at_once_and_goes_on_where_it_was(t
         hello = living.check_demo_jobs_run(cluster.rest, within=10)
         living.check_costs_little(first, cluster.rest, seconds=2)
         long_run = living.start_long_run(cluster.rest)
-        living.check_ctrl_c(first)
+        living.check_ends_at_once(first, signal.SIGINT)
         start_dev(cluster)
         living.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
 
@@ -31,6 +32,6 @@ def test_serve_ends_at_once_and_goes_on_where_it_was(kind: str, new_cluster: Ope
     first = cluster.node()
     job_id = cluster.rest.create("demo.echo", schedule="every 1s")["id"]
     living.check_costs_little(first, cluster.rest, seconds=1)
-    living.check_ctrl_c(first)
+    living.check_ends_at_once(first, signal.SIGINT)
     cluster.node()
     assert cluster.rest.job(job_id)["status"] == "scheduled"

@@ -24,7 +24,7 @@ def test_runs_of_one_ordering_key_keep_their_order_on_three_workers(kind: str, n
 def test_killed_nodes_cost_nothing_but_a_moment(kind: str, new_cluster: OpenCluster) -> None:
     cluster = new_cluster(kind, **QUICK)
     chaos.start_fleet(cluster, workers=2, planners=2, apis=2)
-    chaos.check_kills(cluster, rounds=1, running=10, recurring=2, per_second=10)
+    chaos.check_kills(cluster, rounds=1, running=10, seconds=3, recurring=2, per_second=10)
 
 
 def test_a_frozen_worker_starts_nothing_stale_and_its_late_results_are_void(
@@ -32,7 +32,7 @@ def test_a_frozen_worker_starts_nothing_stale_and_its_late_results_are_void(
 ) -> None:
     cluster = new_cluster(kind, **QUICK)
     chaos.start_fleet(cluster, workers=2, planners=1, apis=1)
-    chaos.check_freeze(cluster, seconds=6, running=5, per_second=10)
+    chaos.check_freeze(cluster, seconds=4, running=5, per_second=10)
 
 
 def test_a_rolling_restart_loses_and_burns_nothing(kind: str, new_cluster: OpenCluster) -> None:

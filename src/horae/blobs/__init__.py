@@ -1,1 +1,1 @@
-"""Adapters of the blob port."""
+"""Adapters of the blob port that are not part of a store."""

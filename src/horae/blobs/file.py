@@ -1,20 +1,21 @@
-"""Blobs as files in a folder."""
+"""Blobs as files in a folder, written so that they survive a crash of the machine."""
 
 import asyncio
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from horae.core.errors import InternalError, Unavailable
 
-_KEY = re.compile(r"[a-z0-9_-][a-z0-9_.-]*(/[a-z0-9_-][a-z0-9_.-]*)*", re.ASCII)
+_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[a-z0-9_.-]+(?:/(?!\.{1,2}(?:/|$))[a-z0-9_.-]+)*", re.ASCII)
+_MARK = "~"  # ends the names of blobs, so that `a` and `a/b` may both be keys; no key has it
 
 
 class FileBlobs:
-    """Each blob is a file that appears whole or not at all, and is on the disk before it counts as kept."""
+    """Keeps each blob in a file of its own below a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,7 +24,7 @@ class FileBlobs:
         await asyncio.to_thread(self._put, items)
 
     async def get(self, key: str) -> bytes | None:
-        return await asyncio.to_thread(self._get, self._path(key))
+        return await asyncio.to_thread(self._get, key)
 
     async def under(self, prefix: str, *, after: str = "", limit: int = 100) -> list[tuple[str, bytes]]:
         return await asyncio.to_thread(self._under, prefix, after, limit)
@@ -32,61 +33,97 @@ class FileBlobs:
         await asyncio.to_thread(self._delete, prefix)
 
     def _put(self, items: Sequence[tuple[str, bytes]]) -> None:
-        folders = set()
-        try:
-            for key, data in items:
-                path = self._path(key)
-                path.parent.mkdir(parents=True, exist_ok=True)
+        paths = [self._path(key) for key, _ in items]
+        with _translated():
+            changed = {folder for path in paths for folder in _make_folders(path.parent)}
+            for path, (_, data) in zip(paths, items, strict=True):
                 _write(path, data)
-                folders.add(path.parent)
-            for folder in folders:
-                _sync_folder(folder)
-        except OSError as exc:
-            raise Unavailable(f"the folder of the blobs cannot be written: {exc}") from exc
+                changed.add(path.parent)
+            for folder in changed:
+                _sync(folder)  # a name is as durable as the folder that holds it
 
-    def _get(self, path: Path) -> bytes | None:
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            raise Unavailable(f"the folder of the blobs cannot be read: {exc}") from exc
+    def _get(self, key: str) -> bytes | None:
+        path = self._path(key)
+        with _translated():
+            try:
+                return path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def _under(self, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
-        keys = sorted(key for key in self._keys(prefix) if key > after)[:limit]
-        found = ((key, self._get(self._path(key))) for key in keys)
-        return [(key, data) for key, data in found if data is not None]
-
-    def _keys(self, prefix: str) -> list[str]:
-        folder = self._folder / prefix.rpartition("/")[0]
-        paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        keys = (path.relative_to(self._folder).as_posix() for path in paths)
-        return [key for key in keys if key.startswith(prefix)]
+        with _translated():
+            keys = sorted(key for key in self._keys(prefix) if key > after)
+        found = ((key, self._get(key)) for key in keys)
+        blobs = ((key, data) for key, data in found if data is not None)  # it may be deleted while we read
+        return [blob for blob, _ in zip(blobs, range(limit), strict=False)]
 
     def _delete(self, prefix: str) -> None:
-        if prefix.endswith("/"):
-            shutil.rmtree(self._path(prefix.rstrip("/")), ignore_errors=True)
-            return
-        for key in self._keys(prefix):
-            self._path(key).unlink(missing_ok=True)
+        with _translated():
+            for key in list(self._keys(prefix)):
+                path = self._path(key)
+                path.unlink(missing_ok=True)
+                self._remove_empty(path.parent)
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        """The keys that begin with a prefix; only the folder that the prefix names is walked."""
+        place, slash, _ = prefix.rpartition("/")
+        if slash:
+            self._path(place)  # refuses a prefix that leads elsewhere
+        for folder, _, names in os.walk(self._folder / place):
+            for name in names:
+                key = (Path(folder) / name.removesuffix(_MARK)).relative_to(self._folder).as_posix()
+                if name.endswith(_MARK) and key.startswith(prefix):
+                    yield key
 
     def _path(self, key: str) -> Path:
-        if not _KEY.fullmatch(key):
-            raise InternalError(f"{key!r} is no key of a blob")
-        return self._folder / key
+        if _KEY.fullmatch(key) is None:
+            raise InternalError(f"{key!r} cannot be the key of a blob")
+        path = self._folder / f"{key}{_MARK}"
+        if not path.parent.resolve().is_relative_to(self._folder.resolve()):
+            raise InternalError(f"the blob {key!r} lies outside of {self._folder}: a link leads there")
+        return path
+
+    def _remove_empty(self, folder: Path) -> None:
+        with suppress(OSError):  # somebody put something in meanwhile
+            while folder != self._folder:
+                folder.rmdir()
+                folder = folder.parent
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Make a folder and those above it that are missing; answers the folders that got a new one."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    return [each.parent for each in missing]
 
 
 def _write(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(file.name, path)
+    """Replace a file as a whole: a crash leaves the old one or the new one."""
+    draft = path.with_name(f"{_MARK}{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise Unavailable(f"the blobs cannot be read or written: {exc.strerror or exc}") from exc

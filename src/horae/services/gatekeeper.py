@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId, State
 from horae.core.plan import Rival
 
@@ -10,11 +11,17 @@ FULL = 8  # runs of one gate that a node holds ahead; more would only wait here 
 
 
 class Gatekeeper:
-    """Knows, for each gate of this node, its unfinished runs by (due_at, id), and which of them have started."""
+    """Knows, for each gate of this node, its unfinished runs by (due_at, id), and which of them have started.
+
+    A run that goes back unfinished stays ahead of the others, although this node no longer holds it. Until the store
+    knows that, it shows the run as ours and lets us claim its followers: such claims are not to be trusted.
+    """
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[RunId, Run]] = {}
         self._unsettled: dict[str, int] = {}  # results under way; the gate is not free before they are written
+        self._closed: dict[str, int | None] = {}  # the last claim not to be trusted; None: nor any to come
+        self._claims = 0
         self._free: set[str] = set()
 
     def enter(self, run: Run) -> None:
@@ -27,6 +34,8 @@ class Gatekeeper:
         """A run of the gate ended here; its result is on the way to the store."""
         if run.gate is None:
             return
+        if run.state not in FINAL:
+            self._closed[run.gate] = None
         self._lines.get(run.gate, {}).pop(run.id, None)
         self._unsettled[run.gate] = self._unsettled.get(run.gate, 0) + 1
 
@@ -37,6 +46,8 @@ class Gatekeeper:
         self._unsettled[run.gate] -= 1
         if not self._unsettled[run.gate]:
             del self._unsettled[run.gate]
+            if run.gate in self._closed:
+                self._closed[run.gate] = self._claims
             if not self._lines.get(run.gate):
                 self._lines.pop(run.gate, None)
                 self._free.add(run.gate)
@@ -56,9 +67,26 @@ class Gatekeeper:
         runs = self._lines.get(gate, {}).values() if gate is not None else ()
         return sorted((run for run in runs if _started(run) is None), key=lambda run: (run.due_at, run.id))
 
+    def begin_claim(self) -> int:
+        """A claim is sent; its number."""
+        self._claims += 1
+        return self._claims
+
+    def trusts(self, run: Run, claim: int) -> bool:
+        """Whether a run that a claim brought is really the next of its gate."""
+        if run.gate not in self._closed:
+            return True
+        last = self._closed[run.gate]
+        return last is not None and claim > last
+
+    def end_claim(self, claim: int) -> None:
+        """Everything that the claim brought was looked at; the next one sees at least as much."""
+        self._closed = {gate: last for gate, last in self._closed.items() if last is None or last >= claim}
+
     def full(self) -> list[str]:
-        """Gates of which this node holds enough."""
-        return [gate for gate, line in self._lines.items() if len(line) >= FULL]
+        """Gates of which this node holds enough, or none for now."""
+        enough = [gate for gate, line in self._lines.items() if len(line) >= FULL]
+        return enough + [gate for gate, last in self._closed.items() if last is None]
 
     def take_free(self) -> list[str]:
         """Gates that this node no longer needs; the caller frees them in the store."""
@@ -69,6 +97,7 @@ class Gatekeeper:
         """Forget everything: the gates are another node's now."""
         self._lines.clear()
         self._unsettled.clear()
+        self._closed.clear()
         self._free.clear()
 
 

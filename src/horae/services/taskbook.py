@@ -47,10 +47,13 @@ class TaskBook:
             raise UnknownTask(task, _hint(task, self._schemas))
 
     def check(self, task: str, params: str) -> None:
-        """Raise Invalid when this process knows the task and the parameters do not fit it."""
-        if self.defaults(task) is None:
-            return
-        if faults := self._check_params(task, params):
+        """Raise Invalid when the parameters do not fit the task, as far as this process or its schema can tell."""
+        faults: Sequence[Fault] = ()
+        if self.defaults(task) is not None:
+            faults = self._check_params(task, params)
+        elif task in self._schemas:
+            faults = schema_faults(self._schemas[task], params)
+        if faults:
             first = f"{faults[0].pointer} {faults[0].detail}"
             raise Invalid(f"the parameters do not fit the task {task}: {first}", faults=faults)
 

@@ -142,6 +142,7 @@ class Worker:
             if not free_gates:
                 return None
         now = self._clock.now()
+        number = self._gates.begin_claim()
         claims = await self._store.claim(
             ClaimRequest(
                 node=self._node_id(),
@@ -149,7 +150,7 @@ class Worker:
                 tasks=self._tasks,
                 now=now,
                 until=now + self._timing.lead,
-                floor=self._scan_floor(now),
+                floor=self._scan_floor(now) if room > 0 else now,
                 limit=max(room, 0),
                 full_gates=self._gates.full(),
                 free_gates=free_gates,
@@ -159,17 +160,20 @@ class Worker:
             self._lease.lost = True
             return None
         for run in claims.runs:
-            self._hold(run)
+            self._hold(run, number)
+        self._gates.end_claim(number)
         self.release_due()
         unsure = await self._decide_contested(claims.contested)
         return self._next_claim(claims, room, now, unsure)
 
     def _next_claim(self, claims: Claims, room: int, now: datetime, unsure: bool) -> datetime | None:
-        if len(claims.runs) >= room:
-            self._starved = self._room() <= 0
-            return None if self._starved else now
-        self._floor = now - FLOOR_AGE  # everything before was offered to somebody
         soon = now + self._timing.lead / 10  # claims of a steady stream come in groups
+        if claims.more:
+            self._starved = self._room() <= 0
+            advanced = claims.runs or claims.contested
+            return None if self._starved else now if advanced else soon
+        if room > 0:
+            self._floor = now - FLOOR_AGE  # everything before was offered to somebody
         if unsure:
             return soon
         return None if claims.next_at is None else max(claims.next_at - self._timing.lead, soon)
@@ -193,9 +197,13 @@ class Worker:
     def _free_slots(self) -> int:
         return self._concurrency - len(self._running) - self._executor.abandoned
 
-    def _hold(self, run: Run) -> None:
+    def _hold(self, run: Run, claim: int) -> None:
+        now = self._clock.now()
         if run.stop is Reason.CANCELLED:
-            self._end(cancel(run, self._clock.now()))
+            self._end(cancel(run, now))
+            return
+        if not self._gates.trusts(run, claim) or self._draining:
+            self._end(give_back(run, now))
             return
         self._held[run.id] = run
         self._gates.enter(run)

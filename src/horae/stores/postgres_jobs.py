@@ -132,9 +132,8 @@ class PostgresJobs(PostgresBase):
             if not before:
                 return False
             [[gate, wake_at]] = before
-            woken = (
-                [] if gate is None else await session.rows("wake_parked", [gate], [wake_at])
-            )  # it may have moved off
+            # It may have gone out of the way of another.
+            woken = [] if gate is None else await session.rows("wake_parked", [gate], [wake_at])
         times = [row[0] for row in woken] + ([] if run.paused else [run.wake_at])
         if times:
             self._signals.send([Signal(kind=Kind.DUE, at=min(times))])

@@ -17,7 +17,7 @@ from horae.stores.postgres_pool import Database, Session, retried
 from horae.stores.postgres_rows import ROWS, columns, day_of
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_MINE, _ALIVE, _NEXT_AT = 38, 39, 40  # columns of `claim` after those of `live_runs`
+_MINE, _ALIVE, _NEXT_AT, _MORE = 38, 39, 40, 41  # columns of `claim` after those of `live_runs`
 
 
 class PostgresRuns(PostgresBase):
@@ -39,6 +39,7 @@ class PostgresRuns(PostgresBase):
             runs=runs,
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=found[0][_NEXT_AT],
+            more=found[0][_MORE],
         )
 
     async def _contested(self, node: NodeId, blocked: Sequence[Run]) -> list[Contested]:

@@ -16,6 +16,7 @@ from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
 from horae.stores.sqlite_rows import FIRST, ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
 
+MAX_CONTESTED = 1000  # blocked runs that one claim brings up
 MAX_RIVALS = 50  # of a long line the first are enough to decide by
 
 _ID, _JOB_ID, _DUE_AT, _WAKE_AT = (RUN_COLUMNS.index(name) for name in ("id", "job_id", "due_at", "wake_at"))
@@ -33,12 +34,13 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Claims:
         return Claims(alive=False)
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
     lanes = _lanes(db, request.queues)
-    taken, gates = _choose(db, request, lanes)
+    taken, gates, more = _choose(db, request, lanes)
     db.executemany(STATEMENTS["claim_run"], [(node, row[_SEQ]) for row in taken])
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in gates.taken])
     return Claims(
         runs=[_claimed(row, node) for row in taken],
         contested=gates.contested,
+        more=more,
         next_at=_next_at(db, lanes, request.until),
     )
 
@@ -58,18 +60,18 @@ def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
     return db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall()
 
 
-def _choose(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane]) -> tuple[list[Row], "_Gates"]:
-    """The rows to take; those with a gate only if they may pass it."""
+def _choose(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane]) -> tuple[list[Row], "_Gates", bool]:
+    """The rows to take, those with a gate only if they may pass it, and whether there may be more."""
     gates = _Gates(db, request, frozenset(request.full_gates))
     taken: list[Row] = []
     if request.limit <= 0:
-        return taken, gates
+        return taken, gates, False
     for row in _candidates(db, request, lanes):
         if row[_GATE] is None or gates.admit(row):
             taken.append(row)
-        if len(taken) + len(gates.contested) >= request.limit:
-            break
-    return taken, gates
+        if len(taken) >= request.limit or len(gates.contested) >= MAX_CONTESTED:
+            return taken, gates, True
+    return taken, gates, False
 
 
 def _candidates(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane]) -> Iterator[Row]:

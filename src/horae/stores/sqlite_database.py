@@ -73,7 +73,7 @@ class Database:
         folder = self.path.absolute().parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._make()
         except OSError as exc:
             raise Misconfigured(f"the database {self.path} cannot be made or opened: {exc.strerror}") from exc
         kind = file_system_of(folder)
@@ -82,6 +82,18 @@ class Database:
                 f"{self.path} lies on a network file system ({kind}), where SQLite loses data;"
                 " put it on a local disk, or use PostgreSQL"
             )
+
+    def _make(self) -> None:
+        """Make the file if there is none; one that exists is not opened.
+
+        Closing any descriptor of a file drops all locks that the process has on it, those of SQLite's open connections
+        too. Another process would then find the database unused, and delete the log that this one still writes to.
+        """
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if not self.path.is_file() or not os.access(self.path, os.R_OK | os.W_OK):
+                raise
 
     def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Make the file if there is none, and do work on a connection of its own."""

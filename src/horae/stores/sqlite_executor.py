@@ -159,8 +159,8 @@ class ThreadedExecutor:
         self._local = threading.local()
         self._read_connections: list[sqlite3.Connection] = []
         self._thread: threading.Thread | None = None
-        self._writer: sqlite3.Connection | None = None  # of the writer thread alone; None until it is needed
-        self._version: int | None = None  # of the data, when the writer thread last looked
+        self._writer: sqlite3.Connection | None = None  # of the writer thread; None after an error, until it is needed
+        self._version = 0  # of the data, when the writer thread last looked
         self._listening = False
         self._closing = False
 
@@ -168,6 +168,7 @@ class ThreadedExecutor:
         self._database = database
         self._heard = heard
         self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._connect)
         self._ended = self._loop.create_future()
         self._thread = threading.Thread(target=self._write_until_closed, name="horae-sqlite-writer", daemon=True)
         self._thread.start()
@@ -259,33 +260,39 @@ class ThreadedExecutor:
             _call_on(loop, functions)
 
     def _write_group(self, group: Sequence[_Write]) -> list[Signal]:
-        if self._writer is None:
-            self._writer = self._database.writer()
-        db = self._writer
+        db = self._writer or self._connect()
         _begin(db)
         done = [transaction for write in group if (transaction := _do(db, write)) is not None]
         db.execute("COMMIT")
         return signals_of(done)
 
+    def _connect(self) -> sqlite3.Connection:
+        with translated():
+            db = self._writer = self._database.writer()
+            self._version = _data_version(db)
+        return db
+
     def _disconnect(self) -> None:
-        """After a failed commit nothing is known: roll back, and begin again from what is on the disk."""
-        self._version = None
+        """After a failed commit nothing is known: begin again from what is on the disk."""
         db, self._writer = self._writer, None
         if db is not None:
             db.close()
 
     def _look_for_others(self) -> None:
         """Tell when another connection has committed; commits of the writer's own do not count."""
-        if self._writer is None:
-            return
         try:
-            [version] = self._writer.execute("PRAGMA data_version").fetchone()
-        except sqlite3.Error:
+            version = _data_version(self._writer or self._connect())
+        except (sqlite3.Error, Unavailable):
             self._disconnect()  # the next verb meets the trouble, if it lasts, and tells its caller
             return
-        if self._version is not None and version != self._version:
+        if version != self._version:
+            self._version = version
             _call_on(self._loop, [lambda: self._heard([Signal(kind=Kind.ANY)])])
-        self._version = version
+
+
+def _data_version(db: sqlite3.Connection) -> int:
+    [version] = db.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def _do(db: sqlite3.Connection, write: _Write) -> Transaction | None:

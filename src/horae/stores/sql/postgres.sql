@@ -286,19 +286,15 @@ WITH me AS MATERIALIZED (
      WHERE runs.id = chosen.id
     RETURNING runs.*
 ), blocked AS (
-    -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
-    SELECT picked.id
+    -- Due, but not taken: behind another run of its gate, or in somebody else's gate.
+    SELECT id
       FROM picked
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
        AND id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))
-       AND (gate NOT IN (SELECT gate FROM taken)
-            OR EXISTS (SELECT FROM runs AS ahead
-                        WHERE ahead.gate = picked.gate AND (ahead.due_at, ahead.id) < (picked.due_at, picked.id)
-                          AND ahead.node IS DISTINCT FROM $1
-                          AND ahead.id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))))
 )
-SELECT result.*, answer.alive, answer.next_at
+SELECT result.*, answer.alive, answer.next_at, answer.more
   FROM (SELECT EXISTS (SELECT FROM me) AS alive,
+               $7::bigint > 0 AND (SELECT count(*) FROM picked) >= $7::bigint AS more,
                (SELECT min(later.wake_at)
                   FROM open
                  CROSS JOIN LATERAL (SELECT wake_at FROM runs

@@ -1,0 +1,77 @@
+"""Line 1: from a clean clone to running jobs with one command; cheap when idle, ends at once, goes on where it was."""
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import Tell
+from tests.live import environment, free_port
+from tests.system import living
+from tests.system.cluster import REPOSITORY, Cluster, Server
+from tests.system.fixtures import OpenCluster
+
+pytestmark = pytest.mark.acceptance
+
+ALL = frozenset({"api", "planner", "worker"})
+BUILD_SECONDS = 300.0
+
+
+def make_dev(cluster: Cluster, clone: Path, name: str) -> Server:
+    """`make dev` as a user types it; only the port is not the usual one, which may be in use."""
+    port = free_port()
+    log = cluster.folder / f"{name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["make", "dev"],
+            cwd=clone,
+            env=_newcomers_environment() | {"HORAE_PORT": str(port)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    server = Server(name=name, process=process, log=log, roles=ALL, url=f"http://127.0.0.1:{port}")
+    cluster.servers.append(server)
+    cluster.ready(server, within=BUILD_SECONDS)
+    return server
+
+
+def _newcomers_environment() -> dict[str, str]:
+    """This environment without a trace of a virtual environment."""
+    known = environment()
+    ours = str(REPOSITORY / ".venv" / "bin")
+    path = os.pathsep.join(part for part in known["PATH"].split(os.pathsep) if part != ours)
+    dropped = ("VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    return {name: value for name, value in known.items() if name not in dropped} | {"PATH": path}
+
+
+def test_a_clean_clone_and_make_dev(tmp_path: Path, tell: Tell) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
+    try:
+        with Cluster(tmp_path, "sqlite:///.horae/horae.db") as cluster:
+            first = make_dev(cluster, clone, "first")
+            hello = living.check_demo_jobs_run(cluster.rest, within=15)
+            tell(living.check_costs_little(first, cluster.rest, seconds=20))
+            long_run = living.start_long_run(cluster.rest)
+            tell(f"Ctrl-C took {living.check_ends_at_once(first, signal.SIGINT, code=None):.2f} s")
+            make_dev(cluster, clone, "second")
+            living.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
+    finally:
+        shutil.rmtree(clone)  # with its virtual environment it is too large to be kept
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_on_postgresql(new_cluster: OpenCluster, tell: Tell, number: signal.Signals) -> None:
+    cluster = new_cluster("postgres", HORAE_DRAIN_SECONDS="2")
+    first = cluster.node()
+    job_id = cluster.rest.create("demo.echo", schedule="every 5s")["id"]
+    tell(living.check_costs_little(first, cluster.rest, seconds=20))
+    long_run = living.start_long_run(cluster.rest)
+    tell(f"{number.name} took {living.check_ends_at_once(first, number):.2f} s")
+    cluster.node()
+    living.check_goes_on(cluster.rest, job_id, long_run, slot_seconds=5)

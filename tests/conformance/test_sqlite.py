@@ -1,0 +1,408 @@
+"""What only the SQLite store has: a file, migrations at opening, group commit, several processes, and its errors."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from horae.core.errors import Misconfigured, Unavailable
+from horae.store import Kind, RunFilter, Signal, Store
+from horae.stores import sqlite_executor
+from horae.stores.rows import JOB_COLUMNS, RUN_COLUMNS
+from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, Database, file_system_of
+from horae.stores.sqlite_executor import InlineExecutor, ThreadedExecutor, Transaction
+from tests.conformance.builders import NOW, claimed, given_node, ids, one_shot
+
+
+@asynccontextmanager
+async def opened(path: Path, **options: object) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, **options)  # type: ignore[arg-type]
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def count(store: Store) -> int:
+    return len((await store.list_runs(RunFilter(), cursor=None, limit=100_000)).items)
+
+
+def test_the_store_is_one(tmp_path: Path) -> None:
+    store: Store = SqliteStore(tmp_path / "x.db")
+    assert store.blobs is not None
+
+
+# --- the file
+
+
+async def test_the_file_is_made_with_its_folder_and_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "horae.db"
+    async with opened(path) as store:
+        await store.create([one_shot()])
+        modes = {name: stat.S_IMODE((path.parent / name).stat().st_mode) for name in os.listdir(path.parent)}
+    assert set(modes.values()) == {0o600}
+    assert {"horae.db", "horae.db-wal"} <= set(modes)
+
+
+async def test_a_file_that_cannot_be_made_is_misconfigured(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Misconfigured, match="cannot be made"):
+        await SqliteStore(tmp_path / "file" / "horae.db").open()
+
+
+async def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "horae.db"
+    path.write_bytes(b"certainly not a database " * 100)
+    with pytest.raises(Unavailable, match="not a"):
+        await SqliteStore(path).open()
+
+
+async def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
+    run = one_shot()
+    async with opened(tmp_path / "horae.db") as store:
+        await store.create([run])
+    async with opened(tmp_path / "horae.db") as store:
+        assert await store.run(run.id, owner=None) == run
+    assert not (tmp_path / "horae.db-wal").exists(), "the last one to close folds the log in"
+
+
+MOUNTS = """\
+/dev/vda / ext4 rw 0 0
+server:/export /mnt/nfs nfs4 rw 0 0
+//server/share /mnt/with\\040space cifs rw 0 0
+tmpfs /mnt/nfs/local tmpfs rw 0 0
+/dev/vdb /mnt/over ext4 rw 0 0
+server:/x /mnt/over nfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/srv", "ext4"),
+        ("/mnt/nfs/data", "nfs4"),
+        ("/mnt/nfsx", "ext4"),
+        ("/mnt/with space/data", "cifs"),
+        ("/mnt/nfs/local/data", "tmpfs"),
+        ("/mnt/over", "nfs"),
+    ],
+)
+def test_the_file_system_of_a_folder_is_known(folder: str, kind: str) -> None:
+    assert file_system_of(Path(folder), lambda: MOUNTS) == kind
+
+
+def test_where_mounts_cannot_be_read_the_file_system_is_unknown() -> None:
+    def nothing() -> str:
+        raise FileNotFoundError("/proc/mounts")
+
+    assert file_system_of(Path("/"), nothing) is None
+
+
+async def test_network_file_systems_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("horae.stores.sqlite_database.file_system_of", lambda folder: "nfs4")
+    with pytest.raises(Misconfigured, match="network file system"):
+        await SqliteStore(tmp_path / "horae.db").open()
+    assert {"nfs", "cifs", "smb3", "fuse.sshfs"} <= NETWORK_FILE_SYSTEMS
+
+
+# --- migrations
+
+
+async def test_migrating_tells_what_it_did(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "horae.db")
+    assert await store.status() == (0, 1)
+    assert await store.migrate() == [1]
+    assert await store.migrate() == []
+    assert await store.status() == (1, 1)
+
+
+async def test_many_may_start_at_once(tmp_path: Path) -> None:
+    stores = [SqliteStore(tmp_path / "horae.db") for _ in range(6)]
+    steps = await asyncio.gather(*(store.migrate() for store in stores))
+    assert sorted(steps) == [[], [], [], [], [], [1]]
+
+
+async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "horae.db"
+    async with opened(path):
+        pass
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO migrations VALUES (999, 0)")
+    with pytest.raises(Misconfigured, match="newer version; upgrade Horae"):
+        await SqliteStore(path).open()
+
+
+async def test_tables_begin_with_the_columns_that_rows_are_built_from(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db"):
+        with closing(sqlite3.connect(tmp_path / "horae.db")) as db:
+            runs = [row[1] for row in db.execute("PRAGMA table_info(runs)")]
+            jobs = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
+    assert tuple(runs) == (*RUN_COLUMNS, "parked", "seq")
+    assert tuple(jobs) == (*JOB_COLUMNS, "shard", "seq")
+
+
+async def test_commits_are_on_the_disk_before_they_are_answered(tmp_path: Path) -> None:
+    Database(tmp_path / "horae.db").prepare()
+    with closing(Database(tmp_path / "horae.db").writer()) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert db.execute("PRAGMA foreign_keys").fetchone() == (0,)
+    with closing(Database(tmp_path / "horae.db").reader()) as db, pytest.raises(sqlite3.OperationalError):
+        db.execute("CREATE TABLE x (y)")
+
+
+# --- group commit
+
+
+class Counting(Database):
+    """Counts the commits of its writers."""
+
+    commits = 0
+
+    def writer(self) -> sqlite3.Connection:
+        db = super().writer()
+        db.set_trace_callback(self._count)
+        return db
+
+    def _count(self, statement: str) -> None:
+        self.commits += statement == "COMMIT"
+
+
+async def test_verbs_that_come_together_share_a_commit(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db"):
+        pass
+    executor, database = ThreadedExecutor(), Counting(tmp_path / "horae.db")
+    await executor.open(database, lambda signals: None)
+    gate = threading.Event()
+    first = asyncio.create_task(executor.write(lambda transaction: gate.wait(5)))
+    rest = [asyncio.create_task(executor.write(lambda transaction, n=n: n)) for n in range(50)]
+    await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.gather(first, *rest) == [True, *range(50)]
+    await executor.close()
+    assert database.commits == 2
+
+
+async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db"):
+        pass
+    executor = ThreadedExecutor()
+    heard: list[Signal] = []
+    await executor.open(Database(tmp_path / "horae.db"), heard.extend)
+    gate = threading.Event()
+
+    def register(transaction: Transaction, name: str, fails: bool = False) -> str:
+        transaction.db.execute("INSERT INTO tasks VALUES (?, '{}')", (name,))
+        transaction.due(NOW if fails else datetime(2030, 1, 1, tzinfo=UTC))
+        if fails:
+            raise LookupError(name)
+        return name
+
+    blocker = asyncio.create_task(executor.write(lambda transaction: gate.wait(5)))
+    verbs = [executor.write(lambda t, n=n: register(t, f"t{n}", fails=n % 3 == 0)) for n in range(9)]
+    outcomes = asyncio.gather(*verbs, return_exceptions=True)
+    await asyncio.sleep(0)
+    gate.set()
+    await blocker
+
+    found = [type(outcome) for outcome in await outcomes]
+    names = await executor.read(lambda db: [name for (name,) in db.execute("SELECT name FROM tasks ORDER BY 1")])
+    await executor.close()
+
+    assert found == [LookupError, str, str] * 3
+    assert names == ["t1", "t2", "t4", "t5", "t7", "t8"]
+    assert [signal.at for signal in heard] == [datetime(2030, 1, 1, tzinfo=UTC)], "what was undone is not told"
+
+
+async def test_a_caller_that_went_away_does_not_stop_the_writer(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db") as store:
+        tasks = [asyncio.create_task(store.create([one_shot()])) for _ in range(10)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await store.create([one_shot()]) is not None
+        assert await count(store) >= 6
+
+
+async def test_closing_waits_for_what_was_begun(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "horae.db")
+    await store.open()
+    creates = [asyncio.create_task(store.create([one_shot()])) for _ in range(300)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert len(await asyncio.gather(*creates)) == 300
+    async with opened(tmp_path / "horae.db") as again:
+        assert await count(again) == 300
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "horae.db")
+    with pytest.raises(Unavailable, match="closed"):
+        await store.create([one_shot()])
+    await store.open()
+    await store.close()
+    await store.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await store.create([one_shot()])
+    with pytest.raises(Unavailable, match="closed"):
+        await store.nodes()
+    assert [thread.name for thread in threading.enumerate() if "sqlite-writer" in thread.name] == []
+
+
+# --- errors
+
+
+async def test_a_lock_that_is_not_released_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("horae.stores.sqlite_database.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_executor, "LOCKED_SECONDS", 0.1)
+    async with opened(tmp_path / "horae.db") as store:
+        with closing(sqlite3.connect(tmp_path / "horae.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Unavailable, match="locked"):
+                await store.create([one_shot()])
+            assert await count(store) == 0, "reading goes on"
+            other.execute("ROLLBACK")
+        await store.create([one_shot()])
+        assert await count(store) == 1
+
+
+class Small(Database):
+    """A database on a disk that is soon full."""
+
+    def writer(self) -> sqlite3.Connection:
+        db = super().writer()
+        db.execute(f"PRAGMA max_page_count = {self.pages}")
+        return db
+
+    pages = 120
+
+
+async def test_a_full_disk_is_unavailable_and_what_was_answered_stays(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "horae.db")
+    store._database = Small(tmp_path / "horae.db")
+    await store.open()
+    answered = 0
+    with pytest.raises(Unavailable, match="full"):
+        while answered < 10_000:
+            await store.create([one_shot(params='{"x": "%s"}' % ("y" * 2000))])
+            answered += 1
+    assert await count(store) == answered
+    Small.pages = 100_000  # room again
+    try:
+        await store.close()
+        await store.open()
+        await store.create([one_shot()])
+        assert await count(store) == answered + 1
+    finally:
+        Small.pages = 120
+        await store.close()
+
+
+# --- several processes
+
+PROCESS = """
+import asyncio, sys
+from horae.stores.sqlite import SqliteStore
+from tests.conformance.builders import claimed, given_node, one_shot
+from horae.core.plan import start, succeed
+from tests.conformance.builders import NOW
+
+async def main(path):
+    store = SqliteStore(path)
+    await store.open()
+    node = await given_node(store)
+    for _ in range(40):
+        await store.create([one_shot() for _ in range(5)])
+        for run in await claimed(store, node, limit=5):
+            assert await store.settle([succeed(start(run, NOW), None, NOW)]) == [True]
+    await store.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_several_processes_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "horae.db"
+    async with opened(path) as store:
+        heard = asyncio.Event()
+        store.subscribe(lambda signal: heard.set() if signal.kind is Kind.ANY else None)
+        processes = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-c", PROCESS, str(path), stderr=asyncio.subprocess.PIPE
+            )
+            for _ in range(3)
+        ]
+        results = [await process.communicate() for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0], results
+        assert heard.is_set()
+        node = await given_node(store)
+        left = await claimed(store, node, limit=1000)
+        ended = [run for run in (await store.list_runs(RunFilter(), cursor=None, limit=1000)).items if run.finished_at]
+        assert len(left) + len(ended) == 600
+
+
+async def test_own_commits_are_not_taken_for_those_of_others(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db") as store, opened(tmp_path / "horae.db") as other:
+        mine: list[Kind] = []
+        heard = asyncio.Event()
+        store.subscribe(lambda signal: mine.append(signal.kind))
+        other.subscribe(lambda signal: heard.set())
+        await store.create([one_shot()])
+        async with asyncio.timeout(5):
+            await heard.wait()
+        assert mine == [Kind.DUE]
+
+
+async def test_listening_costs_next_to_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db") as store:
+        store.subscribe(lambda signal: None)
+        before = time.process_time()
+        await asyncio.sleep(1)
+        assert time.process_time() - before < 0.02
+
+
+# --- inline
+
+
+async def test_inline_everything_happens_in_the_calling_coroutine(tmp_path: Path) -> None:
+    moment = datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+    threads = threading.active_count()
+    heard: list[Signal] = []
+    async with opened(tmp_path / "horae.db", executor=InlineExecutor(), wall=lambda: moment) as store:
+        store.subscribe(heard.append)
+        assert await store.time() == moment
+        run = one_shot()
+        await store.create([run])
+        assert [signal.kind for signal in heard] == [Kind.DUE], "before the verb returns"
+        node = await given_node(store)
+        assert ids(await claimed(store, node)) == [run.id]
+        await store.blobs.put([("a", b"x")])
+        assert threading.active_count() == threads
+    with pytest.raises(Unavailable, match="closed"):
+        await store.create([one_shot()])
+
+
+async def test_inline_a_verb_that_fails_is_undone(tmp_path: Path) -> None:
+    executor = InlineExecutor()
+    async with opened(tmp_path / "horae.db", executor=executor) as store:
+
+        def fail(transaction: Transaction) -> None:
+            transaction.db.execute("INSERT INTO tasks VALUES ('x', '{}')")
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            await executor.write(fail)
+        assert await store.tasks() == {}
+        await store.create([one_shot()])

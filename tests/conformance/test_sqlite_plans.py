@@ -1,0 +1,141 @@
+"""The plans of SQLite's statements: whatever the engine asks often goes through an index, however much there is."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from horae.stores.sqlite_database import STATEMENTS, Database, migrate
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    database = Database(tmp_path_factory.mktemp("plans") / "horae.db")
+    database.use(migrate)
+    with closing(database.writer()) as connection:
+        yield connection
+
+
+class Anything(dict[str, object]):
+    """Parameters by any name."""
+
+    def __missing__(self, name: str) -> int:
+        return 1
+
+
+def plan_of(db: sqlite3.Connection, name: str) -> list[str]:
+    """What SQLite would do for a statement, step by step."""
+    statement = STATEMENTS[name]
+    parameters: object = [1] * statement.count("?") if "?" in statement else Anything()
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]  # type: ignore[arg-type]
+
+
+INDEXES = {
+    "plannable_jobs": {"jobs_plan"},
+    "plannable_backfills": {"backfills_plan"},
+    "next_plan_at": {"jobs_plan", "backfills_plan"},
+    "count_live": {"runs_live_of_job"},
+    "fire_job": {"jobs_id"},
+    "retract_runs": {"runs_live_of_job"},
+    "retract_skips": {"skips_job"},
+    "stop_unstarted": {"runs_live_of_job"},
+    "change_one_shot": {"runs_id"},
+    "lanes_of_every_queue": {"runs_claim"},
+    "lanes_of_queues": {"runs_claim"},
+    "lane": {"runs_claim"},
+    "next_in_lane": {"runs_claim"},
+    "blocked_by_earlier": {"runs_gate"},
+    "rivals": {"runs_gate", "runs_live_of_job"},
+    "park_run": {"runs_id", "runs_gate"},
+    "unpark_next": {"runs_parked"},
+    "parked_gates": {"runs_parked"},
+    "gate_is_blocked": {"runs_gate", "runs_parked"},
+    "start_run": {"runs_id"},
+    "end_held": {"runs_id"},
+    "end_waiting": {"runs_id"},
+    "return_held": {"runs_id"},
+    "already_settled": {"runs_id"},
+    "request_stop": {"runs_id"},
+    "stops": {"runs_stop"},
+    "held": {"runs_held"},
+    "orphans": {"runs_held"},
+    "run": {"runs_id"},
+    "job": {"jobs_id"},
+    "last_run": {"runs_id", "runs_job"},
+    "runs_of_job": {"runs_id", "runs_job"},
+    "live_runs_of_job": {"runs_id", "runs_live_of_job"},
+    "runs_of_anyone": {"runs_due"},
+    "runs_of_owner": {"runs_owner"},
+    "live_runs_of_owner": {"runs_live"},
+    "runs_of_task": {"runs_task"},
+    "runs_of_queue": {"runs_queue"},
+    "runs_of_state": {"runs_state"},
+    "ledger_runs": {"runs_slot"},
+    "ledger_skips": {"skips_job"},
+    "ledger_backfills": {"backfills_job"},
+    "depth_of_lane": {"runs_claim"},
+    "prune_runs": {"runs_finished"},
+    "prune_skips": {"skips_end"},
+    "prune_blobs": {"blobs_created", "runs_params_blob", "jobs_params_blob"},
+}
+
+# Lists of few rows, and statements that walk an index from one distinct value to the next.
+MAY_SCAN = {
+    "lanes_of_every_queue": "lanes",
+    "lanes_of_queues": "lanes",
+    "parked_gates": "waiting",
+    "orphans": "holders",
+    "rivals": "(subquery",
+    "last_run": "(subquery",
+    "runs_of_job": "(subquery",
+    "live_runs_of_job": "(subquery",
+    "next_plan_at": "(subquery",
+    "count_live": "(subquery",
+    "depth_of_lane": "(subquery",
+}
+
+ORDERED = [
+    name for name in INDEXES if name.startswith(("runs_of_", "live_runs_of_owner", "plannable", "lane", "ledger_runs"))
+]
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_a_hot_statement_goes_through_its_index(db: sqlite3.Connection, name: str) -> None:
+    plan = plan_of(db, name)
+    used = {word for step in plan for word in step.replace("(", " ").replace(")", " ").split()}
+    assert used >= INDEXES[name], plan
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_a_hot_statement_scans_no_table(db: sqlite3.Connection, name: str) -> None:
+    for step in plan_of(db, name):
+        if not step.startswith("SCAN"):
+            continue
+        table = step.split()[1]
+        few = table.startswith(("json_each", "(subquery", "(join", MAY_SCAN.get(name, "json_each")))
+        in_order = "USING" in step and "INDEX" in step
+        assert few or in_order or step == "SCAN CONSTANT ROW", step
+
+
+@pytest.mark.parametrize("name", ["runs_of_anyone", "runs_of_owner", "live_runs_of_owner", "runs_of_task"])
+def test_first_pages_come_in_the_order_of_their_index(db: sqlite3.Connection, name: str) -> None:
+    assert not [step for step in plan_of(db, name) if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize("name", ["runs_of_queue", "runs_of_state", "plannable_jobs", "lane", "ledger_runs"])
+def test_what_is_taken_first_is_found_first(db: sqlite3.Connection, name: str) -> None:
+    assert not [step for step in plan_of(db, name) if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize("name", ["jobs_of_owner", "jobs_of_anyone"])
+def test_jobs_are_merged_from_ordered_streams(db: sqlite3.Connection, name: str) -> None:
+    plan = plan_of(db, name)
+    assert "MERGE (UNION ALL)" in plan
+    assert not [step for step in plan if "TEMP B-TREE" in step]
+
+
+def test_every_statement_can_be_prepared(db: sqlite3.Connection) -> None:
+    for name in STATEMENTS:
+        if name != "create_migrations":
+            assert plan_of(db, name) is not None
