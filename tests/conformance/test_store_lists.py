@@ -309,15 +309,21 @@ async def test_keys_of_ended_one_shots_are_found(store: Store) -> None:
 
 
 async def test_jobs_are_searched_by_text_in_any_case(store: Store) -> None:
-    by_name, by_task, by_key = one_shot(name="Über 100%_Report"), one_shot(task="Mail.Über"), one_shot(key="ÜBER")
-    job = recurring(name="überall")
+    by_name, by_task, by_key = one_shot(name="Big 100%_Report"), one_shot(task="Mail.BIG"), one_shot(key="biG")
+    job = recurring(name="the big one")
     await store.create([by_name, by_task, by_key, firing(job), one_shot(name="other")])
-    assert sorted(ids(await listed_jobs(store, owner="ada", text="über"))) == sorted(
-        ids([by_name, by_task, by_key, job])
-    )
-    assert ids(await listed_jobs(store, owner="ada", text="100%_r")) == [by_name.id], "no wildcards"
-    assert await listed_jobs(store, owner="ada", text="%") == [by_name]
+    found = [by_name.id, by_task.id, by_key.id, job.id]
+    assert sorted(ids(await listed_jobs(store, 3, owner="ada", text="big"))) == sorted(found)
+    assert sorted(ids(await listed_jobs(store, 3, text="BIg"))) == sorted(found)
+    assert ids(await listed_jobs(store, owner="ada", text="100%_r")) == [by_name.id]
+    assert ids(await listed_jobs(store, owner="ada", text="%")) == [by_name.id], "no wildcards"
     assert await listed_jobs(store, owner="ada", text="1_0") == []
+
+
+async def test_case_is_known_beyond_ascii(store: Store) -> None:
+    runs = [one_shot(name="Überweisung"), one_shot(name="ÜBER"), one_shot(key="gegenüber")]
+    await store.create([*runs, one_shot(name="uber")])
+    assert sorted(ids(await listed_jobs(store, owner="ada", text="über"))) == sorted(ids(runs))
 
 
 async def test_jobs_are_listed_by_the_state_of_their_last_run(store: Store) -> None:

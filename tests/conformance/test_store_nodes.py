@@ -56,13 +56,6 @@ async def test_a_beat_renews_the_lease_and_shows_who_lives(store: Store) -> None
     assert {node.id for node in await store.nodes()} == {mine.id, other.id, silent.id}
 
 
-async def test_a_beat_never_moves_a_lease_back(store: Store) -> None:
-    node = a_node(beat_at=NOW + MINUTE)
-    await store.register(node)
-    await store.beat(node.id, now=NOW, running=0, dead_after=DEAD_AFTER)
-    assert [each.beat_at for each in await store.nodes()] == [NOW + MINUTE]
-
-
 async def test_the_dead_are_buried_and_cannot_come_back(store: Store, connect: Connect) -> None:
     dead, alive = await given_node(store), await given_node(store, beat_at=NOW + MINUTE)
     edge = await given_node(store, beat_at=NOW + MINUTE - DEAD_AFTER)

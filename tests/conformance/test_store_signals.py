@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from horae.core.model import Reason, Run
+from horae.core.model import Reason
 from horae.core.plan import Page, give_back, succeed
 from horae.store import JobChange, Kind, Signal, Store
 from tests.conformance.builders import (
@@ -56,7 +56,7 @@ class Ear:
 
 async def test_new_runs_tell_when_the_first_of_them_wakes(store: Store) -> None:
     ear = Ear(store)
-    await store.create([one_shot(LATER), one_shot(NOW + SECOND), one_shot(NOW, paused=True)])
+    await store.create([one_shot(LATER), one_shot(NOW + SECOND)])
     signal = await ear.until(lambda signal: signal.kind is Kind.DUE)
     assert signal.at == NOW + SECOND
 
@@ -128,14 +128,7 @@ async def test_a_change_that_stops_runs_tells_their_node(store: Store) -> None:
 
 async def test_other_processes_hear_of_it_too(store: Store, connect: Connect) -> None:
     ear = Ear(await connect())
-    await store.nodes()
-
-    async def create() -> Run:
-        run = one_shot()
-        await store.create([run])
-        return run
-
-    await create()
+    await store.create([one_shot()])
     await ear.until(lambda signal: signal.kind in (Kind.DUE, Kind.ANY))
     ear.clear()
     node = await given_node(store)

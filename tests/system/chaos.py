@@ -222,10 +222,11 @@ def _slot(run: Document) -> float:
 # --- what is done to the nodes
 
 
-def start_fleet(cluster: Cluster, *, workers: int, planners: int, apis: int) -> None:
+def start_fleet(cluster: Cluster, *, workers: int, planners: int, apis: int, concurrency: int = 100) -> None:
     """Start so many nodes of each role."""
-    roles = ["api"] * apis + ["planner"] * planners + ["worker"] * workers
-    cluster.ready(*[cluster.node(role, wait=False) for role in roles])
+    nodes = [cluster.node(role, wait=False) for role in ["api"] * apis + ["planner"] * planners]
+    nodes += [cluster.node("worker", "--concurrency", str(concurrency), wait=False) for _ in range(workers)]
+    cluster.ready(*nodes)
 
 
 def replace(cluster: Cluster, server: Server) -> Server:

@@ -1,8 +1,8 @@
 """Clusters for tests, and the report of what happened in them when a test fails."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ _open: list[Cluster] = []
 @contextmanager
 def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
     """A cluster without processes on a migrated scratch store of this kind."""
-    with store_address(kind, folder) as store, Cluster(folder, store, **settings) as cluster:
+    with _without_loop(scratch_store(kind, folder)) as store, Cluster(folder, store, **settings) as cluster:
         cluster.migrate()
         _open.append(cluster)
         try:
@@ -34,19 +34,24 @@ def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
             _open.remove(cluster)
 
 
-@contextmanager
-def store_address(kind: str, folder: Path) -> Iterator[str]:
-    """The address of a scratch store."""
+@asynccontextmanager
+async def scratch_store(kind: str, folder: Path) -> AsyncIterator[str]:
+    """The address of an empty store, which is gone at the end."""
     if kind == "sqlite":
         yield f"sqlite:///{folder / 'horae.db'}"
         return
+    async with scratch_schema(postgres_url()) as address:
+        yield address
+
+
+@contextmanager
+def _without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
     with asyncio.Runner() as runner:
-        schema = scratch_schema(postgres_url())
-        address = runner.run(schema.__aenter__())
+        address = runner.run(store.__aenter__())
         try:
             yield address
         finally:
-            runner.run(schema.__aexit__(None, None, None))
+            runner.run(store.__aexit__(None, None, None))
 
 
 @pytest.fixture(params=STORES)

@@ -17,8 +17,8 @@ def test_a_planner_and_a_worker_in_two_processes_work_together(kind: str, new_cl
 
 def test_runs_of_one_ordering_key_keep_their_order_on_three_workers(kind: str, new_cluster: OpenCluster) -> None:
     cluster = new_cluster(kind)
-    chaos.start_fleet(cluster, workers=3, planners=1, apis=1)
-    control.check_order(cluster, keys=3, runs=8)
+    chaos.start_fleet(cluster, workers=3, planners=1, apis=1, concurrency=2)
+    assert control.check_order(cluster, keys=6, runs=6) > 1, "one worker did everything"
 
 
 def test_killed_nodes_cost_nothing_but_a_moment(kind: str, new_cluster: OpenCluster) -> None:

@@ -288,10 +288,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """A run ahead in the same gate; one that waits before us has not started."""
+    """An unfinished run ahead in the same gate."""
 
     job_id: JobId
-    started_at: datetime | None
+    started_at: datetime | None  # since when it is going: its first start, also while it waits to be tried again
 
 
 def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:

@@ -1,7 +1,6 @@
 """The gates that this node holds, and the order of its runs within each."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId, State
@@ -53,19 +52,19 @@ class Gatekeeper:
                 self._free.add(run.gate)
 
     def rivals(self, run: Run) -> Sequence[Rival]:
-        """The unfinished runs of the same gate that have started or are ahead."""
+        """The unfinished runs of the same gate that run or are ahead."""
         if run.gate is None:
             return ()
         return [
-            Rival(job_id=other.job_id, started_at=_started(other))
+            Rival(job_id=other.job_id, started_at=other.first_started_at)
             for other in self._lines.get(run.gate, {}).values()
-            if other.id != run.id and (_started(other) is not None or (other.due_at, other.id) < (run.due_at, run.id))
+            if other.id != run.id and (_runs(other) or (other.due_at, other.id) < (run.due_at, run.id))
         ]
 
     def line(self, gate: str | None) -> list[Run]:
-        """The runs of a gate that have not started, in their order."""
+        """The runs of a gate that are not running, in their order."""
         runs = self._lines.get(gate, {}).values() if gate is not None else ()
-        return sorted((run for run in runs if _started(run) is None), key=lambda run: (run.due_at, run.id))
+        return sorted((run for run in runs if not _runs(run)), key=lambda run: (run.due_at, run.id))
 
     def begin_claim(self) -> int:
         """A claim is sent; its number."""
@@ -101,6 +100,5 @@ class Gatekeeper:
         self._free.clear()
 
 
-def _started(run: Run) -> datetime | None:
-    """When the attempt under way began; a run that waits for its next attempt has not started."""
-    return run.started_at if run.state is State.RUNNING else None
+def _runs(run: Run) -> bool:
+    return run.state is State.RUNNING

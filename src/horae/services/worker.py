@@ -141,11 +141,11 @@ class Worker:
             self._starved = True  # the next result wakes us
             if not free_gates:
                 return None
-        now = self._clock.now()
+        now, node = self._clock.now(), self._node_id()
         number = self._gates.begin_claim()
         claims = await self._store.claim(
             ClaimRequest(
-                node=self._node_id(),
+                node=node,
                 queues=self._queues,
                 tasks=self._tasks,
                 now=now,
@@ -156,6 +156,8 @@ class Worker:
                 free_gates=free_gates,
             )
         )
+        if self._lease.lost or node != self._node_id():
+            return None  # abandoned meanwhile
         if not claims.alive:
             self._lease.lost = True
             return None

@@ -316,22 +316,21 @@ SELECT result.*, answer.alive, answer.next_at, answer.more
 -- name: rivals
 -- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
 -- those can have started; the nearest of the same job is added, for it may wait further back.
-SELECT given.id, rival.job_id,
-       CASE WHEN rival.state IN ('running', 'retrying') THEN coalesce(rival.started_at, rival.first_started_at) END
+SELECT given.id, rival.job_id, rival.first_started_at
   FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
  CROSS JOIN LATERAL (
-       (SELECT id, job_id, state, started_at, first_started_at FROM runs AS ahead
+       (SELECT id, job_id, first_started_at FROM runs AS ahead
          WHERE ahead.gate = given.gate AND (ahead.due_at, ahead.id) < (given.due_at, given.id)
          ORDER BY ahead.due_at, ahead.id
          LIMIT 20)
         UNION
-       (SELECT id, job_id, state, started_at, first_started_at FROM runs AS nearest
+       (SELECT id, job_id, first_started_at FROM runs AS nearest
          WHERE nearest.job_id = given.job_id AND nearest.job_id <> nearest.id AND nearest.gate = given.gate
            AND nearest.due_at <= given.due_at AND (nearest.due_at, nearest.id) < (given.due_at, given.id)
          ORDER BY nearest.due_at DESC
          LIMIT 1)
         UNION
-       (SELECT held.id, job_id, state, started_at, first_started_at FROM gates JOIN runs AS held ON held.node = gates.node
+       (SELECT held.id, job_id, first_started_at FROM gates JOIN runs AS held ON held.node = gates.node
          WHERE gates.gate = given.gate AND gates.node <> $1 AND held.gate = given.gate)) AS rival;
 
 -- name: park_runs
@@ -713,11 +712,15 @@ SELECT run.*
  LIMIT $10;
 
 -- name: list_held
-SELECT * FROM live_runs
- WHERE node IS NOT NULL AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
-   AND $2::uuid IS NULL
+WITH held AS MATERIALIZED (
+    SELECT * FROM live_runs
+     WHERE node IS NOT NULL AND state = ANY($3::text[])
+       AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+       AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+       AND $2::uuid IS NULL
+)
+SELECT * FROM held
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
  ORDER BY due_at DESC, id DESC
  LIMIT $10;
 
@@ -794,15 +797,18 @@ SELECT * FROM (
 
 -- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
 -- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
--- the time that it must be due by; for ended one-shots $11 the states, $12 that time.
+-- the time that it must be due by; for ended one-shots $11 the states, $12 that time. `shelf >= s AND (shelf, id) < (s, i)`
+-- is `shelf = s AND id < i`, ordered by both, said so that only the index of both will do: by the order of ids alone the
+-- planner would walk the primary key through all other shelves.
 
 -- name: list_jobs_of_owner
 SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
        status, next_fire_at, plan_at, revision, created_at, updated_at
   FROM jobs
- WHERE owner = $1::text AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
    AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
- ORDER BY id DESC
+ ORDER BY owner DESC, id DESC
  LIMIT $10;
 
 -- name: list_jobs_of_all
@@ -819,11 +825,12 @@ WITH heads AS MATERIALIZED (
     SELECT shelves.id
       FROM shelves
      CROSS JOIN LATERAL (SELECT id FROM runs
-                          WHERE runs.shelf = shelves.id AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
+                          WHERE runs.shelf >= shelves.id AND (runs.shelf, runs.id) < (shelves.id, $9::uuid)
+                            AND node IS NULL AND schedule IS NOT NULL
                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                             AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
                             AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                          ORDER BY id DESC
+                          ORDER BY runs.shelf DESC, runs.id DESC
                           LIMIT 1) AS head
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
@@ -833,11 +840,12 @@ WITH heads AS MATERIALIZED (
 SELECT run.*
   FROM heads
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = heads.id AND node IS NULL AND schedule IS NOT NULL AND id < $9::uuid
+                      WHERE live_runs.shelf >= heads.id AND (live_runs.shelf, live_runs.id) < (heads.id, $9::uuid)
+                        AND node IS NULL AND schedule IS NOT NULL
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                         AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
                         AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                      ORDER BY id DESC
+                      ORDER BY live_runs.shelf DESC, live_runs.id DESC
                       LIMIT $10) AS run
  ORDER BY run.id DESC
  LIMIT $10;
@@ -846,11 +854,12 @@ SELECT run.*
 SELECT run.*
   FROM shelves
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = shelves.id AND paused AND schedule IS NOT NULL AND id < $9::uuid
+                      WHERE live_runs.shelf >= shelves.id AND (live_runs.shelf, live_runs.id) < (shelves.id, $9::uuid)
+                        AND paused AND schedule IS NOT NULL
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                         AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
                         AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                      ORDER BY id DESC
+                      ORDER BY live_runs.shelf DESC, live_runs.id DESC
                       LIMIT $10) AS run
  WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
    AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
@@ -858,19 +867,22 @@ SELECT run.*
  LIMIT $10;
 
 -- name: list_one_shots_held
-SELECT * FROM live_runs
- WHERE ($1::text IS NULL OR owner = $1) AND node IS NOT NULL AND schedule IS NOT NULL AND id < $9::uuid
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
- ORDER BY id DESC
- LIMIT $10;
+WITH held AS MATERIALIZED (
+    SELECT * FROM live_runs
+     WHERE node IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
+       AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+       AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+       AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+)
+SELECT * FROM held WHERE id < $9::uuid ORDER BY id DESC LIMIT $10;
 
 -- name: list_one_shots_keyed
 SELECT * FROM live_runs
- WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
+ WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11) AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
- ORDER BY id DESC
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+ ORDER BY key DESC, id DESC
  LIMIT $10;
 
 -- name: list_one_shots_ended
@@ -878,10 +890,10 @@ WITH heads AS MATERIALIZED (
     SELECT shelves.id
       FROM shelves
      CROSS JOIN LATERAL (SELECT id FROM history
-                          WHERE history.shelf = shelves.id AND schedule IS NOT NULL AND id < $9::uuid
-                            AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+                          WHERE history.shelf >= shelves.id AND (history.shelf, history.id) < (shelves.id, $9::uuid)
+                            AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                          ORDER BY id DESC
+                          ORDER BY history.shelf DESC, history.id DESC
                           LIMIT 1) AS head
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
@@ -891,10 +903,10 @@ WITH heads AS MATERIALIZED (
 SELECT run.*
   FROM heads
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf = heads.id AND schedule IS NOT NULL AND id < $9::uuid
-                        AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+                      WHERE ended_runs.shelf >= heads.id AND (ended_runs.shelf, ended_runs.id) < (heads.id, $9::uuid)
+                        AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                      ORDER BY id DESC
+                      ORDER BY ended_runs.shelf DESC, ended_runs.id DESC
                       LIMIT $10) AS run
  ORDER BY run.id DESC
  LIMIT $10;
@@ -904,11 +916,11 @@ SELECT run.*
   FROM shelves
  CROSS JOIN unnest($11::text[]) AS wanted(state)
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf = shelves.id AND schedule IS NOT NULL AND id < $9::uuid
-                        AND ended_runs.state <> 'succeeded' AND ended_runs.state = wanted.state
-                        AND due_at <= $12::timestamptz
+                      WHERE (ended_runs.shelf, ended_runs.state) >= (shelves.id, wanted.state)
+                        AND (ended_runs.shelf, ended_runs.state, ended_runs.id) < (shelves.id, wanted.state, $9::uuid)
+                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded' AND due_at <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                      ORDER BY id DESC
+                      ORDER BY ended_runs.shelf DESC, ended_runs.state DESC, ended_runs.id DESC
                       LIMIT $10) AS run
  WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
    AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
@@ -917,8 +929,8 @@ SELECT run.*
 
 -- name: list_one_shots_ended_keyed
 SELECT * FROM ended_runs
- WHERE ($1::text IS NULL OR owner = $1) AND key = $4 AND schedule IS NOT NULL AND id < $9::uuid
+ WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
    AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
- ORDER BY id DESC
+ ORDER BY key DESC, id DESC
  LIMIT $10;

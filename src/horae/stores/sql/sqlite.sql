@@ -92,7 +92,7 @@ UPDATE jobs
  WHERE id = ?;
 
 -- name: retract_runs
-DELETE FROM runs
+DELETE FROM runs INDEXED BY runs_live_of_job
  WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at > :after
    AND trigger = 'schedule' AND state IN ('scheduled', 'retrying')
 RETURNING slot, gate;
@@ -102,7 +102,7 @@ DELETE FROM skips WHERE job_id = :job_id AND start_at > :after RETURNING start_a
 
 -- name: stop_unstarted
 -- A cancel is never turned into something weaker.
-UPDATE runs SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :stop END
+UPDATE runs INDEXED BY runs_live_of_job SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :stop END
  WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at > :after
    AND trigger = 'schedule' AND state = 'claimed'
 RETURNING id, node;
@@ -191,7 +191,7 @@ SELECT 1 FROM runs INDEXED BY runs_gate
 -- name: rivals
 -- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by, with
 -- the nearest of the same job, which may wait further back. A run that waits for its next attempt is still going.
-SELECT job_id, CASE WHEN state IN ('running', 'retrying') THEN coalesce(started_at, first_started_at) END
+SELECT job_id, first_started_at
   FROM runs
  WHERE seq IN (
         SELECT seq FROM (

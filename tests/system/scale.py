@@ -1,0 +1,477 @@
+"""A store with few runs beside one with very many: what the hot verbs cost in each, measured turn by turn."""
+
+import asyncio
+import gc
+import hashlib
+import re
+import sqlite3
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from horae.core.model import JobError, JobId, JobStatus, Node, NodeId, Run, RunId, Spec, State
+from horae.core.plan import Failure, Settled, cancel, fail, start, succeed
+from horae.core.schedule import parse_schedule
+from horae.services.ids import Ids
+from horae.store import ClaimRequest, JobFilter, RunFilter, Store
+from horae.stores.postgres import PostgresStore
+from horae.stores.postgres_pool import SERVER_SETTINGS
+from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite_database import Database
+from horae.stores.statements import load
+
+OWNER = "local"
+TASKS = ("demo.echo", "demo.sleep", "effects.work")
+QUEUES = ("default", "mail", "reports")
+ENDS = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+DAYS = 10  # over which what has finished is spread, in the small store as in the large one
+BATCH = 10
+PAGE = 50
+FAR = timedelta(days=30)
+ALLOWED = 1.25
+NOISE_SECONDS = 0.0002
+
+new_id = Ids()
+
+
+@dataclass
+class Sized:
+    """A store and how much is in it."""
+
+    store: Store
+    kind: str
+    address: str
+    runs: int  # that wait, and as many that have finished
+    node: NodeId = field(default_factory=lambda: NodeId(new_id()))
+
+    async def reopen(self) -> None:
+        """Close every connection, which makes PostgreSQL count what they did, and open new ones."""
+        await self.store.close()
+        await self.store.open()
+
+
+@asynccontextmanager
+async def sized(kind: str, address: str, runs: int) -> AsyncIterator[Sized]:
+    """An empty store filled with so many waiting and as many finished runs, of several tasks, queues and ends."""
+    store = PostgresStore(address) if kind == "postgres" else SqliteStore(Path(address.removeprefix("sqlite:///")))
+    await store.migrate()
+    await store.open()
+    try:
+        filled = Sized(store, kind, address, runs)
+        await _register(filled)
+        await _make_templates(filled)
+        if kind == "postgres":
+            await _multiply_in_postgres(filled)
+        else:
+            await asyncio.to_thread(_multiply_in_sqlite, filled)
+        yield filled
+    finally:
+        await store.close()
+
+
+# --- filling: a few runs through the verbs of the store, and copies of their rows by SQL
+
+
+async def _register(sized: Sized) -> None:
+    now = datetime.now(UTC)
+    await sized.store.register(
+        Node(
+            id=sized.node,
+            name="scale",
+            roles=("worker",),
+            version="test",
+            concurrency=100,
+            started_at=now,
+            beat_at=now,
+            tasks=dict.fromkeys(TASKS, "{}"),
+        )
+    )
+
+
+async def _make_templates(sized: Sized) -> None:
+    """One waiting run, and one for each way to end, of every task in every queue."""
+    shelves = [(task, queue) for task in TASKS for queue in QUEUES]
+    for end in ENDS:
+        now = datetime.now(UTC)
+        await sized.store.create([one_shot(task, queue, now) for task, queue in shelves])
+        claims = await sized.store.claim(claim_request(sized, limit=len(shelves)))
+        assert len(claims.runs) == len(shelves)
+        assert all(await sized.store.settle([_ended(run, end) for run in claims.runs]))
+    await sized.store.create([one_shot(task, queue, datetime.now(UTC) + FAR) for task, queue in shelves])
+
+
+def one_shot(task: str, queue: str, due_at: datetime) -> Run:
+    job_id = JobId(new_id())
+    now = datetime.now(UTC)
+    return Run(
+        id=RunId(job_id),
+        job_id=job_id,
+        owner=OWNER,
+        created_by=OWNER,
+        spec=Spec(task=task, queue=queue, params='{"message":"hello"}'),
+        schedule=parse_schedule("now", now=now),
+        due_at=due_at,
+        wake_at=due_at,
+        created_at=now,
+    )
+
+
+def claim_request(sized: Sized, *, limit: int = BATCH) -> ClaimRequest:
+    now = datetime.now(UTC)
+    return ClaimRequest(node=sized.node, queues=(), tasks=TASKS, now=now, until=now + timedelta(seconds=1), limit=limit)
+
+
+def _ended(run: Run, end: State) -> Settled:
+    now = datetime.now(UTC)
+    started = start(run, now)
+    match end:
+        case State.SUCCEEDED:
+            return succeed(started, '"hello"', now)
+        case State.FAILED:
+            return fail(started, Failure(error=JobError(type="Boom", message="boom"), fatal=True), now, 0.0)
+        case _:
+            return cancel(started, now)
+
+
+_MOVED = ("due_at", "wake_at", "created_at", "first_started_at", "started_at", "finished_at")
+
+
+async def _multiply_in_postgres(sized: Sized) -> None:
+    connection = await asyncpg.connect(sized.address, command_timeout=600)
+    try:
+        today = datetime.now(UTC).date()
+        for day in range(DAYS + 1):
+            await connection.execute("SELECT ensure_history_day($1)", today - timedelta(days=day))
+        await connection.execute("SET synchronous_commit = off")
+        await _copy_rows(connection, "runs", sized.runs, FAR.total_seconds())
+        await _copy_rows(connection, "history", sized.runs, -timedelta(days=DAYS - 1).total_seconds())
+        for table in ("runs", "history"):
+            await connection.execute(f"VACUUM ANALYZE {table}")
+    finally:
+        await connection.close()
+
+
+async def _copy_rows(connection: Any, table: str, total: int, span_seconds: float) -> None:
+    """Copy every row so often that there are `total`, each copy with an id and times of its own."""
+    columns = [
+        row[0]
+        for row in await connection.fetch(
+            "SELECT column_name FROM information_schema.columns"
+            " WHERE table_schema = current_schema() AND table_name = $1 AND is_generated = 'NEVER'",
+            table,
+        )
+    ]
+    copies = round(total / await connection.fetchval(f"SELECT count(*) FROM {table}")) - 1
+    moved = {name: f"{name} + shift" for name in _MOVED} | {"id": "fresh", "job_id": "fresh"}
+    if "ended_on" in columns:
+        moved["ended_on"] = "((finished_at + shift) AT TIME ZONE 'UTC')::date"
+    chosen = ", ".join(moved.get(name, name) for name in columns)
+    await connection.execute(
+        f"""
+        INSERT INTO {table} ({", ".join(columns)})
+        SELECT {chosen}
+          FROM (SELECT each.*, shift,
+                       (lpad(to_hex((extract(epoch FROM created_at + shift) * 1000)::bigint), 12, '0')
+                        || '7' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid AS fresh
+                  FROM {table} AS each
+                 CROSS JOIN generate_series(1, {copies}) AS place
+                 CROSS JOIN LATERAL (SELECT make_interval(secs => {span_seconds} * place / {copies}) AS shift,
+                                            md5(each.id::text || place) AS hash) AS made) AS copies
+        """
+    )
+
+
+def _multiply_in_sqlite(sized: Sized) -> None:
+    path = sized.address.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA cache_size = -500000")
+        db.create_function("fresh", 3, _fresh_id, deterministic=True)
+        columns = [row[1] for row in db.execute("PRAGMA table_info(runs)") if row[5] == 0]  # but the primary key
+        indexes = db.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'runs' AND sql IS NOT NULL"
+        ).fetchall()
+        for name, _ in indexes:
+            db.execute(f"DROP INDEX {name}")
+        _copy_sqlite_rows(db, columns, "finished_at IS NULL", sized.runs, FAR.total_seconds())
+        past = -timedelta(days=DAYS - 1).total_seconds()
+        _copy_sqlite_rows(db, columns, "finished_at IS NOT NULL", sized.runs, past)
+        for _, sql in indexes:
+            db.execute(sql)
+        db.execute("ANALYZE")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _copy_sqlite_rows(
+    db: sqlite3.Connection, columns: Sequence[str], which: str, total: int, span_seconds: float
+) -> None:
+    there = db.execute(f"SELECT count(*) FROM runs WHERE {which}").fetchone()[0]
+    copies = round(total / there) - 1
+    shift = f"CAST({span_seconds * 1e6} * place / {copies} AS INTEGER)"
+    moved = {name: f"{name} + {shift}" for name in _MOVED}
+    moved |= dict.fromkeys(("id", "job_id"), f"fresh(id, place, created_at + {shift})")
+    chosen = ", ".join(moved.get(name, name) for name in columns)
+    db.execute(
+        f"""
+        INSERT INTO runs ({", ".join(columns)})
+        WITH RECURSIVE places(place) AS (SELECT 1 UNION ALL SELECT place + 1 FROM places WHERE place < {copies})
+        SELECT {chosen} FROM places CROSS JOIN (SELECT * FROM runs WHERE {which}) AS each
+        """
+    )
+
+
+def _fresh_id(origin: bytes, place: int, micros: int) -> bytes:
+    """A UUIDv7 of that time; the same for the same origin and place."""
+    digest = bytearray(hashlib.md5(origin + place.to_bytes(8, "big"), usedforsecurity=False).digest()[:10])
+    digest[0] = 0x70 | digest[0] & 0x0F
+    digest[2] = 0x80 | digest[2] & 0x3F
+    return (micros // 1000).to_bytes(6, "big") + bytes(digest)
+
+
+# --- measuring
+
+Measure = Callable[[Sized], Awaitable[None]]
+
+
+@dataclass
+class Medians:
+    """Seconds that a verb took in the middle of all turns, in the small and in the large store."""
+
+    small: float
+    large: float
+
+    @property
+    def holds(self) -> bool:
+        return self.large <= ALLOWED * self.small + NOISE_SECONDS
+
+    def __str__(self) -> str:
+        return f"{self.small * 1000:.2f} → {self.large * 1000:.2f} ms"
+
+
+async def measure_life(small: Sized, large: Sized, *, turns: int) -> dict[str, Medians]:
+    """Create, claim and settle batches, in turn in both stores."""
+    took: dict[str, dict[int, list[float]]] = {verb: {0: [], 1: []} for verb in ("create", "claim", "settle")}
+    gc.disable()
+    try:
+        for turn in range(turns + WARM_UP):
+            for which in (0, 1) if turn % 2 else (1, 0):
+                seconds = await _one_life(large if which else small)
+                if turn >= WARM_UP:
+                    for verb, value in seconds.items():
+                        took[verb][which].append(value)
+    finally:
+        gc.enable()
+    return {verb: _medians(values) for verb, values in took.items()}
+
+
+WARM_UP = 10
+
+
+async def _one_life(sized: Sized) -> dict[str, float]:
+    now = datetime.now(UTC)
+    runs = [one_shot(TASKS[place % 3], QUEUES[place % 3], now) for place in range(BATCH)]
+    began = time.perf_counter()
+    await sized.store.create(runs)
+    created = time.perf_counter()
+    claims = await sized.store.claim(claim_request(sized))
+    claimed = time.perf_counter()
+    assert len(claims.runs) == BATCH, f"claimed {len(claims.runs)} of {BATCH}"
+    results = [_ended(run, State.SUCCEEDED) for run in claims.runs]
+    ready = time.perf_counter()
+    assert all(await sized.store.settle(results))
+    return {"create": created - began, "claim": claimed - created, "settle": time.perf_counter() - ready}
+
+
+def lists() -> dict[str, Measure]:
+    """The first pages that people ask for."""
+    now = datetime.now(UTC)
+    own = RunFilter(owner=OWNER, now=now)
+    waiting = frozenset({State.SCHEDULED, State.CLAIMED})
+    runs = {
+        "all": own,
+        "scheduled": replace(own, states=waiting, due=False, stopping=False),
+        "queued": replace(own, states=waiting, due=True, stopping=False),
+        "running": replace(own, states=frozenset({State.RUNNING}), stopping=False),
+        "succeeded": replace(own, states=frozenset({State.SUCCEEDED})),
+        "failed": replace(own, states=frozenset({State.FAILED})),
+        "task": replace(own, task=TASKS[1]),
+        "queue": replace(own, queue=QUEUES[1]),
+        "task and queue": replace(own, task=TASKS[2], queue=QUEUES[2]),
+        "time past": replace(own, start_at=now - timedelta(days=2), end_at=now - timedelta(days=1)),
+        "time to come": replace(own, start_at=now + timedelta(days=35), end_at=now + timedelta(days=45)),
+    }
+    jobs = {
+        "jobs": JobFilter(owner=OWNER),
+        "jobs scheduled": JobFilter(owner=OWNER, status=JobStatus.SCHEDULED),
+        "jobs finished": JobFilter(owner=OWNER, status=JobStatus.FINISHED),
+        "jobs by task": JobFilter(owner=OWNER, task=TASKS[1]),
+        "jobs by queue": JobFilter(owner=OWNER, queue=QUEUES[1]),
+    }
+    return {name: _runs_page(which) for name, which in runs.items()} | {
+        name: _jobs_page(which) for name, which in jobs.items()
+    }
+
+
+def _runs_page(which: RunFilter) -> Measure:
+    async def page(sized: Sized) -> None:
+        await sized.store.list_runs(which, cursor=None, limit=PAGE)
+
+    return page
+
+
+def _jobs_page(which: JobFilter) -> Measure:
+    async def page(sized: Sized) -> None:
+        await sized.store.list_jobs(which, cursor=None, limit=PAGE)
+
+    return page
+
+
+async def measure_lists(small: Sized, large: Sized, *, turns: int) -> dict[str, Medians]:
+    """First pages, in turn in both stores."""
+    found = {}
+    for name, page in lists().items():
+        values: dict[int, list[float]] = {0: [], 1: []}
+        for turn in range(turns + WARM_UP):
+            for which in (0, 1) if turn % 2 else (1, 0):
+                began = time.perf_counter()
+                await page(large if which else small)
+                if turn >= WARM_UP:
+                    values[which].append(time.perf_counter() - began)
+        found[name] = _medians(values)
+    return found
+
+
+def _medians(values: dict[int, list[float]]) -> Medians:
+    return Medians(small=statistics.median(values[0]), large=statistics.median(values[1]))
+
+
+def check_medians(found: dict[str, Medians]) -> str:
+    """Each within 25 %; answers all of them in words."""
+    words = "; ".join(f"{name} {medians}" for name, medians in found.items())
+    slower = [name for name, medians in found.items() if not medians.holds]
+    assert not slower, f"slower with more in the store: {', '.join(slower)}\n{words}"
+    return words
+
+
+# --- plans and pages
+
+HOT = ("create_runs", "claim", "start_runs", "end_runs", "return_runs", "plannable_jobs", "orphans")
+
+
+async def check_plans(small: Sized, large: Sized) -> int:
+    """Every hot statement and every list has the same plan in both; answers how many were compared."""
+    plans = [await _postgres_plans(each) if each.kind == "postgres" else _sqlite_plans(each) for each in (small, large)]
+    other = {name: (plans[0][name], plans[1][name]) for name in plans[0] if plans[0][name] != plans[1][name]}
+    assert not other, "\n".join(f"{name}:\n  small {few}\n  large {many}" for name, (few, many) in other.items())
+    return len(plans[0])
+
+
+async def _postgres_plans(sized: Sized) -> dict[str, Any]:
+    connection = await asyncpg.connect(sized.address, server_settings=SERVER_SETTINGS)
+    plans = {}
+    try:
+        for name, sql in load("postgres").items():
+            if name in HOT or name.startswith("list_"):
+                await connection.execute(f"PREPARE {name} AS {sql}")
+                types = await connection.fetchval(
+                    "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1", name
+                )
+                nothing = ", ".join(["NULL"] * types)
+                explained = await connection.fetch(f"EXPLAIN (COSTS off) EXECUTE {name}({nothing})")
+                plans[name] = _steps([row[0] for row in explained])
+    finally:
+        await connection.close()
+    return plans
+
+
+def _steps(lines: Sequence[str]) -> list[str]:
+    """The steps of a plan without their conditions; days that are treated alike are told once."""
+    steps: list[str] = []
+    for line in lines:
+        depth, arrow, step = line.partition("->  ")
+        if arrow or not steps:
+            steps.append(f"{len(depth) // 2} {_DAY.sub('', step or line).rstrip()}")
+    return list(dict.fromkeys(steps))
+
+
+_DAY = re.compile(r"_\d{8}| history_\d+$")
+
+
+def _sqlite_plans(sized: Sized) -> dict[str, Any]:
+    plans = {}
+    with closing(Database(Path(sized.address.removeprefix("sqlite:///"))).writer()) as db:
+        for name, sql in load("sqlite").items():
+            if sql.lstrip().split(None, 1)[0].upper() in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
+                plans[name] = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", _nothing(sql))]
+    return plans
+
+
+def _nothing(sql: str) -> Any:
+    """NULL for every parameter, named or not."""
+
+    class Nothing(dict[str, None]):
+        def __missing__(self, key: str) -> None:
+            return None
+
+    return [None] * sql.count("?") if "?" in sql else Nothing()
+
+
+async def check_pages(small: Sized, large: Sized, *, turns: int) -> str:
+    """What each verb reads of tables and indexes is the same but for the height of the indexes (PostgreSQL)."""
+    counts = [await _pages_read(each, turns) for each in (small, large)]
+    words = "; ".join(f"{name} {counts[0][name]:.0f} → {counts[1][name]:.0f}" for name in counts[0])
+    for name, few in counts[0].items():
+        assert counts[1][name] <= HIGHER * few + SOME_PAGES, f"{name} reads more pages with more in the store: {words}"
+    return words
+
+
+HIGHER = 1.6  # an index over a million entries is three pages high, one over a thousand two
+SOME_PAGES = 10
+
+
+async def _pages_read(sized: Sized, turns: int) -> dict[str, float]:
+    """Pages of the schema's tables and indexes that one call touches, by verb."""
+    connection = await asyncpg.connect(sized.address)
+    counts: dict[str, float] = {}
+    seen = await _touched(connection)
+
+    async def count(name: str, calls: int) -> None:
+        nonlocal seen
+        await sized.reopen()
+        now = await _touched(connection)
+        counts[name], seen = (now - seen) / calls, now
+
+    try:
+        await sized.reopen()
+        seen = await _touched(connection)
+        for _ in range(turns):
+            now = datetime.now(UTC)
+            await sized.store.create([one_shot(TASKS[n % 3], QUEUES[n % 3], now) for n in range(BATCH)])
+        await count("create", turns)
+        claimed = [await sized.store.claim(claim_request(sized)) for _ in range(turns)]
+        await count("claim", turns)
+        for claims in claimed:
+            await sized.store.settle([_ended(run, State.SUCCEEDED) for run in claims.runs])
+        await count("settle", turns)
+        for name, page in lists().items():
+            for _ in range(turns):
+                await page(sized)
+            await count(name, turns)
+    finally:
+        await connection.close()
+    return counts
+
+
+async def _touched(connection: Any) -> int:
+    touched: int = await connection.fetchval(
+        "SELECT coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::bigint"
+        " FROM pg_statio_user_tables WHERE schemaname = current_schema()"
+    )
+    return touched
