@@ -92,19 +92,8 @@ def _start(folder: Path) -> None:
     if user is not None:
         os.chown(folder, user, -1)
         os.chown(pipe, user, -1)
-    initdb = [
-        str(binaries / "initdb"),
-        "-D",
-        str(data),
-        "-U",
-        "postgres",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "-N",
-    ]
+    initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    initdb += _locale(binaries)
     done = subprocess.run(initdb, cwd=folder, capture_output=True, text=True, check=False, **_as(user))
     if done.returncode != 0:
         raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
@@ -164,6 +153,13 @@ def _binaries() -> Path:
 def _version(binaries: Path) -> float:
     answer = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, text=True, check=True)
     return float(answer.stdout.split()[2])
+
+
+def _locale(binaries: Path) -> list[str]:
+    """A locale that knows upper and lower case beyond ASCII; the one built into the server where there is one."""
+    if _version(binaries) >= 17:
+        return ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    return ["--locale=C.UTF-8"]
 
 
 def _unprivileged_user() -> int | None:

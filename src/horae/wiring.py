@@ -69,6 +69,7 @@ class NodePlan:
     queues: Sequence[str] = ()
     concurrency: int = DEFAULT_CONCURRENCY
     demo: bool = False
+    local: bool = False  # for one person on one machine: under no other name than localhost
     listener: socket.socket | None = None  # of several processes that share it; None: listen as the settings say
 
 
@@ -352,7 +353,7 @@ async def _serving(parts: _Parts, node: NodeService) -> AsyncIterator[None]:
     listener = parts.plan.listener or _bind(settings.host, settings.port)
     server = _Server(
         uvicorn.Config(
-            create_app(services),
+            create_app(services, local_names=parts.plan.local),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -243,3 +243,21 @@ async def test_whatever_bytes_are_sent_are_a_problem(api: Api, content: bytes) -
     for path in ("/v1/jobs", "/v1/jobs/batch", "/v1/schedules/preview"):
         answer = await api.client.post(path, content=content)
         assert answer.status_code in (400, 422), answer.text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8765", 200),
+        ("127.0.0.1:8765", 200),
+        ("[::1]:8765", 200),
+        ("rebound.example", 403),
+    ],
+)
+async def test_a_server_for_one_machine_answers_under_local_names_only(
+    services: Services, host: str, status: int
+) -> None:
+    transport = httpx2.ASGITransport(app=create_app(services, local_names=True))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/v1/jobs", headers={"host": host})).status_code == status

@@ -110,14 +110,14 @@ async def test_a_rival_that_waits_for_its_next_attempt_is_still_going(store: Sto
         assert list(contested.rivals) == [Rival(job_id=first.job_id, started_at=NOW - SECOND)]
 
 
-async def test_a_rival_that_was_given_back_has_not_started(store: Store) -> None:
+async def test_a_rival_that_was_given_back_is_still_going(store: Store) -> None:
     await given_line(store, 2)
     mine, yours = await given_node(store), await given_node(store)
     [first] = await claimed(store, mine)
     await store.settle([replace(give_back(start(first, NOW), LATER), attempt=None)])
 
     claims = await claims_of(store, yours)
-    assert [rival.started_at for item in claims.contested for rival in item.rivals] == [None]
+    assert [rival.started_at for item in claims.contested for rival in item.rivals] == [NOW]
 
 
 async def test_what_is_blocked_but_not_due_is_no_contest(store: Store) -> None:

@@ -146,8 +146,8 @@ def judge(cluster: Cluster, one_shots: list[str], recurring: list[str], figures:
     """Every accepted job succeeded, no slot is missing or doubled, and no retry was used up."""
     paused_at = {}
     for job_id in recurring:
+        paused_at[job_id] = time.time()  # what comes due while the request is under way may be skipped
         cluster.rest.post(f"/v1/jobs/{job_id}/pause")
-        paused_at[job_id] = cluster.rest.answered_at
     runs = _ended(cluster, one_shots, within)
     for job_id in one_shots:
         _check_success(cluster, runs[run_of(job_id)], figures)
@@ -190,7 +190,7 @@ def _check_success(cluster: Cluster, run: Document, figures: Figures) -> None:
 
 def _check_slots(cluster: Cluster, job_id: str, paused_at: float, figures: Figures, within: float) -> None:
     job = cluster.rest.job(job_id)
-    first, last = math.floor(instant(job["created_at"])) + 1, math.floor(paused_at - 0.5)
+    first, last = math.floor(instant(job["created_at"])) + 1, math.floor(paused_at)
     wanted = [float(slot) for slot in range(first, last + 1)]
     eventually(
         lambda: all(run["status"] == "succeeded" for run in cluster.rest.runs_of(job_id) if _slot(run) <= last),

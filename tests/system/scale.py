@@ -33,7 +33,7 @@ QUEUES = ("default", "mail", "reports")
 ENDS = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 DAYS = 10  # over which what has finished is spread, in the small store as in the large one
 BATCH = 10
-PAGE = 50
+PAGE = 20  # of which there are enough of every kind in the small store too
 FAR = timedelta(days=30)
 ALLOWED = 1.25
 NOISE_SECONDS = 0.0002
@@ -304,8 +304,8 @@ def lists() -> dict[str, Measure]:
         "task": replace(own, task=TASKS[1]),
         "queue": replace(own, queue=QUEUES[1]),
         "task and queue": replace(own, task=TASKS[2], queue=QUEUES[2]),
-        "time past": replace(own, start_at=now - timedelta(days=2), end_at=now - timedelta(days=1)),
-        "time to come": replace(own, start_at=now + timedelta(days=35), end_at=now + timedelta(days=45)),
+        "time past": replace(own, start_at=now - timedelta(days=8), end_at=now - timedelta(days=1)),
+        "time to come": replace(own, start_at=now + timedelta(days=35), end_at=now + timedelta(days=50)),
     }
     jobs = {
         "jobs": JobFilter(owner=OWNER),

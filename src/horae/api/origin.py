@@ -1,8 +1,11 @@
 """Refuses acts that another web page makes a visitor's browser ask for.
 
 A server without authentication listens on loopback only, but every page that its user visits can send requests there.
-Browsers name the page that a request comes from; other clients do not, and are not concerned.
+Browsers name the page that a request comes from; other clients do not, and are not concerned. A page whose own name was
+made to point at loopback comes from the right place under the wrong name: `local_names` knows no name but localhost.
 """
+
+from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,22 +17,35 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class SameOrigin:
     """Lets only pages of this server itself change anything."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, local_names: bool) -> None:
         self._app = app
+        self._local_names = local_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in SAFE and _foreign(scope["headers"]):
-            refusal = Forbidden("a page of another site may not do this")
-            await problem_response(problem_of(refusal))(scope, receive, send)
-        else:
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
             await self._app(scope, receive, send)
+        else:
+            await problem_response(problem_of(Forbidden(refusal)))(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> str | None:
+        origin, host = _header(scope, b"origin"), _header(scope, b"host")
+        if scope["method"] not in SAFE and origin is not None and origin.partition("://")[2] != host:
+            return "a page of another site may not do this"
+        if self._local_names and host is not None and not _is_local(host):
+            return f"this server is for this machine only, under the name localhost, not {host[:100]}"
+        return None
 
 
-def _foreign(headers: list[tuple[bytes, bytes]]) -> bool:
-    origin = host = None
-    for name, value in headers:
-        if name == b"origin":
-            origin = value
-        elif name == b"host":
-            host = value
-    return origin is not None and origin.partition(b"://")[2] != host
+def _header(scope: Scope, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def _is_local(host: str) -> bool:
+    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

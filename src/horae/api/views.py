@@ -293,6 +293,8 @@ def run_status(run: Run, now: datetime) -> str:
     """The status that users see: claims are the engine's own affair."""
     if run.stop is Reason.CANCELLED and run.state in HELD:
         return "cancelling"
+    if run.state is State.CLAIMED and run.attempt > 0:
+        return State.RETRYING
     if run.state in (State.SCHEDULED, State.CLAIMED):
         return "queued" if run.due_at <= now and not run.paused else State.SCHEDULED
     return run.state

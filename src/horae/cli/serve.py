@@ -65,6 +65,7 @@ def _run(
     queues: str | None = None,
     concurrency: int | None = None,
     demo: bool = False,
+    local: bool = False,
     processes: int = 1,
 ) -> int:
     from horae.config import load_settings
@@ -76,6 +77,7 @@ def _run(
         queues=_names(queues),
         concurrency=concurrency or DEFAULT_CONCURRENCY,
         demo=demo,
+        local=local,
     )
     return run_node(load_settings(flags), plan, processes=processes)
 

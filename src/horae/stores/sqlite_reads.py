@@ -119,8 +119,7 @@ def list_jobs(db: sqlite3.Connection, which: JobFilter, cursor: str | None, limi
         "before": _AFTER_ALL_IDS if before is None else _id_in_cursor(before),
         "limit": limit + 1,
     }
-    statement = "jobs_of_anyone" if which.owner is None else "jobs_of_owner"
-    found = db.execute(STATEMENTS[statement], parameters).fetchall()
+    found = db.execute(STATEMENTS[_job_statement(which)], parameters).fetchall()
     page = found[:limit]
     following = encode_cursor(to_hex(page[-1][2])) if len(found) > limit and page else None
     return Listing(items=[_job_or_run(db, kind, seq) for kind, seq, _ in page], cursor=following)
@@ -132,14 +131,18 @@ def _job_or_run(db: sqlite3.Connection, kind: str, seq: int) -> Job | Run:
     return ROWS.run(db.execute(STATEMENTS["run_by_seq"], (seq,)).fetchone())
 
 
+def _job_statement(which: JobFilter) -> str:
+    if which.owner is None:
+        return "jobs_of_anyone"
+    return "jobs_of_owner" if which.key is None else "jobs_of_key"
+
+
 def _job_parameters(which: JobFilter) -> Parameters:
     label, value = which.label or (None, None)
     last = which.last_run_states
     return {
         "owner": which.owner,
-        "jobs": True,
-        "live": which.status is not JobStatus.FINISHED and (last is None or bool(last - FINAL)),
-        "ended": which.status not in (JobStatus.SCHEDULED, JobStatus.PAUSED) and (last is None or bool(last & FINAL)),
+        **_streams(which),
         "status": None if which.status is None else which.status.value,
         "last_states": None if last is None else to_json(sorted(last)),
         "now": LAST if which.now is None else to_micros(which.now),
@@ -150,6 +153,19 @@ def _job_parameters(which: JobFilter) -> Parameters:
         "label": label,
         "label_value": value,
         "text": None if which.text is None else which.text.casefold(),
+    }
+
+
+def _streams(which: JobFilter) -> Parameters:
+    """Which of the lists that make up the list of jobs can have something; a small one instead of a large one."""
+    status, last = which.status, which.last_run_states
+    return {
+        "jobs": True,
+        "one_shots": True,
+        "live": status in (None, JobStatus.SCHEDULED) and (last is None or bool(last - FINAL)),
+        "ended": status in (None, JobStatus.FINISHED) and (last is None or bool(last & FINAL)),
+        "paused": status is JobStatus.PAUSED,
+        "cancelled": status is JobStatus.CANCELLED,
     }
 
 

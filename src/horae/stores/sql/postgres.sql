@@ -261,7 +261,7 @@ WITH me AS MATERIALIZED (
                             AND task = ANY($3::text[])
                             AND (gate IS NULL OR gate <> ALL($8::text[]) AND (
                                      due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
-                                     OR NOT EXISTS (SELECT FROM gates WHERE gates.gate = runs.gate AND gates.node <> $1)))
+                                     OR coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1))
                           ORDER BY wake_at
                           LIMIT shares.share
                             FOR UPDATE SKIP LOCKED) AS run
@@ -286,11 +286,16 @@ WITH me AS MATERIALIZED (
      WHERE runs.id = chosen.id
     RETURNING runs.*
 ), blocked AS (
-    -- Due, but not taken: behind another run of its gate, or in somebody else's gate.
-    SELECT id
+    -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
+    SELECT picked.id
       FROM picked
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
        AND id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))
+       AND (gate NOT IN (SELECT gate FROM taken)
+            OR EXISTS (SELECT FROM runs AS ahead
+                        WHERE ahead.gate = picked.gate AND (ahead.due_at, ahead.id) < (picked.due_at, picked.id)
+                          AND ahead.node IS DISTINCT FROM $1
+                          AND ahead.id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))))
 )
 SELECT result.*, answer.alive, answer.next_at, answer.more
   FROM (SELECT EXISTS (SELECT FROM me) AS alive,
@@ -534,7 +539,16 @@ SELECT drop_history_days($1, $2);
 DELETE FROM skips WHERE ctid = ANY(ARRAY(SELECT ctid FROM skips WHERE end_at < $1 ORDER BY end_at LIMIT $2)) RETURNING 1;
 
 -- name: prune_blobs
-DELETE FROM blobs WHERE key = ANY(ARRAY(SELECT key FROM blobs WHERE created_at < $1 ORDER BY created_at LIMIT $2)) RETURNING 1;
+-- Parameters are kept as long as anything refers to them.
+DELETE FROM blobs
+ WHERE key = ANY(ARRAY(SELECT key FROM blobs
+                        WHERE created_at < $1
+                          AND NOT EXISTS (SELECT FROM runs WHERE params_blob = blobs.key)
+                          AND NOT EXISTS (SELECT FROM history WHERE params_blob = blobs.key)
+                          AND NOT EXISTS (SELECT FROM jobs WHERE params_blob = blobs.key)
+                        ORDER BY created_at
+                        LIMIT $2))
+RETURNING 1;
 
 
 -- -------------------------------------------------------------------------------------------------------------- blobs

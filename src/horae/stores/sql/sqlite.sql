@@ -527,7 +527,7 @@ SELECT * FROM backfills
  ORDER BY start_at;
 
 -- name: jobs_of_owner
--- Recurring jobs, live and ended one-shots: three ordered streams that are merged, newest first.
+-- Streams in the order of their ids, of which the flags choose those that can have something; merged, newest first.
 SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_owner
  WHERE :jobs AND owner = :owner AND id < :before
    AND (:status IS NULL OR status = :status)
@@ -548,8 +548,9 @@ SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_owner
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_live
  WHERE :live AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL
-   AND (:status IS NULL OR :status = CASE WHEN stop IS 'cancelled' THEN 'cancelled' WHEN paused THEN 'paused'
-                                          ELSE 'scheduled' END)
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
    AND (:task IS NULL OR runs.task = :task)
    AND (:name IS NULL OR runs.name = :name)
    AND (:key IS NULL OR runs.key = :key)
@@ -559,12 +560,13 @@ SELECT 'run', seq, id FROM runs INDEXED BY one_shots_live
          WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
    AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
         OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (
-        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_ended
  WHERE :ended AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NOT NULL
-   AND (:status IS NULL OR :status = CASE state WHEN 'cancelled' THEN 'cancelled' ELSE 'finished' END)
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
    AND (:task IS NULL OR runs.task = :task)
    AND (:name IS NULL OR runs.name = :name)
    AND (:key IS NULL OR runs.key = :key)
@@ -574,8 +576,76 @@ SELECT 'run', seq, id FROM runs INDEXED BY one_shots_ended
          WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
    AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
         OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY one_shots_paused
+ WHERE :paused AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL AND paused = 1
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY one_shots_cancelled
+ WHERE :cancelled AND owner = :owner AND id < :before AND schedule IS NOT NULL AND (state = 'cancelled' OR stop = 'cancelled')
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- name: jobs_of_key
+SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_key
+ WHERE owner = :owner AND key = :key AND key IS NOT NULL AND id < :before
+   AND (:status IS NULL OR status = :status)
+   AND (:task IS NULL OR jobs.task = :task)
+   AND (:name IS NULL OR jobs.name = :name)
+   AND (:key IS NULL OR jobs.key = :key)
+   AND (:queue IS NULL OR jobs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(jobs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(jobs.task), :text) OR instr(folded(jobs.name), :text)
+        OR instr(folded(jobs.key), :text))
    AND (:last_states IS NULL OR (
-        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+        SELECT state FROM runs INDEXED BY runs_job
+         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
+         ORDER BY due_at DESC, runs.seq DESC
+         LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
+UNION ALL
+SELECT 'run', seq, id FROM runs INDEXED BY one_shots_key
+ WHERE owner = :owner AND key = :key AND key IS NOT NULL AND id < :before AND schedule IS NOT NULL
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
+   AND (:task IS NULL OR runs.task = :task)
+   AND (:name IS NULL OR runs.name = :name)
+   AND (:key IS NULL OR runs.key = :key)
+   AND (:queue IS NULL OR runs.queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(runs.labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
+        OR instr(folded(runs.key), :text))
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
  ORDER BY id DESC
  LIMIT :limit;
 
@@ -599,9 +669,10 @@ SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_id
          LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY runs_id
- WHERE :live AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL
-   AND (:status IS NULL OR :status = CASE WHEN stop IS 'cancelled' THEN 'cancelled' WHEN paused THEN 'paused'
-                                          ELSE 'scheduled' END)
+ WHERE :one_shots AND id < :before AND schedule IS NOT NULL
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
    AND (:task IS NULL OR runs.task = :task)
    AND (:name IS NULL OR runs.name = :name)
    AND (:key IS NULL OR runs.key = :key)
@@ -611,23 +682,7 @@ SELECT 'run', seq, id FROM runs INDEXED BY runs_id
          WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
    AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
         OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (
-        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
-UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY runs_id
- WHERE :ended AND id < :before AND schedule IS NOT NULL AND finished_at IS NOT NULL
-   AND (:status IS NULL OR :status = CASE state WHEN 'cancelled' THEN 'cancelled' ELSE 'finished' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (
-        due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
  ORDER BY id DESC
  LIMIT :limit;
 

@@ -63,6 +63,7 @@ CREATE INDEX runs_gate ON runs (gate, due_at, id) WHERE gate IS NOT NULL;
 CREATE INDEX runs_parked ON runs (gate, due_at, id) WHERE parked;
 CREATE INDEX runs_apart ON runs (lane) WHERE parked OR paused;
 CREATE INDEX runs_paused ON runs (shelf, id) WHERE paused;
+CREATE INDEX runs_blob ON runs (params_blob) WHERE params_blob IS NOT NULL;
 CREATE INDEX runs_key ON runs (key, id) WHERE key IS NOT NULL AND schedule IS NOT NULL;
 
 -- A batch of new runs, and one of results, come as arrays of these: half the work for a client of an array per column.
@@ -141,6 +142,7 @@ CREATE INDEX history_one_shot ON history (shelf, id) WHERE schedule IS NOT NULL;
 -- What did not succeed is little, and is looked for most.
 CREATE INDEX history_bad ON history (shelf, state, due_at, id) WHERE state <> 'succeeded';
 CREATE INDEX history_one_shot_bad ON history (shelf, state, id) WHERE schedule IS NOT NULL AND state <> 'succeeded';
+CREATE INDEX history_blob ON history (params_blob) WHERE params_blob IS NOT NULL;
 CREATE INDEX history_key ON history (key, id) WHERE key IS NOT NULL AND schedule IS NOT NULL;
 CREATE INDEX history_job ON history (job_id, due_at, id) WHERE job_id <> id;
 CREATE INDEX history_slot ON history (job_id, slot) WHERE slot IS NOT NULL;
@@ -228,6 +230,7 @@ CREATE TABLE jobs (
 
 CREATE INDEX jobs_plan ON jobs (shard, plan_at) WHERE plan_at IS NOT NULL;
 CREATE INDEX jobs_owner ON jobs (owner, id);
+CREATE INDEX jobs_blob ON jobs (params_blob) WHERE params_blob IS NOT NULL;
 
 -- Slots without a run, as ranges with both ends included.
 CREATE TABLE skips (
@@ -327,7 +330,9 @@ CREATE FUNCTION spec_wanted(task text, name text, key text, queue text, labels t
        AND (wanted_queue IS NULL OR queue = wanted_queue)
        AND (label IS NULL OR (labels IS NOT NULL AND labels::jsonb ? label
                               AND (label_value IS NULL OR labels::jsonb ->> label = label_value)))
-       AND (part IS NULL OR position(lower(part) IN lower(concat_ws(chr(10), name, task, key))) > 0)
+       AND (part IS NULL
+            OR position(lower(part COLLATE "default")
+                        IN lower(concat_ws(chr(10), name, task, key) COLLATE "default")) > 0)
 $$;
 
 -- How a live one-shot stands as a job.

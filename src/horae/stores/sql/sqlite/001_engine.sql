@@ -68,6 +68,11 @@ CREATE INDEX runs_live ON runs (owner, due_at) WHERE finished_at IS NULL;
 CREATE INDEX runs_state ON runs (owner, state, due_at) WHERE state NOT IN ('scheduled', 'claimed');
 CREATE INDEX one_shots_live ON runs (owner, id) WHERE schedule IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX one_shots_ended ON runs (owner, id) WHERE schedule IS NOT NULL AND finished_at IS NOT NULL;
+-- these hold few rows
+CREATE INDEX one_shots_paused ON runs (owner, id) WHERE schedule IS NOT NULL AND finished_at IS NULL AND paused = 1;
+CREATE INDEX one_shots_cancelled ON runs (owner, id)
+    WHERE schedule IS NOT NULL AND (state = 'cancelled' OR stop = 'cancelled');
+CREATE INDEX one_shots_key ON runs (owner, key, id) WHERE schedule IS NOT NULL AND key IS NOT NULL;
 CREATE INDEX runs_finished ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_params_blob ON runs (params_blob) WHERE params_blob IS NOT NULL;
 
@@ -112,7 +117,7 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_id ON jobs (id);
 CREATE INDEX jobs_plan ON jobs (plan_at, shard) WHERE plan_at IS NOT NULL;
 CREATE INDEX jobs_owner ON jobs (owner, id);
-CREATE INDEX jobs_status ON jobs (owner, status, id);
+CREATE INDEX jobs_key ON jobs (owner, key, id) WHERE key IS NOT NULL;
 CREATE INDEX jobs_params_blob ON jobs (params_blob) WHERE params_blob IS NOT NULL;
 
 CREATE TABLE skips (
