@@ -130,12 +130,18 @@ WITH RECURSIVE lanes (queue, priority) AS (
          LIMIT 1)
     UNION ALL
     SELECT runs.queue, runs.priority
-      FROM lanes JOIN runs ON runs.seq = (
-        SELECT seq FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-           AND (queue, priority) > (lanes.queue, lanes.priority)
-         ORDER BY queue, priority
-         LIMIT 1)
+      FROM lanes JOIN runs ON runs.seq = coalesce(
+        -- In two steps: of (queue, priority) > (...) SQLite seeks the queue alone, and walks through the whole lane.
+        (SELECT seq FROM runs INDEXED BY runs_claim
+          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+            AND queue = lanes.queue AND priority > lanes.priority
+          ORDER BY priority
+          LIMIT 1),
+        (SELECT seq FROM runs INDEXED BY runs_claim
+          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+            AND queue > lanes.queue
+          ORDER BY queue, priority
+          LIMIT 1))
 )
 SELECT queue, priority FROM lanes ORDER BY priority DESC, queue;
 
