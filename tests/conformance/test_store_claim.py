@@ -147,6 +147,12 @@ async def test_no_more_than_the_limit_is_claimed(store: Store) -> None:
     assert [len(await claimed(store, node, limit=limit)) for limit in (0, 2, 2, 2, 2)] == [0, 2, 2, 1, 0]
 
 
+async def test_a_claim_tells_whether_it_ended_at_its_limit(store: Store) -> None:
+    await store.create([one_shot() for _ in range(5)])
+    node = await given_node(store)
+    assert [(await claims_of(store, node, limit=limit)).more for limit in (0, 3, 9, 9)] == [False, True, False, False]
+
+
 async def test_next_at_is_the_earliest_of_all_lanes(store: Store) -> None:
     times = [NOW + 5 * SECOND, NOW + 3 * SECOND, NOW + 4 * SECOND]
     runs = [one_shot(at, priority=priority, queue=f"q{priority}") for priority, at in enumerate(times)]

@@ -1,11 +1,11 @@
 """Gates: runs that share one are claimed in the order of (due_at, id), by one node at a time."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
-from horae.core.model import Reason, Run, State
+from horae.core.model import NodeId, Reason, Run, State
 from horae.core.plan import Rival, cancel, give_back, skip, start, succeed
 from horae.store import JobChange, Store
 from tests.conformance.builders import (
@@ -110,14 +110,32 @@ async def test_a_rival_that_waits_for_its_next_attempt_is_still_going(store: Sto
         assert list(contested.rivals) == [Rival(job_id=first.job_id, started_at=NOW - SECOND)]
 
 
-async def test_a_rival_that_was_given_back_is_still_going(store: Store) -> None:
-    await given_line(store, 2)
+async def starts_of_rivals(store: Store, node: NodeId, run: Run) -> list[datetime | None]:
+    """Since when those are going that keep a node from claiming a run."""
+    [contested] = [item for item in (await claims_of(store, node)).contested if item.run.id == run.id]
+    return [rival.started_at for rival in contested.rivals]
+
+
+async def test_a_rival_is_going_since_its_first_start(store: Store) -> None:
+    """Also when it was given back, or is in a later attempt."""
+    line = await given_line(store, 2)
     mine, yours = await given_node(store), await given_node(store)
     [first] = await claimed(store, mine)
-    await store.settle([replace(give_back(start(first, NOW), LATER), attempt=None)])
+    await store.settle([give_back(start(first, NOW - SECOND), NOW)])
+    assert await starts_of_rivals(store, yours, line[1]) == [NOW - SECOND]
 
-    claims = await claims_of(store, yours)
-    assert [rival.started_at for item in claims.contested for rival in item.rivals] == [NOW]
+    [again] = await claimed(store, mine)
+    await store.start([start(again, NOW)])
+    assert await starts_of_rivals(store, yours, line[1]) == [NOW - SECOND]
+
+
+async def test_a_rival_that_never_started_is_not_going(store: Store) -> None:
+    line = await given_line(store, 2)
+    mine, yours = await given_node(store), await given_node(store)
+    [first] = await claimed(store, mine)
+    assert await starts_of_rivals(store, yours, line[1]) == [None]
+    await store.settle([give_back(first, NOW)])
+    assert await starts_of_rivals(store, yours, line[1]) == [None]
 
 
 async def test_what_is_blocked_but_not_due_is_no_contest(store: Store) -> None:

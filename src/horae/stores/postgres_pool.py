@@ -49,7 +49,12 @@ _GONE = (
     asyncpg.ReadOnlySQLTransactionError,  # a standby after a failover
     asyncpg.PostgresIOError,
 )
-_REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+_REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidParameterValueError,  # of a setting in the address
+    asyncpg.UndefinedObjectError,
+)
 
 
 class Collision(Unavailable):
@@ -102,7 +107,7 @@ class Address:
             timeout=TIMEOUT,
             command_timeout=TIMEOUT,
             statement_cache_size=0 if self.pooled else 200,
-            max_cached_statement_lifetime=0,
+            max_cached_statement_lifetime=60,  # seconds; a plan from the first moment of a day does not suit its end
             max_cacheable_statement_size=0,
             server_settings={} if self.pooled else SERVER_SETTINGS,
         )

@@ -61,7 +61,9 @@ def list_runs(db: sqlite3.Connection, which: RunFilter, cursor: str | None, limi
     due_at, seq = decode_cursor(cursor, int, int) if cursor else (LAST, LAST)
     rows: list[Row] = []
     for statement, parameters in _run_queries(which):
-        position = {"due_at": due_at, "seq": seq, "limit": limit + 1}
+        # SQLite seeks by a plain bound, not by a pair: without it a late page would walk through all before.
+        end_at = min(parameters["end_at"], due_at + 1) if cursor else parameters["end_at"]
+        position = {"end_at": end_at, "due_at": due_at, "seq": seq, "limit": limit + 1}
         rows += db.execute(STATEMENTS[statement], {**parameters, **position})
     rows.sort(key=lambda row: (row[_DUE_AT], row[_SEQ]), reverse=True)
     page = rows[:limit]

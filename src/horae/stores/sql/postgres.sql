@@ -2,8 +2,10 @@
 --
 -- Plans: connections force generic plans and switch off whatever reads a table as a whole (see postgres_pool.py). A plan
 -- that was made while a table was still empty would otherwise scan it, and go on to do so until statistics catch up; and
--- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by an index, which
--- tests/conformance/test_postgres_plans.py watches.
+-- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by one index, which
+-- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: a condition on `state` instead of
+-- `node` keeps partial indexes of `node` away that looked empty when the plan was made, `gate || ''` keeps the index of
+-- gates away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table.
 
 
 -- ---------------------------------------------------------------------------------------------------- schema and time
@@ -186,7 +188,7 @@ RETURNING next_fire_at;
 
 -- name: retract_runs
 DELETE FROM runs
- WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND node IS NULL AND state = 'scheduled'
+ WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND state = 'scheduled'
 RETURNING slot, gate;
 
 -- name: retract_skips
@@ -206,7 +208,7 @@ UPDATE runs
        ordering_key = $11, policy = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16, paused = $17,
        revision = $18, lane = $19, shelf = $20, parked = false
   FROM (SELECT id, gate, wake_at FROM runs WHERE id = $1 FOR UPDATE) AS before
- WHERE runs.id = before.id AND revision = $2 AND node IS NULL
+ WHERE runs.id = before.id AND revision = $2 AND state IN ('scheduled', 'retrying')
 RETURNING before.gate, before.wake_at;
 
 
@@ -330,42 +332,43 @@ SELECT given.id, rival.job_id, rival.first_started_at
          LIMIT 20)
         UNION
        (SELECT id, job_id, first_started_at FROM runs AS nearest
-         WHERE nearest.job_id = given.job_id AND nearest.job_id <> nearest.id AND nearest.gate = given.gate
+         WHERE nearest.job_id = given.job_id AND nearest.job_id <> nearest.id AND nearest.gate || '' = given.gate
            AND nearest.due_at <= given.due_at AND (nearest.due_at, nearest.id) < (given.due_at, given.id)
          ORDER BY nearest.due_at DESC
          LIMIT 1)
         UNION
-       (SELECT held.id, job_id, first_started_at FROM gates JOIN runs AS held ON held.node = gates.node
-         WHERE gates.gate = given.gate AND gates.node <> $1 AND held.gate = given.gate)) AS rival;
+       (SELECT held.id, job_id, first_started_at FROM runs AS held
+         WHERE held.node = (SELECT node FROM gates WHERE gates.gate = given.gate) AND held.node <> $1
+           AND held.gate || '' = given.gate)) AS rival;
 
 -- name: park_runs
 -- The run ahead is locked: had it ended meanwhile, it is not there; if it ends after us, its end finds us parked.
 UPDATE runs SET parked = true
   FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
  CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
-                      WHERE waiting.id = given.id AND waiting.fence = given.fence AND node IS NULL
-                        AND gate IS NOT NULL) AS waiting
+                      WHERE waiting.id = given.id AND waiting.fence = given.fence
+                        AND state IN ('scheduled', 'retrying') AND gate IS NOT NULL) AS waiting
  CROSS JOIN LATERAL (SELECT ahead.id FROM runs AS ahead
                       WHERE ahead.gate = waiting.gate AND ahead.id <> waiting.id
                         AND (ahead.due_at, ahead.id) < (waiting.due_at, waiting.id)
                       ORDER BY ahead.due_at, ahead.id
                       LIMIT 1
                         FOR KEY SHARE) AS ahead
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NULL;
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: park_runs_behind_holders
 -- As above, for a run that was put in front of one that another node holds.
 UPDATE runs SET parked = true
   FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
  CROSS JOIN LATERAL (SELECT id, gate FROM runs AS waiting
-                      WHERE waiting.id = given.id AND waiting.fence = given.fence AND node IS NULL AND NOT parked
-                        AND gate IS NOT NULL) AS waiting
-  JOIN gates ON gates.gate = waiting.gate
+                      WHERE waiting.id = given.id AND waiting.fence = given.fence
+                        AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
  CROSS JOIN LATERAL (SELECT held.id FROM runs AS held
-                      WHERE held.node = gates.node AND held.gate = waiting.gate
+                      WHERE held.node = (SELECT node FROM gates WHERE gates.gate = waiting.gate)
+                        AND held.gate || '' = waiting.gate
                       LIMIT 1
                         FOR KEY SHARE) AS held
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NULL;
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: wake_parked
 -- The earliest parked run of each gate goes on; it wakes now, not in a past that claims no longer look at.
@@ -386,7 +389,7 @@ UPDATE runs SET state = 'running', attempt = given.attempt, progress = given.pro
                 first_started_at = given.first_started_at
   FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::float8[], $5::timestamptz[], $6::timestamptz[])
        AS given(id, fence, attempt, progress, started_at, first_started_at)
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NOT NULL
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
 RETURNING runs.id;
 
 -- name: end_runs
@@ -417,17 +420,19 @@ UPDATE runs SET state = given.state, node = NULL, wake_at = given.wake_at, attem
   FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
               $8::text[], $9::timestamptz[], $10::timestamptz[])
        AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.node IS NOT NULL
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
 RETURNING runs.id, runs.fence;
 
 -- name: settled_before
 -- Which results are in the store already: they were sent again because the answer was lost.
 SELECT given.id
   FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
- WHERE EXISTS (SELECT FROM history
-                WHERE history.id = given.id AND history.fence = given.fence AND history.state = given.state)
-    OR EXISTS (SELECT FROM runs
-                WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state = given.state AND runs.node IS NULL);
+  JOIN history ON history.id = given.id AND history.fence = given.fence AND history.state = given.state
+ UNION ALL
+SELECT given.id
+  FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
+  JOIN runs ON runs.id = given.id AND runs.fence = given.fence AND runs.state = given.state
+ WHERE runs.state IN ('scheduled', 'retrying');
 
 -- name: add_attempts
 INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error, ended_on)
@@ -439,7 +444,7 @@ SELECT *, (ended_at AT TIME ZONE 'UTC')::date
 -- name: request_stop
 -- A cancel is never taken back by a pause.
 UPDATE runs SET stop = CASE WHEN stop = 'cancelled' THEN stop ELSE $2 END
- WHERE id = ANY($1::uuid[]) AND node IS NOT NULL
+ WHERE id = ANY($1::uuid[]) AND state IN ('claimed', 'running')
 RETURNING id, node;
 
 -- name: stops
@@ -615,38 +620,35 @@ SELECT name, schema FROM tasks ORDER BY name;
 
 -- name: queue_depths
 WITH waiting AS (
-    SELECT lanes.queue, due.*
+    SELECT lanes.queue, due.depth, due.oldest, 0 AS running
       FROM lanes
+     CROSS JOIN LATERAL (SELECT FROM runs
+                          WHERE runs.lane = lanes.id AND node IS NULL AND NOT parked AND NOT paused
+                          LIMIT 1) AS one
      CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
                            FROM (SELECT due_at FROM runs
                                   WHERE runs.lane = lanes.id AND wake_at <= $1 AND state = 'scheduled'
                                     AND node IS NULL AND NOT parked AND NOT paused
                                   ORDER BY wake_at
                                   LIMIT $2) AS few) AS due
-     WHERE EXISTS (SELECT FROM runs
-                    WHERE runs.lane = lanes.id
-                      AND node IS NULL AND NOT parked AND NOT paused)
-        OR EXISTS (SELECT FROM runs WHERE runs.lane = lanes.id AND (parked OR paused))
 ), parked AS (
-    SELECT queue, count(*) AS depth, min(due_at) AS oldest
-      FROM (SELECT queue, due_at FROM runs
-             WHERE (parked OR paused) AND parked AND due_at <= $1 AND state = 'scheduled'
-             LIMIT $2) AS few
+    SELECT queue, count(*) FILTER (WHERE due_at <= $1 AND state = 'scheduled'),
+           min(due_at) FILTER (WHERE due_at <= $1 AND state = 'scheduled'), 0
+      FROM (SELECT queue, due_at, state FROM runs WHERE parked LIMIT $2) AS few
      GROUP BY queue
+), paused AS (
+    SELECT shelves.queue, 0, NULL::timestamptz, 0
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one
 ), held AS (
-    SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS depth,
-           min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1) AS oldest,
-           count(*) FILTER (WHERE state = 'running') AS running
+    SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1),
+           min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1), count(*) FILTER (WHERE state = 'running')
       FROM runs
      WHERE node IS NOT NULL
      GROUP BY queue
 )
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer
-  FROM (SELECT queue, depth, oldest, 0 AS running FROM waiting
-         UNION ALL
-        SELECT queue, depth, oldest, 0 FROM parked
-         UNION ALL
-        SELECT queue, depth, oldest, running FROM held) AS each
+  FROM (TABLE waiting UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE held) AS each
  GROUP BY queue
  ORDER BY queue;
 

@@ -61,7 +61,6 @@ CREATE INDEX runs_retried ON runs (shelf, due_at, id) WHERE node IS NULL AND err
 CREATE INDEX runs_job ON runs (job_id, due_at) WHERE job_id <> id;
 CREATE INDEX runs_gate ON runs (gate, due_at, id) WHERE gate IS NOT NULL;
 CREATE INDEX runs_parked ON runs (gate, due_at, id) WHERE parked;
-CREATE INDEX runs_apart ON runs (lane) WHERE parked OR paused;
 CREATE INDEX runs_paused ON runs (shelf, id) WHERE paused;
 CREATE INDEX runs_blob ON runs (params_blob) WHERE params_blob IS NOT NULL;
 CREATE INDEX runs_key ON runs (key, id) WHERE key IS NOT NULL AND schedule IS NOT NULL;

@@ -1,0 +1,208 @@
+"""What only a store on a server must do: migrate among many, survive lost connections, share runs without doubling."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+
+from horae.core.errors import Misconfigured, Unavailable
+from horae.core.model import Run
+from horae.core.plan import start, succeed
+from horae.store import Kind, Signal
+from horae.stores.postgres import PostgresStore
+from horae.stores.postgres_pool import Collision, retried
+from horae.stores.statements import migrations
+from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, one_shot
+from tests.postgres_server import postgres_url, scratch_schema
+
+NEWEST = migrations("postgres")[-1][0]
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    """An address whose schema does not exist yet."""
+    async with scratch_schema(postgres_url()) as address:
+        yield address
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.migrate()
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+
+
+async def cut_all_connections(url: str) -> None:
+    """End every connection of the store, as a restart of the server would."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'horae' AND pid <> pg_backend_pid()"
+    )
+    await connection.close()
+
+
+# --- the schema
+
+
+async def test_several_may_migrate_at_once(url: str) -> None:
+    steps = await asyncio.gather(*(PostgresStore(url).migrate() for _ in range(5)))
+    assert sorted(step for taken in steps for step in taken) == [number for number, _ in migrations("postgres")]
+    assert await PostgresStore(url).status() == (NEWEST, NEWEST)
+
+
+async def test_a_store_that_is_not_migrated_is_not_opened(url: str) -> None:
+    assert await PostgresStore(url).status() == (0, NEWEST)
+    with pytest.raises(Misconfigured, match="horae db migrate"):
+        await PostgresStore(url).open()
+
+
+async def test_a_store_of_a_newer_version_is_not_opened(url: str) -> None:
+    await PostgresStore(url).migrate()
+    connection = await asyncpg.connect(url)
+    await connection.execute("INSERT INTO schema_versions (version) VALUES (1000)")
+    await connection.close()
+    with pytest.raises(Misconfigured, match="upgrade Horae"):
+        await PostgresStore(url).open()
+
+
+async def test_the_name_of_a_schema_may_be_odd(url: str) -> None:
+    name = f"{url.split('search_path=')[1]} Ünd so"
+    odd = PostgresStore(url.replace(url.split("search_path=")[1], quote(f'"{name}"')))
+    try:
+        assert await odd.migrate()
+        await odd.open()
+        assert await odd.create([run := one_shot()]) == [run.job_id]
+    finally:
+        await odd.close()
+        connection = await asyncpg.connect(url)
+        await connection.execute(f'DROP SCHEMA "{name}" CASCADE')
+        await connection.close()
+
+
+@pytest.mark.parametrize("option", ["search_path=two words", "no_such_setting=1"])
+async def test_a_setting_that_the_server_refuses_is_misconfigured(option: str) -> None:
+    with pytest.raises(Misconfigured, match="HORAE_STORE"):
+        await PostgresStore(f"{postgres_url()}&{quote(option, safe='=')}").open()
+
+
+# --- lost connections
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(Unavailable):
+        await PostgresStore("postgresql://nobody@127.0.0.1:1/nowhere").open()
+
+
+async def test_a_closed_store_is_unavailable(store: PostgresStore) -> None:
+    await store.close()
+    with pytest.raises(Unavailable):
+        await store.create([one_shot()])
+
+
+async def test_a_store_goes_on_after_all_its_connections_were_cut(store: PostgresStore, url: str) -> None:
+    heard: list[Signal] = []
+    store.subscribe(heard.append)
+    other = PostgresStore(url)
+    await other.open()
+    await store.time()
+
+    await cut_all_connections(url)
+
+    await until(lambda: Signal(kind=Kind.ANY) in heard)  # whatever was said meanwhile was missed
+    heard.clear()
+    run = one_shot()
+    for attempt in range(10):  # each connection of the pool may notice on its own
+        try:
+            await other.create([run])
+            break
+        except Unavailable:
+            assert attempt < 9
+    await until(lambda: Signal(kind=Kind.DUE, at=run.wake_at) in heard)
+    assert await store.run(run.id, owner=None) == run
+    await other.close()
+
+
+async def test_a_verb_that_collided_is_done_once_more() -> None:
+    calls = 0
+
+    @retried
+    async def verb() -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise Collision("another was first")
+        return "done"
+
+    assert await verb() == "done"
+
+
+async def test_a_store_behind_a_pooler_keeps_nothing_in_a_session(store: PostgresStore, url: str) -> None:
+    pooled = PostgresStore(f"{url}&pooler=1")
+    await pooled.open()
+    heard: list[Signal] = []
+    pooled.subscribe(heard.append)
+    run, node = one_shot(), await given_node(pooled)
+    await pooled.create([run])
+    [claimed] = (await claims_of(pooled, node)).runs
+    assert await pooled.settle([succeed(start(claimed, NOW), None, NOW)]) == [True]
+    heard.clear()
+    await until(lambda: Signal(kind=Kind.ANY) in heard)  # nothing can be heard there, so it looks from time to time
+    await pooled.close()
+
+
+# --- many nodes
+
+
+async def test_many_nodes_share_runs_without_doubling_or_losing_one(url: str, store: PostgresStore) -> None:
+    runs = [one_shot(NOW - n % 7 * SECOND, priority=n % 3, queue=f"q{n % 2}") for n in range(2000)]
+    await store.create(runs)
+
+    async def work() -> list[Run]:
+        mine = PostgresStore(url, pool_size=1)
+        await mine.open()
+        node, taken = await given_node(mine), list[Run]()
+        while claimed := (await claims_of(mine, node, limit=50)).runs:
+            taken += claimed
+            assert all(await mine.settle([succeed(start(run, NOW), None, NOW) for run in claimed]))
+        await mine.close()
+        return taken
+
+    shares = await asyncio.gather(*(work() for _ in range(4)))
+    assert Counter(run.id for share in shares for run in share) == Counter(ids(runs))
+
+
+async def test_many_nodes_keep_the_order_of_each_gate(url: str, store: PostgresStore) -> None:
+    runs = [one_shot(NOW - (200 - n) * SECOND, gate=f"gate {n % 5}") for n in range(200)]
+    await store.create(runs)
+    ended: list[Run] = []
+
+    async def work() -> None:
+        mine = PostgresStore(url, pool_size=1)
+        await mine.open()
+        node = await given_node(mine)
+        while len(ended) < len(runs):
+            claims = await claims_of(mine, node, limit=10)
+            await mine.park([contested.run for contested in claims.contested if contested.rivals])
+            for run in claims.runs:
+                assert await mine.settle([succeed(start(run, NOW), None, NOW)]) == [True]
+                ended.append(run)
+            await claims_of(mine, node, limit=0, free_gates=sorted({run.gate for run in claims.runs if run.gate}))
+            await mine.tidy(now=NOW)
+        await mine.close()
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work() for _ in range(4)))
+    for gate in {run.gate for run in runs}:
+        assert ids([run for run in ended if run.gate == gate]) == ids([run for run in runs if run.gate == gate])

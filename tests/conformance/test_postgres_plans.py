@@ -1,0 +1,236 @@
+"""The plans of PostgreSQL's statements: hot ones follow their index, and read no more of a large table than of a small.
+
+Plans are those that the store itself gets: of prepared statements, on connections with its settings.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from horae.core.lifecycle import FINAL, WAITING
+from horae.core.model import Run, State
+from horae.stores import postgres_rows as rows
+from horae.stores.postgres import PostgresStore
+from horae.stores.postgres_pool import Address
+from horae.stores.statements import load
+from tests.conformance.builders import new_id, one_shot
+from tests.postgres_server import postgres_url, scratch_schema
+
+EMPTY, SMALL, LARGE = 0, 1_000, 40_000
+MANY = ("runs", "history", "jobs", "gates", "attempts", "skips", "blobs")  # tables that no plan may read as a whole
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)
+NODE = new_id()
+HIGHEST = "f" * 32
+PAGE = 51
+
+# $1 rows of each kind. Waiting ones are due later than anything that a test asks for; the ended ones are of ten days.
+FILL = """
+INSERT INTO lanes (queue, priority) SELECT queue, priority FROM unnest(ARRAY['default', 'mail']) AS queue, unnest(ARRAY[0, 5]) AS priority;
+INSERT INTO shelves (owner, task, queue) SELECT 'ada', task, queue FROM unnest(ARRAY['a', 'b']) AS task, unnest(ARRAY['default', 'mail']) AS queue;
+SELECT ensure_history_day('2026-03-01'::date + n) FROM generate_series(0, 9) AS n;
+CREATE TEMPORARY TABLE made AS
+SELECT n, (lpad(to_hex(1772000000000 + n), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid AS id,
+       CASE WHEN n % 2 = 0 THEN 'a' ELSE 'b' END AS task, CASE WHEN n % 3 = 0 THEN 'mail' ELSE 'default' END AS queue,
+       CASE WHEN n % 5 = 0 THEN 5 ELSE 0 END AS priority
+  FROM generate_series(1, {size}) AS n;
+INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at, wake_at, paused, revision,
+                  created_at, lane, shelf)
+SELECT made.id, made.id, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', '{{"type":"now"}}', 'schedule',
+       '2026-06-01'::timestamptz + n * interval '1 s', '2026-06-01'::timestamptz + n * interval '1 s', false, 1, '2026-03-01', lanes.id, shelves.id
+  FROM made JOIN lanes USING (queue, priority) JOIN shelves USING (task, queue);
+INSERT INTO history (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at, wake_at, state, paused, fence,
+                     attempt, crashes, revision, created_at, finished_at, shelf, ended_on)
+SELECT gen_random_uuid(), job, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', CASE WHEN n % 4 <> 0 THEN '{{"type":"now"}}' END, 'schedule',
+       at, at, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'succeeded' END, false, 1, 1, 0, 1, at, at, shelves.id, at::date
+  FROM (SELECT *, gen_random_uuid() AS job, '2026-03-01'::timestamptz + (n % 10) * interval '1 day' + (n / 10) * interval '100 ms' AS at
+          FROM made) AS made JOIN shelves USING (task, queue);
+INSERT INTO jobs (id, owner, created_by, task, params, queue, priority, policy, schedule, status, plan_at, revision, created_at, updated_at, shard)
+SELECT id, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', '{{"type":"cron"}}', 'scheduled', '2026-06-01'::timestamptz + n * interval '1 s', 1,
+       '2026-03-01', '2026-03-01', n % 64
+  FROM made;
+DROP TABLE made;
+"""  # noqa: E501 - a table of columns is easier to compare in long lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a statement did."""
+
+    indexes: frozenset[str]
+    read_as_a_whole: frozenset[str]
+    buffers: int
+
+
+class Filled:
+    """A schema with many rows, and connections like those of the store."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._prepared: set[str] = set()
+
+    async def plan(self, name: str, *arguments: Any) -> Plan:
+        """Run a statement, undo it, and tell how it was done; the second time, when all it needs is in memory."""
+        if name not in self._prepared:
+            await self._connection.execute(f"PREPARE {name} AS {load('postgres')[name]}")
+            self._prepared.add(name)
+        given = f"({', '.join(map(literal, arguments))})" if arguments else ""
+        for _ in range(2):
+            transaction = self._connection.transaction()
+            await transaction.start()
+            answer = await self._connection.fetchval(
+                f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE {name}{given}"
+            )
+            await transaction.rollback()
+        [found] = json.loads(answer)
+        return _plan_of(found["Plan"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sizes() -> AsyncIterator[list[Filled]]:
+    """The same schema with no rows, with few and with many."""
+    async with AsyncExitStack() as stack:
+        yield [await filled(stack, size) for size in (EMPTY, SMALL, LARGE)]
+
+
+async def filled(stack: AsyncExitStack, size: int) -> Filled:
+    url = await stack.enter_async_context(scratch_schema(postgres_url()))
+    await PostgresStore(url).migrate()
+    connection = await Address(url).connect()
+    stack.push_async_callback(connection.close)
+    await connection.execute(FILL.format(size=size), timeout=60)
+    if size:
+        await connection.execute("ANALYZE", timeout=60)
+    await connection.execute("INSERT INTO nodes VALUES ($1, 'n', '{worker}', '1', '{}', 1, $2, $2, 0, '{}')", NODE, NOW)
+    return Filled(connection)
+
+
+def of_runs(states: Sequence[State], **which: Any) -> tuple[Any, ...]:
+    """The parameters of a list of runs."""
+    return (
+        *("ada", which.get("job"), sorted(states), None, which.get("task"), which.get("queue")),
+        *(datetime(1, 1, 1, tzinfo=UTC), which.get("before", LATEST), HIGHEST, PAGE),
+    )
+
+
+def of_jobs(**which: Any) -> tuple[Any, ...]:
+    """The parameters that all lists of jobs begin with."""
+    return ("ada", which.get("task"), None, which.get("key"), None, None, None, None, HIGHEST, PAGE)
+
+
+def due_now() -> list[Run]:
+    return [one_shot(NOW, owner="ada", task="a") for _ in range(10)]
+
+
+PLACES: rows.Places = {("ada", "a", "default", 0): (1, 1)}
+
+CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
+    "create_runs": (lambda: (Rows("new_run", [rows.new_run(run, PLACES) for run in due_now()]),), set()),
+    "claim": (
+        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, []),
+        {"runs_claim", "runs_pkey"},
+    ),
+    "start_runs": (lambda: ([new_id()], [1], [1], [None], [NOW], [NOW]), {"runs_pkey"}),
+    "end_runs": (lambda: (True, Rows("run_end", [ENDED])), {"runs_pkey"}),
+    "return_runs": (
+        lambda: ([new_id()], [1], ["scheduled"], [NOW], [0], [0], [None], [None], [None], [None]),
+        {"runs_pkey"},
+    ),
+    "settled_before": (lambda: ([new_id()], [1], ["failed"]), {"runs_pkey", "history_20260310_pkey"}),
+    "rivals": (lambda: (NODE, [new_id()], [new_id()], ["g"], [NOW]), {"runs_gate", "runs_job", "gates_pkey"}),
+    "park_runs": (lambda: ([new_id()], [0]), {"runs_pkey", "runs_gate"}),
+    "wake_parked": (lambda: (["g"], [NOW]), {"runs_parked"}),
+    "wake_unblocked": (lambda: (NOW,), {"runs_parked"}),
+    "request_stop": (lambda: ([new_id()], "cancelled"), {"runs_pkey"}),
+    "stops": (lambda: (NODE,), {"runs_held"}),
+    "held": (lambda: (NODE,), {"runs_held"}),
+    "orphans": (lambda: (10,), {"runs_held"}),
+    "plannable_jobs": (lambda: (range(64), LATEST, 10, 50), {"jobs_plan", "runs_job"}),
+    "next_plan_at": (lambda: (range(64), NOW), {"jobs_plan", "backfills_plan"}),
+    "fire_jobs": (lambda: ([new_id()], [1], [None], [NOW], [NOW], ["scheduled"]), {"jobs_pkey"}),
+    "live_run": (lambda: (new_id(),), {"runs_pkey"}),
+    "ended_run": (lambda: (new_id(), NOW.date() - timedelta(days=2)), {"history_20260310_pkey"}),
+    "last_runs": (lambda: ([new_id()], NOW), {"runs_pkey", "runs_job", "history_20260310_pkey", "job_id_due_at"}),
+    "queue_depths": (lambda: (NOW, 10_000), {"runs_claim", "runs_held"}),
+    "ledger_ended": (lambda: (new_id(), NOW, NOW, 10), {"job_id_slot"}),
+    "list_waiting": (lambda: of_runs(list(WAITING)), {"runs_shelf"}),
+    "list_retried": (lambda: of_runs([State.RETRYING]), {"runs_retried"}),
+    "list_held": (lambda: of_runs([State.RUNNING]), {"runs_held"}),
+    "list_ended": (lambda: of_runs(list(FINAL), task="a"), {"shelf_due_at_id"}),
+    "list_ended_badly": (lambda: of_runs([State.FAILED], queue="mail"), {"shelf_state_due_at_id"}),
+    "list_live_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_pkey", "runs_job"}),
+    "list_ended_of_job": (lambda: of_runs(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
+    "list_jobs_of_owner": (lambda: (*of_jobs(), None, None, NOW), {"jobs_owner"}),
+    "list_one_shots_waiting": (lambda: (*of_jobs(task="a"), None, None, NOW), {"runs_one_shot"}),
+    "list_one_shots_paused": (lambda: (*of_jobs(), "paused", None, NOW), {"runs_paused"}),
+    "list_one_shots_held": (lambda: (*of_jobs(), None, None, NOW), {"runs_held"}),
+    "list_one_shots_keyed": (lambda: (*of_jobs(key="k"), None, None, NOW), {"runs_key"}),
+    "list_one_shots_ended": (lambda: (*of_jobs(), sorted(FINAL), LATEST), {"shelf_id"}),
+    "list_one_shots_ended_badly": (lambda: (*of_jobs(), ["failed"], LATEST), {"shelf_state_id"}),
+    "list_one_shots_ended_keyed": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
+    "prune_blobs": (lambda: (NOW, 100), {"blobs_created"}),
+}
+ENDED = (new_id(), 1, "succeeded", 1, 0, None, None, None, None, NOW, NOW, NOW)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", CASES)
+async def test_a_hot_statement_follows_its_index_however_much_there_is(sizes: list[Filled], name: str) -> None:
+    arguments, expected = CASES[name]
+    plans = [await schema.plan(name, *arguments()) for schema in sizes]
+
+    empty, small, large = plans
+    for plan in plans:
+        assert not plan.read_as_a_whole
+        missing = {index for index in expected if not any(index in used for used in plan.indexes)}
+        if plan is empty:  # to PostgreSQL 18 all indexes of an empty day are alike; plans live a minute at most
+            missing -= {"history_20260310_pkey"}
+        assert not missing, f"only {sorted(plan.indexes)} were used"
+    # An index of many rows is a level or two deeper, and what is next to each other in it lies on more pages.
+    assert large.buffers <= 2 * small.buffers + 100, f"{small.buffers} buffers became {large.buffers}"
+
+
+class Rows(list[tuple[Any, ...]]):
+    """Parameters of a composite type."""
+
+    def __init__(self, kind: str, items: Sequence[tuple[Any, ...]]) -> None:
+        super().__init__(items)
+        self.kind = kind
+
+
+def literal(value: Any) -> str:
+    """A value as it is written in SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case Rows():
+            items = (f"ROW({', '.join(map(literal, row))})" for row in value)
+            return f"ARRAY[{', '.join(items)}]::{value.kind}[]"
+        case bool() | int() | float():
+            return str(value)
+        case list() | tuple() | range():
+            return "'{" + ",".join("NULL" if item is None else f'"{item}"' for item in value) + "}'"
+        case _:
+            return "'" + str(value).replace("'", "''") + "'"
+
+
+def _plan_of(root: dict[str, Any]) -> Plan:
+    nodes = list(_nodes(root))
+    whole = (node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan")
+    return Plan(
+        indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
+        read_as_a_whole=frozenset(table for table in whole if table.startswith(MANY)),
+        buffers=root["Shared Hit Blocks"] + root["Shared Read Blocks"],
+    )
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)

@@ -1,0 +1,129 @@
+"""Results on their way to the store: grouped, sent again, never lost."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from horae.clock import ManualClock
+from horae.core.errors import Unavailable
+from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
+from horae.core.plan import Settled, start, succeed
+from horae.services.settler import GROUP, START_DELAY, Settler
+from tests.services.system import START
+
+
+class StoreDouble:
+    """The two verbs that a settler uses, with an outage on demand."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.groups: list[list[Settled]] = []
+        self.started: list[list[Run]] = []
+
+    async def settle(self, results: list[Settled]) -> list[bool]:
+        if self.down:
+            raise Unavailable("down")
+        self.groups.append(results)
+        return [result.run.fence == 1 for result in results]
+
+    async def start(self, runs: list[Run]) -> list[bool]:
+        self.started.append(runs)
+        return [True] * len(runs)
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = ManualClock(START)
+        self.store = StoreDouble()
+        self.answers: list[tuple[Settled, bool]] = []
+        self.settler = Settler(
+            self.store,  # type: ignore[arg-type]
+            self.clock,
+            settled=lambda result, accepted: self.answers.append((result, accepted)),
+        )
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def running(number: int = 1, fence: int = 1) -> Run:
+    run = Run(
+        id=RunId(f"{number:032x}"),
+        job_id=JobId(f"{number:032x}"),
+        owner="local",
+        created_by="local",
+        spec=Spec(task="echo"),
+        due_at=START,
+        wake_at=START,
+        created_at=START,
+        state=State.CLAIMED,
+        node=NodeId("a" * 32),
+        fence=fence,
+    )
+    return start(run, START)
+
+
+def done(number: int = 1, fence: int = 1) -> Settled:
+    return succeed(running(number, fence), None, START)
+
+
+async def test_results_go_in_groups(scene: Scene) -> None:
+    for number in range(GROUP + 5):
+        scene.settler.add(done(number))
+    await scene.settler.tick()
+    assert [len(group) for group in scene.store.groups] == [GROUP, 5]
+    assert scene.settler.unsettled == 0
+
+
+async def test_what_the_store_did_not_answer_is_sent_again_in_the_same_order(scene: Scene) -> None:
+    results = [done(number) for number in range(3)]
+    scene.store.down = True
+    for result in results:
+        scene.settler.add(result)
+    with pytest.raises(Unavailable):
+        await scene.settler.tick()
+    assert scene.settler.unsettled == 3
+    scene.store.down = False
+    await scene.settler.tick()
+    assert scene.store.groups == [results]
+
+
+async def test_each_result_is_told_whether_it_counts(scene: Scene) -> None:
+    good, void = done(1), done(2, fence=7)
+    scene.settler.add(good)
+    scene.settler.add(void)
+    await scene.settler.tick()
+    assert scene.answers == [(good, True), (void, False)]
+
+
+async def test_a_start_is_written_late_and_not_at_all_when_its_result_comes_first(scene: Scene) -> None:
+    quick, slow = running(1), running(2)
+    scene.settler.started(quick)
+    scene.settler.started(slow)
+    scene.settler.add(done(1))
+    again = await scene.settler.tick()
+    assert (scene.store.started, again) == ([], START + START_DELAY)
+    scene.clock.advance(seconds=START_DELAY.total_seconds())
+    await scene.settler.tick()
+    assert scene.store.started == [[slow]]
+
+
+async def test_the_newest_progress_is_what_is_written(scene: Scene) -> None:
+    run = running()
+    scene.settler.started(run)
+    scene.clock.advance(seconds=0.05)
+    scene.settler.started(replace(run, progress=0.5))
+    scene.clock.move_to(START + START_DELAY)
+    await scene.settler.tick()
+    assert [[run.progress for run in runs] for runs in scene.store.started] == [[0.5]]
+    assert await scene.settler.tick() is None
+
+
+async def test_a_lone_result_does_not_wait_for_company(scene: Scene) -> None:
+    woken: list[object] = []
+    scene.settler.wake = woken.append
+    scene.settler.add(done())
+    assert woken == [START + timedelta(milliseconds=5)]
