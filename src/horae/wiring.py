@@ -295,7 +295,7 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
         lease=lease,
         timing=timing,
         pulse=pulse,
-        janitor=Janitor(store, clock, timing),
+        janitor=Janitor(store, clock, lease, timing),
         retention=Retention(store, clock, keep=parts.settings.retention),
         planner=planner if "planner" in parts.plan.roles else None,
         worker=worker,

@@ -1,6 +1,7 @@
 """What only a store on a server must do: migrate among many, survive lost connections, share runs without doubling."""
 
 import asyncio
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from urllib.parse import quote
@@ -23,8 +24,8 @@ NEWEST = migrations("postgres")[-1][0]
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """An address whose schema does not exist yet."""
-    async with scratch_schema(postgres_url()) as address:
+    """An address whose schema does not exist yet; its connections can be told from those of other tests."""
+    async with scratch_schema(f"{postgres_url()}&application_name={secrets.token_hex(8)}") as address:
         yield address
 
 
@@ -48,7 +49,7 @@ async def cut_all_connections(url: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name = 'horae' AND pid <> pg_backend_pid()"
+        " WHERE application_name = current_setting('application_name') AND pid <> pg_backend_pid()"
     )
     await connection.close()
 

@@ -184,7 +184,7 @@ class SimNode:
             shards=lambda: shards_of(self.heart.node.id, self.heart.nodes),
             new_id=system.new_id,
         )
-        janitor = Janitor(self.store, self.clock, self.timing)
+        janitor = Janitor(self.store, self.clock, self.lease, self.timing)
         self.beating = Duty(self.clock, self.heart.tick, self.timing.heartbeat)
         self.claiming = Duty(self.clock, self.worker.tick, timedelta(seconds=5))
         self.planning = Duty(self.clock, planner.tick, timedelta(seconds=5))

@@ -345,6 +345,17 @@ class TestDeath:
         assert (ended.state, ended.attempt, ended.crashes) == (State.SUCCEEDED, 1, 0)
         assert system.starts[-1].node == other.heart.node.id
 
+    async def test_an_outage_of_the_store_buries_nobody_who_comes_back(self, system: System) -> None:
+        nodes = [await system.add_node() for _ in range(3)]
+        await system.advance(seconds=5)
+        before = {node.heart.node.id for node in nodes}
+        system.clock.advance(seconds=60)  # nobody could beat, and all are equally late
+        await system.advance(seconds=30)
+        assert {node.heart.node.id for node in nodes} == before
+        run = await one_shot(system)
+        await system.advance(seconds=1)
+        assert (await system.run(run.id)).state is State.SUCCEEDED
+
     async def test_a_gate_of_a_dead_node_opens_again(self, system: System) -> None:
         victim = await system.add_node()
         system.scripts["long"] = taking(30)

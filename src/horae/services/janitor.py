@@ -7,7 +7,7 @@ import structlog
 
 from horae.clock import Clock
 from horae.core.plan import lost
-from horae.services.membership import Timing
+from horae.services.membership import Lease, Timing
 from horae.store import Store
 
 log = structlog.get_logger(__name__)
@@ -25,11 +25,16 @@ class Swept:
 
 
 class Janitor:
-    """Buries nodes that stopped beating, returns their runs, frees their gates."""
+    """Buries nodes that stopped beating, returns their runs, frees their gates.
 
-    def __init__(self, store: Store, clock: Clock, timing: Timing) -> None:
+    While the store does not answer, nobody beats. So a node that could not beat itself gives the others time to come
+    back before it calls them dead.
+    """
+
+    def __init__(self, store: Store, clock: Clock, lease: Lease, timing: Timing) -> None:
         self._store = store
         self._clock = clock
+        self._lease = lease
         self._timing = timing
 
     async def tick(self) -> datetime | None:
@@ -40,6 +45,8 @@ class Janitor:
     async def sweep(self) -> Swept:
         """Bury, return, tidy: in this order, so that a crash in between leaves only work for the next sweep."""
         now = self._clock.now()
+        if not self._lease.safe or self._lease.safe_for < 2 * self._timing.heartbeat:
+            return Swept(buried=0, returned=0, tidied=0)
         buried = await self._store.bury(now=now, dead_after=self._timing.dead_after)
         for node in buried:
             log.warning("node_buried", node=node, dead_after=self._timing.dead_after / timedelta(seconds=1))

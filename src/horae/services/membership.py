@@ -40,10 +40,13 @@ class Lease:
         self._clock = clock
         self._timing = timing
         self._renewed = clock.elapsed()
+        self._safe_since: float | None = None  # None: it was never in doubt
         self.lost = False  # the node was buried; only a new identity helps
 
     def renew(self, asked_at: float) -> None:
         """A heartbeat that was sent at `asked_at` (by the steady clock) was accepted."""
+        if not self.safe:
+            self._safe_since = asked_at
         self._renewed = asked_at
         self.lost = False
 
@@ -56,6 +59,11 @@ class Lease:
     def safe(self) -> bool:
         """Whether runs may be started: nobody can have buried us yet, with a margin."""
         return not self.lost and self.age < self._timing.dead_after - self._timing.margin
+
+    @property
+    def safe_for(self) -> timedelta:
+        """How long ago the lease was last in doubt."""
+        return timedelta.max if self._safe_since is None else timedelta(seconds=self._clock.elapsed() - self._safe_since)
 
     @property
     def expired(self) -> bool:

@@ -97,6 +97,8 @@ class Address:
         # Behind a pooler that changes connections between transactions nothing may be kept in a session: no prepared
         # statements, no settings, no LISTEN.
         self.pooled = options.pop("pooler", "0") not in ("", "0", "false") or cache_size == "0"
+        ours = {} if self.pooled else SERVER_SETTINGS
+        self._settings = {name: value for name, value in ours.items() if name not in options}
         scheme = "postgresql" if parts.scheme.startswith("postgres") else parts.scheme
         self.url = urlunsplit((scheme, parts.netloc, parts.path, urlencode(options, safe="/:,"), parts.fragment))
 
@@ -109,7 +111,7 @@ class Address:
             statement_cache_size=0 if self.pooled else 200,
             max_cached_statement_lifetime=60,  # seconds; a plan from the first moment of a day does not suit its end
             max_cacheable_statement_size=0,
-            server_settings={} if self.pooled else SERVER_SETTINGS,
+            server_settings=self._settings,
         )
         await prepare_connection(connection)
         return connection
