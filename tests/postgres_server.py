@@ -57,7 +57,7 @@ def postgres_url() -> str:
     """The address of the server of this test session, which is started if it does not run yet."""
     if given := os.environ.get("HORAE_TEST_POSTGRES"):
         return given
-    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}-{secrets.token_hex(4)}")
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8))[:12]  # the path of a socket must be short
     base = Path(tempfile.gettempdir())
     with open(base / f"horae-postgres-{session}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

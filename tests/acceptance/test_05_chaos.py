@@ -24,5 +24,6 @@ def test_a_worker_frozen_for_40_s_starts_nothing_stale(new_cluster: OpenCluster,
 
 def test_a_rolling_restart_loses_and_burns_nothing(new_cluster: OpenCluster, tell: Tell) -> None:
     cluster = new_cluster("postgres", HORAE_DRAIN_SECONDS="5")
-    cluster.ready(*[cluster.node(wait=False) for _ in range(3)])
-    tell(chaos.check_rolling_restart(cluster, longer_than_drain=12, per_second=20))
+    nodes = [cluster.node(wait=False) for _ in range(3)]
+    cluster.ready(*nodes)
+    tell(chaos.check_rolling_restart(cluster, nodes, longer_than_drain=12, per_second=20))

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,10 @@ class Counting(Database):
         self.commits += statement == "COMMIT"
 
 
+def numbered(number: int, transaction: Transaction) -> int:
+    return number
+
+
 async def test_verbs_that_come_together_share_a_commit(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db"):
         pass
@@ -186,7 +191,7 @@ async def test_verbs_that_come_together_share_a_commit(tmp_path: Path) -> None:
     await executor.open(database, lambda signals: None)
     gate = threading.Event()
     first = asyncio.create_task(executor.write(lambda transaction: gate.wait(5)))
-    rest = [asyncio.create_task(executor.write(lambda transaction, n=n: n)) for n in range(50)]
+    rest = [asyncio.create_task(executor.write(partial(numbered, n))) for n in range(50)]
     await asyncio.sleep(0)
     gate.set()
     assert await asyncio.gather(first, *rest) == [True, *range(50)]
@@ -202,7 +207,7 @@ async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -
     await executor.open(Database(tmp_path / "horae.db"), heard.extend)
     gate = threading.Event()
 
-    def register(transaction: Transaction, name: str, fails: bool = False) -> str:
+    def register(name: str, fails: bool, transaction: Transaction) -> str:
         transaction.db.execute("INSERT INTO tasks VALUES (?, '{}')", (name,))
         transaction.due(NOW if fails else datetime(2030, 1, 1, tzinfo=UTC))
         if fails:
@@ -210,7 +215,7 @@ async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -
         return name
 
     blocker = asyncio.create_task(executor.write(lambda transaction: gate.wait(5)))
-    verbs = [executor.write(lambda t, n=n: register(t, f"t{n}", fails=n % 3 == 0)) for n in range(9)]
+    verbs = [executor.write(partial(register, f"t{n}", n % 3 == 0)) for n in range(9)]
     outcomes = asyncio.gather(*verbs, return_exceptions=True)
     await asyncio.sleep(0)
     gate.set()
@@ -371,6 +376,50 @@ async def test_listening_costs_next_to_nothing(tmp_path: Path) -> None:
         before = time.process_time()
         await asyncio.sleep(1)
         assert time.process_time() - before < 0.02
+
+
+WRITER = """
+import asyncio, sys
+from horae.stores.sqlite import SqliteStore
+from tests.conformance.builders import one_shot
+
+async def main(path):
+    store = SqliteStore(path)
+    await store.open()
+
+    async def create():
+        while True:
+            run = one_shot()
+            await store.create([run])
+            print(run.id, flush=True)
+
+    await asyncio.gather(*(create() for _ in range(5)))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "horae.db"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(path), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    answered = [(await process.stdout.readline()).decode().strip() for _ in range(100)]
+    process.kill()
+    rest = (await process.communicate())[0].decode().split()
+    async with opened(path) as store:
+        stored = set(ids((await store.list_runs(RunFilter(), cursor=None, limit=100_000)).items))
+    assert stored >= {ident for ident in [*answered, *rest] if len(ident) == 32}
+    assert len(answered) == 100
+
+
+async def test_the_log_does_not_grow_without_end(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db") as store:
+        for _ in range(15):
+            await store.blobs.put([("logs/x", bytes(4_000_000))])
+        size = (tmp_path / "horae.db-wal").stat().st_size
+    assert size < 40_000_000
 
 
 # --- inline

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ TICK = timedelta(microseconds=1)
 LATER = NOW + MINUTE
 
 
-async def given_line(store: Store, count: int = 3, gate: str = "g", **changes: object) -> list[Run]:
+async def given_line(store: Store, count: int = 3, gate: str = "g", **changes: Any) -> list[Run]:
     """Runs of one gate, all of them due, one second apart; the last is due NOW."""
     line = [one_shot(NOW - (count - 1 - n) * SECOND, gate=gate, **changes) for n in range(count)]
     await store.create(line)

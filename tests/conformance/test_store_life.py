@@ -203,7 +203,7 @@ async def test_attempts_are_kept_in_order_and_keep_their_numbers(store: Store) -
     for settle in (retried, lambda r, t: give_back(r, t), lambda r, t: lost(r, t), failed):
         at += MINUTE
         [held] = await claimed(store, node, now=at, until=at)
-        assert await store.settle([settle(start(held, at), at)]) == [True]  # type: ignore[no-untyped-call]
+        assert await store.settle([settle(start(held, at), at)]) == [True]
         at += MINUTE
 
     attempts = await store.attempts(run.id)

@@ -9,7 +9,7 @@ import pytest
 from horae.core.errors import Invalid
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobStatus, Reason, Run, State, Trigger
-from horae.core.plan import cancel, give_back, skip, start, succeed
+from horae.core.plan import Firing, cancel, give_back, skip, start, succeed
 from horae.store import JobFilter, QueueDepth, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
@@ -90,7 +90,12 @@ async def test_live_and_ended_runs_make_one_list(store: Store) -> None:
 async def test_runs_are_listed_by_state(store: Store, state: State) -> None:
     runs = await given_all_states(store)
     await given_all_states(store, owner="bob", queue="bobs")
-    for which in ({"owner": "ada"}, {"owner": "ada", "task": "demo.echo"}, {"owner": "ada", "queue": "default"}):
+    filters: list[dict[str, Any]] = [
+        {"owner": "ada"},
+        {"owner": "ada", "task": "demo.echo"},
+        {"owner": "ada", "queue": "default"},
+    ]
+    for which in filters:
         assert await listed(store, states=frozenset({state}), **which) == [runs[state]]
     assert len(await listed(store, states=frozenset({state}))) == 2
 
@@ -132,7 +137,8 @@ async def test_runs_are_listed_by_time(store: Store) -> None:
     runs = [one_shot(NOW + n * SECOND) for n in range(6)]
     await store.create(runs)
     await given_ended(store, one_shot(NOW - DAY))
-    for which in ({"owner": "ada"}, {}, {"owner": "ada", "task": "demo.echo"}):
+    filters: list[dict[str, Any]] = [{"owner": "ada"}, {}, {"owner": "ada", "task": "demo.echo"}]
+    for which in filters:
         found = await listed(store, 2, start_at=NOW + 2 * SECOND, end_at=NOW + 5 * SECOND, **which)
         assert ids(found) == ids([runs[4], runs[3], runs[2]])
         assert len(await listed(store, end_at=NOW, **which)) == 1
@@ -145,7 +151,7 @@ async def test_waiting_runs_are_told_apart_by_whether_they_are_due(store: Store)
     for owner in ("ada", None):
         assert ids(await listed(store, owner=owner, states=unstarted, due=True, now=NOW)) == ids([exact, past])
         assert ids(await listed(store, owner=owner, states=unstarted, due=False, now=NOW)) == ids([future])
-    window = {"states": unstarted, "due": True, "now": NOW, "start_at": NOW}
+    window: dict[str, Any] = {"states": unstarted, "due": True, "now": NOW, "start_at": NOW}
     assert ids(await listed(store, owner="ada", **window)) == ids([exact])
 
 
@@ -153,7 +159,13 @@ async def test_runs_that_are_being_cancelled_are_told_apart(store: Store) -> Non
     asked, other = await given_running(store, one_shot(NOW - SECOND), one_shot())
     [ended] = await given_ended(store, one_shot())
     await store.request_stop([asked.id], Reason.CANCELLED)
-    for which in ({"owner": "ada"}, {}, {"owner": "ada", "task": "demo.echo"}, {"owner": "ada", "queue": "default"}):
+    filters: list[dict[str, Any]] = [
+        {"owner": "ada"},
+        {},
+        {"owner": "ada", "task": "demo.echo"},
+        {"owner": "ada", "queue": "default"},
+    ]
+    for which in filters:
         assert ids(await listed(store, stopping=True, **which)) == [asked.id]
         assert sorted(ids(await listed(store, stopping=False, **which))) == sorted([other.id, ended.id])
     running = frozenset({State.RUNNING})
@@ -342,18 +354,23 @@ async def test_jobs_are_listed_by_the_state_of_their_last_run(store: Store) -> N
         ]
     )
 
-    for state, expected in {
+    expectations: dict[State, list[str]] = {
         State.FAILED: [busy.id, runs[State.FAILED].id],
         State.SUCCEEDED: [quiet.id, runs[State.SUCCEEDED].id],
         State.RUNNING: [runs[State.RUNNING].id],
-    }.items():
+    }
+    for state, expected in expectations.items():
         for owner in ("ada", None):
             found = await listed_jobs(store, 1, owner=owner, last_run_states=frozenset({state}), now=NOW)
             assert sorted(ids(found)) == sorted(expected)
 
 
 async def test_a_cursor_of_jobs_stays_true_while_jobs_arrive_and_end(store: Store) -> None:
-    items = [one_shot(), *(firing(recurring()) for _ in range(10)), *(one_shot() for _ in range(20))]
+    items: list[Run | Firing] = [
+        one_shot(),
+        *(firing(recurring()) for _ in range(10)),
+        *(one_shot() for _ in range(20)),
+    ]
     await store.create(items)
     expected = [item.job.id if not isinstance(item, Run) else item.id for item in items]
     node = await given_node(store)

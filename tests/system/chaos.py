@@ -4,7 +4,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -231,7 +231,20 @@ def start_fleet(cluster: Cluster, *, workers: int, planners: int, apis: int, con
 
 def replace(cluster: Cluster, server: Server) -> Server:
     """A new node with the roles of one that has ended; it is not ready yet."""
-    return cluster.node(",".join(sorted(server.roles)), wait=False)
+    return cluster.node(",".join(sorted(server.roles)), *server.options, wait=False)
+
+
+def check_everything_down(cluster: Cluster) -> None:
+    """kill -9 of every node: after the restart a run that was under way succeeds, and no retry was used up."""
+    job_id = cluster.rest.create("effects.work", {"seconds": 1})["id"]
+    cluster.rest.wait(run_of(job_id), "running", within=5)
+    nodes = [server for server in cluster.servers if server.alive]
+    for server in nodes:
+        server.kill()
+    cluster.ready(*[replace(cluster, server) for server in nodes])
+    run = cluster.rest.wait(run_of(job_id), within=RECOVERY_SECONDS)
+    assert (run["status"], run["attempt"], run["crashes"]) == ("succeeded", 1, 1), run
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["lost", "succeeded"], run
 
 
 def check_kills(
@@ -249,7 +262,7 @@ def check_kills(
             victim.freeze()  # so that what it runs does not change before it is killed
             runs = cluster.effects.running_by_process(set(long))[victim.pid]
             assert len(runs) >= running
-            victims = [victim, cluster.of_role("planner")[0], cluster.of_role("api")[0]]
+            victims = list(dict.fromkeys([victim, cluster.of_role("planner")[0], cluster.of_role("api")[0]]))
             killed_at, *_ = [server.kill() for server in victims]
             replacements = [replace(cluster, server) for server in victims]
             figures.recoveries.append(recovery(cluster, runs, killed_at))
@@ -297,14 +310,16 @@ def _check_nothing_stale(cluster: Cluster, sleeper: Server, runs: set[str], thaw
         assert success["fence"] > held, f"the late result of {run_id} was taken: {attempts}"
 
 
-def check_rolling_restart(cluster: Cluster, *, longer_than_drain: float, per_second: float) -> Figures:
+def check_rolling_restart(
+    cluster: Cluster, nodes: Sequence[Server], *, longer_than_drain: float, per_second: float
+) -> Figures:
     """SIGTERM to one node after another under load: nothing is lost, no crash is counted, no retry used up."""
     figures = Figures()
     slots = create_every_second(cluster, 3, overlap="allow")
     with Load(cluster, per_second=per_second, seconds=0.5) as load:
         long = create_long(cluster, 10, longer_than_drain)
         eventually(lambda: len([s for s in cluster.effects.starts() if s.job in set(long)]) == 10, "they run", within=5)
-        for server in [server for server in cluster.servers if server.alive]:
+        for server in nodes:
             figures.recoveries.append(server.stop(within=30))
             cluster.ready(replace(cluster, server))
             assert "Traceback" not in server.output(), server.tail()

@@ -32,6 +32,7 @@ class Server:
     log: Path
     roles: frozenset[str]
     url: str | None = None
+    options: Sequence[str] = ()  # beside its roles
 
     @property
     def pid(self) -> int:
@@ -138,6 +139,7 @@ class Cluster:
         if "worker" in roles:
             arguments += ["--app", APP]
         server = self.spawn(name or roles.replace(",", "+"), [*arguments, *more], roles=frozenset(roles.split(",")))
+        server.options = more
         if wait:
             self.ready(server)
         return server

@@ -15,6 +15,7 @@ QUICK = {  # settings under which a death is noticed in two seconds
     "HORAE_HEARTBEAT_SECONDS": "0.3",
     "HORAE_DEAD_AFTER_SECONDS": "1.5",
     "HORAE_HORIZON_SECONDS": "5",
+    "HORAE_DRAIN_SECONDS": "1",
 }
 
 OpenCluster = Callable[..., Cluster]

@@ -212,8 +212,9 @@ def _multiply_in_sqlite(sized: Sized) -> None:
 def _copy_sqlite_rows(
     db: sqlite3.Connection, columns: Sequence[str], which: str, total: int, span_seconds: float
 ) -> None:
-    there = db.execute(f"SELECT count(*) FROM runs WHERE {which}").fetchone()[0]
-    copies = round(total / there) - 1
+    db.execute("DROP TABLE IF EXISTS temp.templates")
+    db.execute(f"CREATE TEMP TABLE templates AS SELECT * FROM runs WHERE {which}")
+    copies = round(total / db.execute("SELECT count(*) FROM templates").fetchone()[0]) - 1
     shift = f"CAST({span_seconds * 1e6} * place / {copies} AS INTEGER)"
     moved = {name: f"{name} + {shift}" for name in _MOVED}
     moved |= dict.fromkeys(("id", "job_id"), f"fresh(id, place, created_at + {shift})")
@@ -222,7 +223,7 @@ def _copy_sqlite_rows(
         f"""
         INSERT INTO runs ({", ".join(columns)})
         WITH RECURSIVE places(place) AS (SELECT 1 UNION ALL SELECT place + 1 FROM places WHERE place < {copies})
-        SELECT {chosen} FROM places CROSS JOIN (SELECT * FROM runs WHERE {which}) AS each
+        SELECT {chosen} FROM places CROSS JOIN templates
         """
     )
 

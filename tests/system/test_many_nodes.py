@@ -1,53 +1,56 @@
 """Several processes on one store: they share the work, keep the order, and outlive each other."""
 
+from collections.abc import Iterator
+
+import pytest
+
 from tests.system import chaos, control, on_time
-from tests.system.fixtures import QUICK, OpenCluster
-from tests.system.rest import run_of
+from tests.system.cluster import Cluster
+from tests.system.fixtures import QUICK, STORES, open_cluster
+
+ROLES = ("api,planner", "api,planner", "worker", "worker", "worker")
 
 
-def test_a_planner_and_a_worker_in_two_processes_work_together(kind: str, new_cluster: OpenCluster) -> None:
-    cluster = new_cluster(kind)
-    front, back = cluster.node("api,planner", wait=False), cluster.node("worker", wait=False)
-    cluster.ready(front, back)
-    on_time.check_jobs_for_now(cluster, times=3)
-    on_time.check_every_second(cluster, seconds=2)
-    control.check_cancel_before_start(cluster)
-    assert {start.pid for start in cluster.effects.starts()} == {back.pid}
+@pytest.fixture(scope="module", params=STORES)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with open_cluster(str(request.param), tmp_path_factory.mktemp("fleet"), **QUICK) as cluster:
+        yield cluster
 
 
-def test_runs_of_one_ordering_key_keep_their_order_on_three_workers(kind: str, new_cluster: OpenCluster) -> None:
-    cluster = new_cluster(kind)
-    chaos.start_fleet(cluster, workers=3, planners=1, apis=1, concurrency=2)
-    assert control.check_order(cluster, keys=6, runs=6) > 1, "one worker did everything"
+@pytest.fixture
+def fleet(cluster: Cluster) -> Cluster:
+    """Two nodes in front and three workers, whatever the test before did to them."""
+    missing = list(ROLES)
+    for server in cluster.servers:
+        if server.alive:
+            missing.remove(",".join(sorted(server.roles)))
+    options = {"worker": ("--concurrency", "15")}
+    cluster.ready(*[cluster.node(roles, *options.get(roles, ()), wait=False) for roles in missing])
+    return cluster
 
 
-def test_killed_nodes_cost_nothing_but_a_moment(kind: str, new_cluster: OpenCluster) -> None:
-    cluster = new_cluster(kind, **QUICK)
-    chaos.start_fleet(cluster, workers=2, planners=2, apis=2)
-    chaos.check_kills(cluster, rounds=1, running=10, seconds=3, recurring=2, per_second=10)
+def test_jobs_start_on_time_in_another_process_than_they_came_from(fleet: Cluster) -> None:
+    on_time.check_jobs_for_now(fleet, times=3)
+    on_time.check_every_second(fleet, seconds=2)
+    assert {start.pid for start in fleet.effects.starts()} <= {worker.pid for worker in fleet.of_role("worker")}
 
 
-def test_a_frozen_worker_starts_nothing_stale_and_its_late_results_are_void(
-    kind: str, new_cluster: OpenCluster
-) -> None:
-    cluster = new_cluster(kind, **QUICK)
-    chaos.start_fleet(cluster, workers=2, planners=1, apis=1)
-    chaos.check_freeze(cluster, seconds=4, running=5, per_second=10)
+def test_runs_of_one_ordering_key_keep_their_order_on_three_workers(fleet: Cluster) -> None:
+    assert control.check_order(fleet, keys=20, runs=3) > 1, "one worker did everything"
 
 
-def test_a_rolling_restart_loses_and_burns_nothing(kind: str, new_cluster: OpenCluster) -> None:
-    cluster = new_cluster(kind, HORAE_DRAIN_SECONDS="1")
-    cluster.ready(*[cluster.node(wait=False) for _ in range(2)])
-    chaos.check_rolling_restart(cluster, longer_than_drain=3, per_second=10)
+def test_killed_nodes_cost_nothing_but_a_moment(fleet: Cluster) -> None:
+    chaos.check_kills(fleet, rounds=1, running=10, seconds=3, recurring=2, per_second=10)
 
 
-def test_a_job_survives_the_end_of_every_node(kind: str, new_cluster: OpenCluster) -> None:
-    cluster = new_cluster(kind, **QUICK)
-    first = cluster.node()
-    job_id = cluster.rest.create("effects.work", {"seconds": 1})["id"]
-    cluster.rest.wait(run_of(job_id), "running", within=5)
-    first.kill()
-    cluster.node()
-    run = cluster.rest.wait(run_of(job_id), within=15)
-    assert (run["status"], run["attempt"], run["crashes"]) == ("succeeded", 1, 1), run
-    assert [attempt["outcome"] for attempt in run["attempts"]] == ["lost", "succeeded"], run
+def test_a_frozen_worker_starts_nothing_stale_and_its_late_results_are_void(fleet: Cluster) -> None:
+    chaos.check_freeze(fleet, seconds=4, running=5, per_second=10)
+
+
+def test_a_rolling_restart_loses_and_burns_nothing(fleet: Cluster) -> None:
+    nodes = [fleet.of_role("worker")[0], fleet.of_role("api")[0]]
+    chaos.check_rolling_restart(fleet, nodes, longer_than_drain=2.5, per_second=10)
+
+
+def test_a_run_survives_the_end_of_every_node(fleet: Cluster) -> None:
+    chaos.check_everything_down(fleet)

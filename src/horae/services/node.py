@@ -83,7 +83,7 @@ class NodeService:
         self._planning = self._add("planner", planner.tick, IDLE) if planner else None
         self._claiming = self._stopping = self._settling = None
         if worker is not None and settler is not None:
-            self._claiming = self._add("claims", worker.tick, IDLE)
+            self._claiming = self._add("claims", worker.tick, timing.lead)  # a lost signal costs no more than that
             self._stopping = self._add("stops", self._obey_stops, timing.heartbeat)
             self._settling = self._add("results", settler.tick, IDLE)
             self._add("lease", self._check_lease, LEASE_CHECK)

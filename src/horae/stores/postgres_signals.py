@@ -124,12 +124,10 @@ class Signals:
                 raise Unavailable("the connection for signals was lost")
             pending, self._pending = self._pending, {}
             try:
-                for payload in _payloads(pending.values()) or [None]:
-                    await (
-                        session.value("store_time")
-                        if payload is None
-                        else session.rows("notify", self._channel, payload)
-                    )
+                if not pending:
+                    await session.value("store_time")  # is anybody still there?
+                for payload in _payloads(pending.values()):
+                    await session.rows("notify", self._channel, payload)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 for signal in pending.values():
                     self._enqueue(signal)

@@ -119,7 +119,8 @@ class _Gates:
         if gate in self.full:
             return False
         if not self._is_blocked(row):
-            return self.taken.setdefault(gate, row[_ID]) == row[_ID]  # one for each gate; its next comes another time
+            taken: bytes = self.taken.setdefault(gate, row[_ID])
+            return bool(taken == row[_ID])  # one for each gate; its next comes another time
         if max(row[_DUE_AT], row[_WAKE_AT]) <= to_micros(self.request.now):
             self.contested.append(Contested(run=ROWS.run(row), rivals=self._rivals(row)))
         return False

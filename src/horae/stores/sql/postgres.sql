@@ -280,11 +280,14 @@ WITH me AS MATERIALIZED (
     SELECT gate, $1 FROM heads ORDER BY gate
         ON CONFLICT (gate) DO UPDATE SET node = excluded.node WHERE gates.node = excluded.node
     RETURNING gate
+), passed AS MATERIALIZED (
+    -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
+    SELECT id FROM heads WHERE (gate IN (SELECT gate FROM taken)) IS TRUE
 ), claimed AS (
     UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1
       FROM (SELECT id FROM picked WHERE gate IS NULL
             UNION ALL
-            SELECT heads.id FROM heads JOIN taken USING (gate)) AS chosen
+            SELECT id FROM passed) AS chosen
      WHERE runs.id = chosen.id
     RETURNING runs.*
 ), blocked AS (
@@ -292,12 +295,12 @@ WITH me AS MATERIALIZED (
     SELECT picked.id
       FROM picked
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
-       AND id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))
+       AND id NOT IN (SELECT id FROM passed)
        AND (gate NOT IN (SELECT gate FROM taken)
             OR EXISTS (SELECT FROM runs AS ahead
                         WHERE ahead.gate = picked.gate AND (ahead.due_at, ahead.id) < (picked.due_at, picked.id)
                           AND ahead.node IS DISTINCT FROM $1
-                          AND ahead.id NOT IN (SELECT heads.id FROM heads JOIN taken USING (gate))))
+                          AND ahead.id NOT IN (SELECT id FROM passed)))
 )
 SELECT result.*, answer.alive, answer.next_at, answer.more
   FROM (SELECT EXISTS (SELECT FROM me) AS alive,
@@ -681,23 +684,29 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 -- -------------------------------------------------------------------------------------------------------------- lists
 -- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
 -- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
--- Shelves are merged in two steps: a shelf whose first run is not among the first of all shelves has nothing to add.
+-- Where there are many shelves they are merged in two steps: one whose first run is not among the first of all has nothing
+-- to add.
 
 -- name: list_waiting
-WITH heads AS MATERIALIZED (
-    SELECT shelves.id
-      FROM shelves
-     CROSS JOIN LATERAL (SELECT due_at, id FROM runs
-                          WHERE runs.shelf = shelves.id AND node IS NULL
-                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                            AND state = ANY($3::text[])
-                            AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                          ORDER BY due_at DESC, id DESC
-                          LIMIT 1) AS head
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-     ORDER BY head.due_at DESC, head.id DESC
-     LIMIT $10
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT places.id
+       FROM places
+      CROSS JOIN LATERAL (SELECT due_at, id FROM runs
+                           WHERE runs.shelf = places.id AND node IS NULL
+                             AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                             AND state = ANY($3::text[])
+                             AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                           ORDER BY due_at DESC, id DESC
+                           LIMIT 1) AS head
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY head.due_at DESC, head.id DESC
+      LIMIT $10)
 )
 SELECT run.*
   FROM heads
@@ -741,20 +750,25 @@ SELECT * FROM held
  LIMIT $10;
 
 -- name: list_ended
-WITH heads AS MATERIALIZED (
-    SELECT shelves.id
-      FROM shelves
-     CROSS JOIN LATERAL (SELECT due_at, id FROM history
-                          WHERE history.shelf = shelves.id
-                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                            AND state = ANY($3::text[])
-                          ORDER BY due_at DESC, id DESC
-                          LIMIT 1) AS head
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
        AND ($4::boolean IS NULL OR NOT $4)
-     ORDER BY head.due_at DESC, head.id DESC
-     LIMIT $10
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT places.id
+       FROM places
+      CROSS JOIN LATERAL (SELECT due_at, id FROM history
+                           WHERE history.shelf = places.id
+                             AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                             AND state = ANY($3::text[])
+                           ORDER BY due_at DESC, id DESC
+                           LIMIT 1) AS head
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY head.due_at DESC, head.id DESC
+      LIMIT $10)
 )
 SELECT run.*
   FROM heads
@@ -837,21 +851,26 @@ SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queu
  LIMIT $10;
 
 -- name: list_one_shots_waiting
-WITH heads AS MATERIALIZED (
-    SELECT shelves.id
-      FROM shelves
-     CROSS JOIN LATERAL (SELECT id FROM runs
-                          WHERE runs.shelf >= shelves.id AND (runs.shelf, runs.id) < (shelves.id, $9::uuid)
-                            AND node IS NULL AND schedule IS NOT NULL
-                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                            AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                            AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                          ORDER BY runs.shelf DESC, runs.id DESC
-                          LIMIT 1) AS head
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
-     ORDER BY head.id DESC
-     LIMIT $10
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT places.id
+       FROM places
+      CROSS JOIN LATERAL (SELECT id FROM runs
+                           WHERE runs.shelf >= places.id AND (runs.shelf, runs.id) < (places.id, $9::uuid)
+                             AND node IS NULL AND schedule IS NOT NULL
+                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                             AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                             AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+                           ORDER BY runs.shelf DESC, runs.id DESC
+                           LIMIT 1) AS head
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY head.id DESC
+      LIMIT $10)
 )
 SELECT run.*
   FROM heads
@@ -902,19 +921,24 @@ SELECT * FROM live_runs
  LIMIT $10;
 
 -- name: list_one_shots_ended
-WITH heads AS MATERIALIZED (
-    SELECT shelves.id
-      FROM shelves
-     CROSS JOIN LATERAL (SELECT id FROM history
-                          WHERE history.shelf >= shelves.id AND (history.shelf, history.id) < (shelves.id, $9::uuid)
-                            AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
-                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                          ORDER BY history.shelf DESC, history.id DESC
-                          LIMIT 1) AS head
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
-     ORDER BY head.id DESC
-     LIMIT $10
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT places.id
+       FROM places
+      CROSS JOIN LATERAL (SELECT id FROM history
+                           WHERE history.shelf >= places.id AND (history.shelf, history.id) < (places.id, $9::uuid)
+                             AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                           ORDER BY history.shelf DESC, history.id DESC
+                           LIMIT 1) AS head
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY head.id DESC
+      LIMIT $10)
 )
 SELECT run.*
   FROM heads
