@@ -47,7 +47,7 @@ class ClaimRequest:
     until: datetime  # claim what wakes up to here
     floor: datetime | None = None  # ignore what woke before; None scans from the beginning
     limit: int = 1000
-    full_gates: Sequence[str] = ()  # gates of which this node already holds enough
+    full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
     free_gates: Sequence[str] = ()  # gates that this node holds and no longer needs; freed before claiming
 
 

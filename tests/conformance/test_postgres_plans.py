@@ -48,7 +48,7 @@ SELECT made.id, made.id, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', '{
 INSERT INTO history (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at, wake_at, state, paused, fence,
                      attempt, crashes, revision, created_at, finished_at, shelf, ended_on)
 SELECT gen_random_uuid(), job, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', CASE WHEN n % 4 <> 0 THEN '{{"type":"now"}}' END, 'schedule',
-       at, at, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'succeeded' END, false, 1, 1, 0, 1, at, at, shelves.id, at::date
+       at, at, CASE WHEN n % 11 = 0 THEN 'failed' ELSE 'succeeded' END, false, 1, 1, 0, 1, at, at, shelves.id, at::date
   FROM (SELECT *, gen_random_uuid() AS job, '2026-03-01'::timestamptz + (n % 10) * interval '1 day' + (n / 10) * interval '100 ms' AS at
           FROM made) AS made JOIN shelves USING (task, queue);
 INSERT INTO jobs (id, owner, created_by, task, params, queue, priority, policy, schedule, status, plan_at, revision, created_at, updated_at, shard)

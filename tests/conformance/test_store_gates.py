@@ -169,13 +169,15 @@ async def test_an_earlier_run_that_nobody_may_claim_yet_blocks_its_gate(store: S
     assert await claimed(store, node, queues=["default"]) == []
 
 
-async def test_full_gates_are_passed_over(store: Store) -> None:
-    await given_line(store, 2)
+async def test_a_full_gate_gives_nothing_more_and_what_is_due_in_it_is_contested(store: Store) -> None:
+    line = await given_line(store, 2)
     other = await given_line(store, 1, gate="other")
     node = await given_node(store)
     await claimed(store, node, full_gates=["other"])
-    claims = await claims_of(store, node, full_gates=["g", "unknown"], limit=1)
-    assert (ids(claims.runs), list(claims.contested)) == (ids(other), [])
+    claims = await claims_of(store, node, full_gates=["g", "unknown"])
+    assert ids(claims.runs) == ids(other)
+    assert [item.run.id for item in claims.contested] == [line[1].id]
+    assert [len(item.rivals) for item in claims.contested] == [1]
 
 
 async def test_a_gate_that_was_freed_is_anybodys(store: Store) -> None:

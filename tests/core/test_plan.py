@@ -43,6 +43,7 @@ from horae.core.plan import (
     give_back,
     lost,
     manual_run,
+    overlap_is_open,
     release,
     skip,
     start,
@@ -252,6 +253,13 @@ class TestRelease:
 
     def test_a_retry_is_never_skipped(self) -> None:
         assert self.verdict(Overlap.SKIP, rival(self.EARLIER), attempt=1) is Verdict.WAIT
+
+    def test_overlap_is_open_while_the_start_of_a_rival_is_not_known(self) -> None:
+        run = a_run()
+        assert overlap_is_open(run, [rival(None)])
+        assert not overlap_is_open(run, [rival(NOON)])
+        assert not overlap_is_open(run, [rival(None, self.OTHER)])
+        assert not overlap_is_open(replace(run, trigger=Trigger.MANUAL), [rival(None)])
 
     def test_another_job_of_the_same_ordering_key_is_waited_for(self) -> None:
         assert self.verdict(Overlap.SKIP, rival(self.EARLIER, self.OTHER)) is Verdict.WAIT

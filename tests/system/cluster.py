@@ -1,11 +1,13 @@
 """Real `horae` processes on a real store: started, killed, frozen and stopped by their ids, and gone at the end."""
 
 import contextlib
+import copy
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -204,6 +206,20 @@ class Cluster:
             if stray.is_running():
                 stray.kill()
         psutil.wait_procs(self._strays, timeout=5)
+
+    def at_once(self, *checks: Callable[["Cluster"], object]) -> None:
+        """Do several checks side by side: each waits most of the time, and none is about the others' jobs."""
+        with ThreadPoolExecutor(len(checks)) as pool:
+            for done in [pool.submit(self._aside, check) for check in checks]:
+                done.result()
+
+    def _aside(self, check: Callable[["Cluster"], object]) -> None:
+        """Check the same processes with a client and a reading of the effects of its own."""
+        other = copy.copy(self)
+        other.effects = Effects(self.effects.path)
+        with contextlib.closing(Rest(self._urls)) as other.rest:
+            other.rest.jobs = self.rest.jobs
+            check(other)
 
     def story(self) -> str:
         """The end of every log and the state of the jobs, for a message."""

@@ -311,6 +311,13 @@ def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
     return Verdict.WAIT
 
 
+def overlap_is_open(run: Run, rivals: Sequence[Rival]) -> bool:
+    """Whether a run that may only wait could still turn out to overlap, because a rival's start is not known yet."""
+    if run.attempt > 0 or run.trigger is not Trigger.SCHEDULE or run.spec.policy.overlap is Overlap.ALLOW:
+        return False
+    return any(rival.job_id == run.job_id and rival.started_at is None for rival in rivals)
+
+
 def _overlaps(run: Run, rivals: Sequence[Rival]) -> bool:
     same_job = [rival for rival in rivals if rival.job_id == run.job_id]
     going = any(rival.started_at is not None and rival.started_at <= run.due_at for rival in same_job)

@@ -83,9 +83,8 @@ class Gatekeeper:
         self._closed = {gate: last for gate, last in self._closed.items() if last is None or last >= claim}
 
     def full(self) -> list[str]:
-        """Gates of which this node holds enough, or none for now."""
-        enough = [gate for gate, line in self._lines.items() if len(line) >= FULL]
-        return enough + [gate for gate, last in self._closed.items() if last is None]
+        """Gates of which this node holds enough."""
+        return [gate for gate, line in self._lines.items() if len(line) >= FULL]
 
     def take_free(self) -> list[str]:
         """Gates that this node no longer needs; the caller frees them in the store."""

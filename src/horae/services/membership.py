@@ -63,7 +63,9 @@ class Lease:
     @property
     def safe_for(self) -> timedelta:
         """How long ago the lease was last in doubt."""
-        return timedelta.max if self._safe_since is None else timedelta(seconds=self._clock.elapsed() - self._safe_since)
+        return (
+            timedelta.max if self._safe_since is None else timedelta(seconds=self._clock.elapsed() - self._safe_since)
+        )
 
     @property
     def expired(self) -> bool:

@@ -12,7 +12,19 @@ import structlog
 from horae.clock import Clock
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId, State
-from horae.core.plan import Failure, Settled, Verdict, cancel, fail, give_back, release, skip, start, succeed
+from horae.core.plan import (
+    Failure,
+    Settled,
+    Verdict,
+    cancel,
+    fail,
+    give_back,
+    overlap_is_open,
+    release,
+    skip,
+    start,
+    succeed,
+)
 from horae.metrics import Metrics
 from horae.services.execution import Execution, Result, Stopped, Success
 from horae.services.gatekeeper import Gatekeeper
@@ -25,6 +37,7 @@ log = structlog.get_logger(__name__)
 CLAIM_BATCH = 1000
 SLICE = 200  # starts in one go before other work of the event loop gets its turn
 MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is claimed
+START_KNOWN = timedelta(seconds=1)  # starts are written late, but not by more than this
 FLOOR_AGE = timedelta(seconds=10)  # transactions that commit later than this are found by the full scan
 TURNOVER_LIMIT = 50  # how often a free slot is trusted to be used within the lead
 
@@ -221,6 +234,8 @@ class Worker:
             match release(item.run, item.rivals, now):
                 case Verdict.START:
                     unsure = True  # its gate is just being freed
+                case Verdict.WAIT if now - item.run.due_at < START_KNOWN and overlap_is_open(item.run, item.rivals):
+                    unsure = True
                 case Verdict.WAIT:
                     parked.append(item.run)
                 case Verdict.OVERLAP | Verdict.TOO_LATE as verdict:

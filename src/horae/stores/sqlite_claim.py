@@ -116,9 +116,7 @@ class _Gates:
     def admit(self, row: Row) -> bool:
         """Whether a run may pass its gate; one that is due and may not is noted as contested."""
         gate = row[_GATE]
-        if gate in self.full:
-            return False
-        if not self._is_blocked(row):
+        if gate not in self.full and not self._is_blocked(row):
             taken: bytes = self.taken.setdefault(gate, row[_ID])
             return bool(taken == row[_ID])  # one for each gate; its next comes another time
         if max(row[_DUE_AT], row[_WAKE_AT]) <= to_micros(self.request.now):

@@ -829,7 +829,7 @@ SELECT * FROM (
 -- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
 -- the time that it must be due by; for ended one-shots $11 the states, $12 that time. `shelf >= s AND (shelf, id) < (s, i)`
 -- is `shelf = s AND id < i`, ordered by both, said so that only the index of both will do: by the order of ids alone the
--- planner would walk the primary key through all other shelves.
+-- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away.
 
 -- name: list_jobs_of_owner
 SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
@@ -932,7 +932,7 @@ WITH places AS MATERIALIZED (
        FROM places
       CROSS JOIN LATERAL (SELECT id FROM history
                            WHERE history.shelf >= places.id AND (history.shelf, history.id) < (places.id, $9::uuid)
-                             AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+                             AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
                              AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                            ORDER BY history.shelf DESC, history.id DESC
                            LIMIT 1) AS head
@@ -944,7 +944,7 @@ SELECT run.*
   FROM heads
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
                       WHERE ended_runs.shelf >= heads.id AND (ended_runs.shelf, ended_runs.id) < (heads.id, $9::uuid)
-                        AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+                        AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                       ORDER BY ended_runs.shelf DESC, ended_runs.id DESC
                       LIMIT $10) AS run
@@ -958,7 +958,7 @@ SELECT run.*
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
                       WHERE (ended_runs.shelf, ended_runs.state) >= (shelves.id, wanted.state)
                         AND (ended_runs.shelf, ended_runs.state, ended_runs.id) < (shelves.id, wanted.state, $9::uuid)
-                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded' AND due_at <= $12::timestamptz
+                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded' AND due_at + interval '0' <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                       ORDER BY ended_runs.shelf DESC, ended_runs.state DESC, ended_runs.id DESC
                       LIMIT $10) AS run
@@ -970,7 +970,7 @@ SELECT run.*
 -- name: list_one_shots_ended_keyed
 SELECT * FROM ended_runs
  WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
-   AND state = ANY($11::text[]) AND due_at <= $12::timestamptz
+   AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
  ORDER BY key DESC, id DESC
  LIMIT $10;
