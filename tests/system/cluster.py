@@ -103,6 +103,7 @@ class Cluster:
         self.store = store
         self.servers: list[Server] = []
         self.effects = Effects(folder / "effects.jsonl")
+        self.patience = 1.0  # how many times longer than promised things may take here, on a machine that is busy
         self.rest = Rest(self._urls)
         self._settings = settings
         self._strays: list[psutil.Process] = []

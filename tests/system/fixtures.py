@@ -55,6 +55,11 @@ def _without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
             runner.run(store.__aexit__(None, None, None))
 
 
+def patience(request: pytest.FixtureRequest) -> float:
+    """Promises of milliseconds are for the proofs, which have the machine to themselves; other tests run in parallel."""
+    return 1.0 if request.node.get_closest_marker("acceptance") else 10.0
+
+
 @pytest.fixture(params=STORES)
 def kind(request: pytest.FixtureRequest) -> str:
     """The kind of store."""
@@ -62,14 +67,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def new_cluster(tmp_path: Path) -> Iterator[OpenCluster]:
+def new_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenCluster]:
     """How to open clusters that end with the test."""
     with ExitStack() as stack:
 
         def opened(kind: str, **settings: str) -> Cluster:
             folder = tmp_path / f"cluster-{kind}"
             folder.mkdir(parents=True)
-            return stack.enter_context(open_cluster(kind, folder, **settings))
+            cluster = stack.enter_context(open_cluster(kind, folder, **settings))
+            cluster.patience = patience(request)
+            return cluster
 
         yield opened
 
@@ -78,6 +85,7 @@ def new_cluster(tmp_path: Path) -> Iterator[OpenCluster]:
 def one_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of one node with every role, shared by the tests of a module."""
     with open_cluster(str(request.param), tmp_path_factory.mktemp("one-node")) as cluster:
+        cluster.patience = patience(request)
         cluster.node()
         yield cluster
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.system import chaos, control, on_time
 from tests.system.cluster import Cluster
-from tests.system.fixtures import QUICK, STORES, open_cluster
+from tests.system.fixtures import QUICK, STORES, open_cluster, patience
 
 ROLES = ("api,planner", "api,planner", "worker", "worker", "worker")
 
@@ -14,6 +14,7 @@ ROLES = ("api,planner", "api,planner", "worker", "worker", "worker")
 @pytest.fixture(scope="module", params=STORES)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with open_cluster(str(request.param), tmp_path_factory.mktemp("fleet"), **QUICK) as cluster:
+        cluster.patience = patience(request)
         yield cluster
 
 

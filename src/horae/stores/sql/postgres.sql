@@ -253,7 +253,7 @@ WITH me AS MATERIALIZED (
              LIMIT $7::bigint) AS firsts
      GROUP BY lane
 ), picked AS MATERIALIZED (
-    -- Runs of gates that another node holds are none of our business before they are due.
+    -- Runs of gates that are full or another node's are none of our business before they are due.
     SELECT run.*
       FROM shares
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
@@ -261,9 +261,10 @@ WITH me AS MATERIALIZED (
                             AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
                             AND node IS NULL AND NOT parked AND NOT paused
                             AND task = ANY($3::text[])
-                            AND (gate IS NULL OR gate <> ALL($8::text[]) AND (
-                                     due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
-                                     OR coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1))
+                            AND (gate IS NULL
+                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                 OR gate <> ALL($8::text[])
+                                    AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
                           ORDER BY wake_at
                           LIMIT shares.share
                             FOR UPDATE SKIP LOCKED) AS run
@@ -271,7 +272,8 @@ WITH me AS MATERIALIZED (
     -- The first run of each gate, if all before it are ours.
     SELECT first.id, first.gate
       FROM (SELECT DISTINCT ON (gate) id, gate, due_at FROM picked WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
-     WHERE NOT EXISTS (SELECT FROM runs AS ahead
+     WHERE gate <> ALL($8::text[])
+       AND NOT EXISTS (SELECT FROM runs AS ahead
                         WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
                           AND ahead.node IS DISTINCT FROM $1)
 ), taken AS MATERIALIZED (
