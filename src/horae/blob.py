@@ -1,6 +1,7 @@
 """The blob port: logs and large payloads, by key."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 
@@ -18,3 +19,10 @@ class Blobs(Protocol):
 
     async def delete(self, prefix: str) -> None:
         """Remove every blob whose key begins with the prefix."""
+
+
+class AgingBlobs(Blobs, Protocol):
+    """Blobs that are kept apart from the store, and so do not age with it."""
+
+    async def prune(self, prefix: str, *, before: datetime, limit: int) -> int:
+        """Remove up to `limit` blobs whose key begins with the prefix and that were written before; how many went."""

@@ -25,7 +25,7 @@ from horae.api.app import create_app
 from horae.api.auth import LOCAL
 from horae.api.context import Services
 from horae.app import Horae
-from horae.blob import Blobs
+from horae.blob import AgingBlobs, Blobs
 from horae.blobs.file import FileBlobs
 from horae.clock import StoreClock
 from horae.config import Settings
@@ -102,6 +102,10 @@ def make_blobs(address: str, store: Store) -> Blobs:
     if address.startswith("file:///"):
         return FileBlobs(Path(address.removeprefix("file://")))
     raise Misconfigured(f"HORAE_BLOBS = {address!r}: must be `store` or file:///a/folder")
+
+
+def _aging(blobs: Blobs) -> AgingBlobs | None:
+    return blobs if isinstance(blobs, FileBlobs) else None
 
 
 def load_app(name: str | None) -> Horae:
@@ -296,7 +300,7 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
         timing=timing,
         pulse=pulse,
         janitor=Janitor(store, clock, lease, timing),
-        retention=Retention(store, clock, keep=parts.settings.retention),
+        retention=Retention(store, clock, keep=parts.settings.retention, blobs=_aging(parts.blobs)),
         planner=planner if "planner" in parts.plan.roles else None,
         worker=worker,
         settler=settler,

@@ -380,3 +380,16 @@ async def test_a_long_line_is_described_by_its_first(store: Store) -> None:
     assert len(contested) == 119
     assert all(NOW in [rival.started_at for rival in item.rivals] for item in contested)
     assert max(len(item.rivals) for item in contested) < 119
+
+
+async def test_what_is_in_the_gate_of_another_node_uses_up_no_place(store: Store) -> None:
+    """Neither within its lane nor of another one."""
+    line = [one_shot(NOW + n * TICK, gate="g", priority=5) for n in range(4)]
+    await store.create(line)
+    mine, yours = await given_node(store), await given_node(store)
+    assert ids(await claimed(store, mine)) == [line[0].id]
+    free = one_shot(NOW + SECOND)
+    await store.create([free])
+
+    claims = await claims_of(store, yours, until=NOW + SECOND, limit=2)
+    assert ids(claims.runs) == [free.id]

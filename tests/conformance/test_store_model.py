@@ -64,7 +64,7 @@ class Model:
         assert claims.alive
         expected = self._claimable(node)
         taken = [run.id for run in claims.runs]
-        if len(claims.contested) + len(taken) < limit:
+        if not claims.more:
             assert sorted(taken) == sorted(expected)
         assert set(taken) <= set(expected)
         order = [(-run.spec.priority, run.wake_at) for run in claims.runs]

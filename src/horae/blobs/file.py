@@ -6,6 +6,8 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from horae.core.errors import InternalError, Unavailable
@@ -31,6 +33,9 @@ class FileBlobs:
 
     async def delete(self, prefix: str) -> None:
         await asyncio.to_thread(self._delete, prefix)
+
+    async def prune(self, prefix: str, *, before: datetime, limit: int) -> int:
+        return await asyncio.to_thread(self._prune, prefix, before.timestamp(), limit)
 
     def _put(self, items: Sequence[tuple[str, bytes]]) -> None:
         paths = [self._path(key) for key, _ in items]
@@ -63,6 +68,15 @@ class FileBlobs:
                 path = self._path(key)
                 path.unlink(missing_ok=True)
                 self._remove_empty(path.parent)
+
+    def _prune(self, prefix: str, before: float, limit: int) -> int:
+        with _translated():
+            paths = (self._path(key) for key in self._keys(prefix))
+            old = list(islice((path for path in paths if path.stat().st_mtime < before), limit))
+            for path in old:
+                path.unlink(missing_ok=True)
+                self._remove_empty(path.parent)
+        return len(old)
 
     def _keys(self, prefix: str) -> Iterator[str]:
         """The keys that begin with a prefix; only the folder that the prefix names is walked."""

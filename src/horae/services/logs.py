@@ -14,6 +14,7 @@ from horae.core.model import RunId
 
 log = structlog.get_logger(__name__)
 
+PREFIX = "logs/"  # of the keys of all log chunks
 LIMIT = 1_000_000  # bytes per attempt
 FLUSH_SECONDS = 1.0
 END_SECONDS = 0.05  # after an attempt has ended; some delay, so that many that end together are one write
@@ -105,7 +106,7 @@ class LogKeeper:
 
     def open(self, run_id: RunId, fence: int) -> AttemptLog:
         """The log of a new attempt; it costs nothing until something is written."""
-        return AttemptLog(f"logs/{run_id}/{fence:08d}", self)
+        return AttemptLog(f"{PREFIX}{run_id}/{fence:08d}", self)
 
     def added(self, attempt: AttemptLog, size: int, *, fresh: bool) -> None:
         """An attempt has written; called under the lock, on any thread."""
@@ -190,7 +191,7 @@ class LogKeeper:
 
 async def read_log(blobs: Blobs, run_id: RunId, fence: int | None = None) -> AsyncIterator[str]:
     """The log of a run, or of one of its attempts, in the order of writing; each piece ends with a line."""
-    prefix = f"logs/{run_id}/" if fence is None else f"logs/{run_id}/{fence:08d}/"
+    prefix = f"{PREFIX}{run_id}/" if fence is None else f"{PREFIX}{run_id}/{fence:08d}/"
     after = ""
     while chunks := await blobs.under(prefix, after=after, limit=_PAGE):
         for key, data in chunks:

@@ -2,7 +2,9 @@
 
 from datetime import datetime, timedelta
 
+from horae.blob import AgingBlobs
 from horae.clock import Clock
+from horae.services.logs import PREFIX
 from horae.store import Store
 
 STEP = 5000
@@ -10,15 +12,18 @@ INTERVAL = timedelta(hours=1)
 
 
 class Retention:
-    """Forgets what ended too many days ago."""
+    """Forgets what ended too many days ago; `blobs` only if they are kept apart from the store."""
 
-    def __init__(self, store: Store, clock: Clock, *, keep: timedelta) -> None:
+    def __init__(self, store: Store, clock: Clock, *, keep: timedelta, blobs: AgingBlobs | None = None) -> None:
         self._store = store
         self._clock = clock
         self._keep = keep
+        self._blobs = blobs
 
     async def tick(self) -> datetime | None:
         """One step; answers now while there is more to drop."""
         now = self._clock.now()
         dropped = await self._store.prune(before=(now - self._keep).date(), limit=STEP)
+        if self._blobs is not None:
+            dropped += await self._blobs.prune(PREFIX, before=now - self._keep, limit=STEP)
         return now if dropped else now + INTERVAL

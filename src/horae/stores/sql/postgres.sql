@@ -235,7 +235,8 @@ WITH me AS MATERIALIZED (
                           LIMIT 1) AS one
      WHERE EXISTS (SELECT FROM me)
 ), shares AS MATERIALIZED (
-    -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes.
+    -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes: of those that
+    -- are picked below, by the same conditions, or what nobody may take would use up the share of what can be taken.
     SELECT lane, $7::bigint AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
     UNION ALL
     SELECT lane, count(*)
@@ -246,6 +247,10 @@ WITH me AS MATERIALIZED (
                                     AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
                                     AND node IS NULL AND NOT parked AND NOT paused
                                     AND task = ANY($3::text[])
+                                    AND (gate IS NULL
+                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                         OR gate <> ALL($8::text[])
+                                            AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
                                   ORDER BY wake_at
                                   LIMIT $7::bigint) AS first
              WHERE (SELECT count(*) FROM offers) > 1
@@ -306,7 +311,9 @@ WITH me AS MATERIALIZED (
 )
 SELECT result.*, answer.alive, answer.next_at, answer.more
   FROM (SELECT EXISTS (SELECT FROM me) AS alive,
-               $7::bigint > 0 AND (SELECT count(*) FROM picked) >= $7::bigint AS more,
+               $7::bigint > 0 AND ((SELECT count(*) FROM picked) >= $7::bigint
+                                   OR (SELECT count(*) FROM offers) > 1
+                                      AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
                (SELECT min(later.wake_at)
                   FROM open
                  CROSS JOIN LATERAL (SELECT wake_at FROM runs

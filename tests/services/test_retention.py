@@ -1,0 +1,49 @@
+"""Retention: what is old goes, in steps, and what is young stays."""
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from horae.blobs.file import FileBlobs
+from horae.clock import ManualClock
+from horae.services.retention import INTERVAL, Retention
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+class StoreDouble:
+    """The one verb that retention uses."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)
+        self.asked: list[date] = []
+
+    async def prune(self, *, before: date, limit: int) -> int:
+        self.asked.append(before)
+        return self.answers.pop(0)
+
+
+async def test_it_goes_on_at_once_while_there_is_more_to_drop() -> None:
+    store = StoreDouble(5000, 0)
+    retention = Retention(store, ManualClock(NOW), keep=timedelta(days=30))  # type: ignore[arg-type]
+    assert await retention.tick() == NOW
+    assert await retention.tick() == NOW + INTERVAL
+    assert store.asked == [date(2026, 10, 16)] * 2
+
+
+async def test_old_logs_in_files_go_and_parameters_stay(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    await blobs.put([("logs/old/1", b"o"), ("logs/young/1", b"y"), ("params/old", b"p")])
+    long_ago = (NOW - timedelta(days=31)).timestamp()
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and "young" not in str(file):
+            os.utime(file, (long_ago, long_ago))
+    retention = Retention(
+        StoreDouble(0, 0),  # type: ignore[arg-type]
+        ManualClock(NOW),
+        keep=timedelta(days=30),
+        blobs=blobs,
+    )
+    assert await retention.tick() == NOW
+    assert await retention.tick() == NOW + INTERVAL
+    assert [key for key, _ in await blobs.under("")] == ["logs/young/1", "params/old"]
