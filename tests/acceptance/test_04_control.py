@@ -39,6 +39,6 @@ def test_overlap_does_what_it_says(one_node: Cluster) -> None:
 def test_order_holds_on_three_workers_with_retries(kind: str, new_cluster: OpenCluster, tell: Tell) -> None:
     cluster = new_cluster(kind)
     chaos.start_fleet(cluster, workers=3, planners=1, apis=1, concurrency=3)  # so that no worker can do it all
-    processes = control.check_order(cluster, keys=8, runs=40)
+    processes = control.check_order(cluster, keys=8, runs=40, seconds=0.1)
     tell(f"320 runs of 8 keys in order on {processes} workers")
     assert processes > 1, "one worker did everything"

@@ -31,13 +31,17 @@ async def test_it_goes_on_at_once_while_there_is_more_to_drop() -> None:
     assert store.asked == [date(2026, 10, 16)] * 2
 
 
+def age(folder: Path, *, spare: str) -> None:
+    long_ago = (NOW - timedelta(days=31)).timestamp()
+    for file in folder.rglob("*"):
+        if file.is_file() and spare not in str(file):
+            os.utime(file, (long_ago, long_ago))
+
+
 async def test_old_logs_in_files_go_and_parameters_stay(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     await blobs.put([("logs/old/1", b"o"), ("logs/young/1", b"y"), ("params/old", b"p")])
-    long_ago = (NOW - timedelta(days=31)).timestamp()
-    for file in tmp_path.rglob("*"):
-        if file.is_file() and "young" not in str(file):
-            os.utime(file, (long_ago, long_ago))
+    age(tmp_path, spare="young")
     retention = Retention(
         StoreDouble(0, 0),  # type: ignore[arg-type]
         ManualClock(NOW),

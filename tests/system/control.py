@@ -297,13 +297,13 @@ def _spans_apart(notes: list[Effect]) -> bool:
     return events == ["START", "END"] * (len(events) // 2) + ["START"] * (len(events) % 2)
 
 
-def check_order(cluster: Cluster, *, keys: int, runs: int) -> int:
+def check_order(cluster: Cluster, *, keys: int, runs: int, seconds: float) -> int:
     """Runs of one key start one after another in the order of creation, whatever fails; answers how many processes."""
     retry = {"initial_seconds": 0.3, "factor": 1, "jitter": False}
     jobs = [
         {
             "task": "effects.flaky",
-            "params": {"failures": int(place % 4 == 1), "seconds": 0.02, "label": f"{key}:{place:04}"},
+            "params": {"failures": int(place % 4 == 1), "seconds": seconds, "label": f"{key}:{place:04}"},
             "ordering_key": f"key-{key}",
             "retry": retry,
         }

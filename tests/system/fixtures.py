@@ -56,7 +56,7 @@ def _without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
 
 
 def patience(request: pytest.FixtureRequest) -> float:
-    """Promises of milliseconds are for the proofs, which have the machine to themselves; other tests run in parallel."""
+    """Promises of milliseconds are for the proofs, which have the machine to themselves."""
     return 1.0 if request.node.get_closest_marker("acceptance") else 10.0
 
 
