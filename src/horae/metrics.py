@@ -33,6 +33,7 @@ class Metrics:
         self._runs = {state: runs.labels(str(state)) for state in State}
         self._depth = self._gauge("horae_queue_depth", "Runs that are due and not started.", "queue")
         self._oldest = self._gauge("horae_oldest_due_age_seconds", "Age of the oldest of them.", "queue")
+        self._dead_letters = self._gauge("horae_dead_letters", "Failed runs that nobody has resolved, up to 10,000.")
         self._planner_lag = self._gauge("horae_planner_lag_seconds", "By how much the planner looked too late.")
         self._clock_offset = self._gauge("horae_clock_offset_seconds", "How far this clock was behind the store's.")
         self._store = Histogram(
@@ -67,6 +68,10 @@ class Metrics:
             age = timedelta() if queue.oldest_due_at is None else max(now - queue.oldest_due_at, timedelta())
             self._depth.labels(queue.queue).set(queue.depth)
             self._oldest.labels(queue.queue).set(age.total_seconds())
+
+    def dead_letters(self, count: int) -> None:
+        """So many failed runs wait for somebody to look at them."""
+        self._dead_letters.set(count)
 
     def measured(self, store: Thing) -> Thing:
         """The same store, with the time of each verb observed."""

@@ -203,6 +203,9 @@ class Reader(Protocol):
     async def queues(self, *, now: datetime) -> list[QueueDepth]:
         """The queues that have live runs."""
 
+    async def dead_letters(self) -> int:
+        """How many failed runs nobody has resolved, counted up to 10,000."""
+
 
 class Store(Reader, Protocol):
     """The truth about jobs, runs and nodes."""

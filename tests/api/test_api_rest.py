@@ -80,7 +80,12 @@ async def test_metrics_tell_of_queues_and_of_runs_that_were_cancelled(api: Api) 
     assert 'horae_queue_depth{queue="mail"} 1.0' in lines
     assert 'horae_oldest_due_age_seconds{queue="mail"} 3.0' in lines
     assert 'horae_runs_total{status="cancelled"} 1.0' in lines
-    for name in ("horae_lateness_seconds", "horae_planner_lag_seconds", "horae_clock_offset_seconds"):
+    for name in (
+        "horae_lateness_seconds",
+        "horae_planner_lag_seconds",
+        "horae_clock_offset_seconds",
+        "horae_dead_letters",
+    ):
         assert f"# HELP {name} " in answer.text
 
 

@@ -51,6 +51,7 @@ async def metrics(request: Request) -> Response:
     services = services_of(request)
     now = services.clock.now()
     services.metrics.queues(await services.store.queues(now=now), now)
+    services.metrics.dead_letters(await services.store.dead_letters())
     return Response(services.metrics.text(), media_type=CONTENT_TYPE)
 
 

@@ -26,6 +26,7 @@ SERVER_SETTINGS = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_incremental_sort": "off",
     "jit": "off",
     "lock_timeout": "5s",
     # A process that is stopped in the middle of a transaction must not hold its locks for long.

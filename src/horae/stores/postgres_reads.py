@@ -110,6 +110,11 @@ class PostgresReads(PostgresBase):
             for row in await self._db.rows("queue_depths", now, MAX_DEPTH)
         ]
 
+    async def dead_letters(self) -> int:
+        """How many failed runs nobody has resolved, counted up to a bound."""
+        count: int = await self._db.value("dead_letters", MAX_DEPTH)
+        return count
+
 
 async def _find_run(session: Session, run_id: RunId) -> Run | None:
     """The run, alive or ended; live ones are asked first, for a run never comes back from the history."""

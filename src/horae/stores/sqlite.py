@@ -184,3 +184,6 @@ class SqliteStore:
 
     async def queues(self, *, now: datetime) -> list[QueueDepth]:
         return await self._executor.read(lambda db: sqlite_reads.queues(db, now))
+
+    async def dead_letters(self) -> int:
+        return await self._executor.read(sqlite_reads.dead_letters)

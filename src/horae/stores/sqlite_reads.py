@@ -201,6 +201,11 @@ def tasks(db: sqlite3.Connection) -> Mapping[str, str]:
     return dict(db.execute(STATEMENTS["tasks"]).fetchall())
 
 
+def dead_letters(db: sqlite3.Connection) -> int:
+    """How many failed runs nobody has resolved."""
+    return int(db.execute(STATEMENTS["dead_letters"], {"bound": MAX_DEPTH}).fetchone()[0])
+
+
 def queues(db: sqlite3.Connection, now: datetime) -> list[QueueDepth]:
     """The queues that have live runs."""
     bounds = {"now": to_micros(now), "bound": MAX_DEPTH}

@@ -983,3 +983,14 @@ SELECT * FROM ended_runs
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
  ORDER BY key DESC, id DESC
  LIMIT $10;
+
+-- name: dead_letters
+-- $1 bound
+SELECT count(*)
+  FROM (SELECT
+          FROM shelves
+         CROSS JOIN LATERAL (SELECT FROM history
+                              WHERE history.shelf = shelves.id AND state <> 'succeeded' AND state = 'failed'
+                                AND resolution IS NULL
+                              LIMIT $1::bigint) AS dead
+         LIMIT $1::bigint) AS counted;

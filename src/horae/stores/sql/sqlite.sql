@@ -774,3 +774,8 @@ SELECT coalesce(max(number), 0) FROM migrations;
 
 -- name: note_migration
 INSERT INTO migrations (number, applied_at) VALUES (?, ?);
+
+-- name: dead_letters
+SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_dead
+                       WHERE state = 'failed' AND resolution IS NULL
+                       LIMIT :bound);

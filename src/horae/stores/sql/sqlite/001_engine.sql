@@ -73,6 +73,7 @@ CREATE INDEX one_shots_paused ON runs (owner, id) WHERE schedule IS NOT NULL AND
 CREATE INDEX one_shots_cancelled ON runs (owner, id)
     WHERE schedule IS NOT NULL AND (state = 'cancelled' OR stop = 'cancelled');
 CREATE INDEX one_shots_key ON runs (owner, key, id) WHERE schedule IS NOT NULL AND key IS NOT NULL;
+CREATE INDEX runs_dead ON runs (due_at) WHERE state = 'failed' AND resolution IS NULL;
 CREATE INDEX runs_finished ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_params_blob ON runs (params_blob) WHERE params_blob IS NOT NULL;
 
