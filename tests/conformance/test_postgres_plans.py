@@ -165,6 +165,8 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "list_ended": (lambda: of_runs(list(FINAL), task="a"), {"shelf_due_at_id"}),
     "list_ended_badly": (lambda: of_runs([State.FAILED], queue="mail"), {"shelf_state_due_at_id"}),
     "list_live_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_pkey", "runs_job"}),
+    "list_ended_of_owner": (lambda: of_runs(list(FINAL)), {"owner_due_at_id"}),
+    "list_ended_badly_of_owner": (lambda: of_runs([State.FAILED]), {"owner_state_due_at_id"}),
     "list_ended_of_job": (lambda: of_runs(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
     "list_jobs_of_owner": (lambda: (*of_jobs(), None, None, NOW), {"jobs_owner"}),
     "list_one_shots_waiting": (lambda: (*of_jobs(task="a"), None, None, NOW), {"runs_one_shot"}),
@@ -173,6 +175,8 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "list_one_shots_keyed": (lambda: (*of_jobs(key="k"), None, None, NOW), {"runs_key"}),
     "list_one_shots_ended": (lambda: (*of_jobs(), sorted(FINAL), LATEST), {"shelf_id"}),
     "list_one_shots_ended_badly": (lambda: (*of_jobs(), ["failed"], LATEST), {"shelf_state_id"}),
+    "list_one_shots_ended_of_owner": (lambda: (*of_jobs(), sorted(FINAL), LATEST), {"owner_id"}),
+    "list_one_shots_ended_badly_of_owner": (lambda: (*of_jobs(), ["failed"], LATEST), {"owner_state_id"}),
     "list_one_shots_ended_keyed": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
     "prune_blobs": (lambda: (NOW, 100), {"blobs_created"}),
 }

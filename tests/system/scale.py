@@ -183,7 +183,8 @@ async def _copy_rows(connection: Any, table: str, total: int, span_seconds: floa
                   FROM {table} AS each
                  CROSS JOIN generate_series(1, {copies}) AS place
                  CROSS JOIN LATERAL (SELECT make_interval(secs => {span_seconds} * place / {copies}) AS shift,
-                                            md5(each.id::text || place) AS hash) AS made) AS copies
+                                            md5(each.id::text || place) AS hash) AS made
+                 ORDER BY due_at + shift) AS copies  -- as they would have come in
         """
     )
 

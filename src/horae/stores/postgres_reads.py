@@ -159,7 +159,7 @@ class _RunQuery:
             chosen = [("list_live_of_job", live), ("list_ended_of_job", ended)]
         else:
             waiting = "list_retried" if live & WAITING == {State.RETRYING} else "list_waiting"
-            over = "list_ended" if State.SUCCEEDED in ended else "list_ended_badly"
+            over = _ended_list("list_ended", self.which, well=State.SUCCEEDED in ended)
             chosen = [(waiting, live & WAITING), ("list_held", live & HELD), (over, ended)]
         return [(name, states) for name, states in chosen if states]
 
@@ -178,6 +178,12 @@ class _RunQuery:
             self.before_id,
             self.limit,
         )
+
+
+def _ended_list(name: str, which: RunFilter | JobFilter, *, well: bool) -> str:
+    """The list of ended runs that follows the best index: with or without those that succeeded, and of one owner."""
+    of_owner = which.owner is not None and which.task is None and which.queue is None
+    return f"{name}{'' if well else '_badly'}{'_of_owner' if of_owner else ''}"
 
 
 def _job_statements(which: JobFilter) -> list[tuple[str, tuple[Any, ...]]]:
@@ -208,7 +214,7 @@ def _live_statements(which: JobFilter) -> list[str]:
 def _ended_statement(which: JobFilter, states: Sequence[State]) -> str:
     if which.key is not None:
         return "list_one_shots_ended_keyed"
-    return "list_one_shots_ended" if State.SUCCEEDED in states else "list_one_shots_ended_badly"
+    return _ended_list("list_one_shots_ended", which, well=State.SUCCEEDED in states)
 
 
 def _ended_states(status: JobStatus | None) -> frozenset[State]:

@@ -807,6 +807,29 @@ SELECT run.*
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
 
+-- name: list_ended_of_owner
+-- Every day has an index to be looked into, so shelf by shelf would be too often where no task and no queue is asked for.
+SELECT * FROM ended_runs
+ WHERE (owner, due_at) >= ($1::text, $7::timestamptz) AND (owner, due_at, id) < ($1::text, $8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+   AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
+ ORDER BY owner DESC, due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_ended_badly_of_owner
+SELECT run.*
+  FROM unnest($3::text[]) AS wanted(state)
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE (owner, ended_runs.state, due_at) >= ($1::text, wanted.state, $7::timestamptz)
+                        AND (owner, ended_runs.state, due_at, id) < ($1::text, wanted.state, $8::timestamptz, $9::uuid)
+                        AND ended_runs.state <> 'succeeded'
+                        AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
+                      ORDER BY owner DESC, ended_runs.state DESC, due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE $4::boolean IS NULL OR NOT $4
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
 -- name: list_live_of_job
 SELECT * FROM (
     (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
@@ -973,6 +996,27 @@ SELECT run.*
                       LIMIT $10) AS run
  WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
    AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_of_owner
+SELECT * FROM ended_runs
+ WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
+   AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ ORDER BY owner DESC, id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_badly_of_owner
+SELECT run.*
+  FROM unnest($11::text[]) AS wanted(state)
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE (owner, ended_runs.state) >= ($1::text, wanted.state)
+                        AND (owner, ended_runs.state, id) < ($1::text, wanted.state, $9::uuid)
+                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded' AND due_at + interval '0' <= $12::timestamptz
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                      ORDER BY owner DESC, ended_runs.state DESC, id DESC
+                      LIMIT $10) AS run
  ORDER BY run.id DESC
  LIMIT $10;
 

@@ -136,9 +136,14 @@ SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labe
        error, result, reason, created_at, first_started_at, started_at, finished_at, resolution, shelf
   FROM history;
 
+CREATE INDEX history_owner ON history (owner, due_at, id);
 CREATE INDEX history_shelf ON history (shelf, due_at, id);
+CREATE INDEX history_one_shot_owner ON history (owner, id) WHERE schedule IS NOT NULL;
 CREATE INDEX history_one_shot ON history (shelf, id) WHERE schedule IS NOT NULL;
 -- What did not succeed is little, and is looked for most.
+CREATE INDEX history_bad_owner ON history (owner, state, due_at, id) WHERE state <> 'succeeded';
+CREATE INDEX history_one_shot_bad_owner ON history (owner, state, id)
+    WHERE schedule IS NOT NULL AND state <> 'succeeded';
 CREATE INDEX history_bad ON history (shelf, state, due_at, id) WHERE state <> 'succeeded';
 CREATE INDEX history_one_shot_bad ON history (shelf, state, id) WHERE schedule IS NOT NULL AND state <> 'succeeded';
 CREATE INDEX history_blob ON history (params_blob) WHERE params_blob IS NOT NULL;
