@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from horae.clock import Clock
-from horae.core.errors import Unavailable
+from horae.core.errors import InternalError, Unavailable
 from horae.services.janitor import Janitor
 from horae.services.loop import Loop
 from horae.services.membership import Heart, Lease, Timing
@@ -105,10 +105,14 @@ class NodeService:
 
     async def failed(self) -> None:
         """Return only by raising what ended a duty that should never end."""
-        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        heartbeat = asyncio.create_task(self._pulse.failed(), name="heartbeat")
+        try:
+            done, _ = await asyncio.wait({*self._tasks, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            heartbeat.cancel()
         for task in done:
             task.result()
-            raise RuntimeError(f"the duty {task.get_name()} ended by itself")
+            raise InternalError(f"the duty {task.get_name()} ended by itself")
 
     async def stop(self) -> None:
         """Finish what runs within the drain time, give the rest back, leave the cluster."""

@@ -29,16 +29,26 @@ class Pulse:
         self._loop: Loop | None = None
         self._events: asyncio.AbstractEventLoop | None = None
         self._failure: BaseException | None = None
+        self._death: asyncio.Event | None = None  # of the event loop that started us
         self.heart: Heart | None = None
 
     async def start(self) -> Heart:
         """Connect, register the node and begin to beat; raises what hindered it."""
+        self._owner = asyncio.get_running_loop()
+        self._death = asyncio.Event()
         self._thread.start()
         await asyncio.to_thread(self._ready.wait)
         if self._failure is not None:
             raise self._failure
         assert self.heart is not None
         return self.heart
+
+    async def failed(self) -> None:
+        """Return only by raising what ended the heartbeat, which should never end by itself."""
+        assert self._death is not None
+        await self._death.wait()
+        assert self._failure is not None
+        raise self._failure
 
     def wake(self) -> None:
         """Beat now rather than at the next interval."""
@@ -56,9 +66,11 @@ class Pulse:
     def _main(self) -> None:
         try:
             asyncio.run(self._beat())
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001 - raised again where somebody waits: in `start` or in `failed`
             self._failure = exc
-            raise
+            assert self._death is not None
+            if not self._owner.is_closed():
+                self._owner.call_soon_threadsafe(self._death.set)
         finally:
             self._ready.set()
 
