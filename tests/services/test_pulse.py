@@ -23,19 +23,18 @@ class StoreDouble:
 
 
 class HeartDouble:
-    """Joins, and then beats as it is told to."""
+    """Joins, and then beats until it is broken."""
 
-    def __init__(self, *, joins: bool = True, beats: int = 1_000_000) -> None:
-        self.joins, self.beats = joins, beats
+    def __init__(self, *, joins: bool = True) -> None:
+        self.joins, self.broken = joins, False
 
     async def join(self) -> None:
         if not self.joins:
             raise Unavailable("the store did not answer")
 
     async def tick(self) -> datetime | None:
-        if self.beats == 0:
+        if self.broken:
             raise ZeroDivisionError
-        self.beats -= 1
         return datetime(1970, 1, 1, tzinfo=UTC)  # again at once
 
 
@@ -61,8 +60,10 @@ async def test_a_node_that_cannot_join_does_not_start() -> None:
 
 
 async def test_a_heart_that_stops_for_no_known_reason_is_noticed() -> None:
-    beating = pulse(HeartDouble(beats=3), StoreDouble())
+    heart = HeartDouble()
+    beating = pulse(heart, StoreDouble())
     await beating.start()
+    heart.broken = True
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(5):
             await beating.failed()

@@ -78,6 +78,7 @@ class Loop:
             if self._wake_at is not None and not self._backoff:
                 until = min(until, self._wake_at)
             if until <= self._clock.now():
+                await asyncio.sleep(0)  # whatever a duty does, the others get their turn
                 return
             self._woken.clear()
             await self._clock.wait(self._woken, until)
