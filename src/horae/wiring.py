@@ -277,7 +277,7 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
         return shards_of(node_id(), pulse.heart.nodes)
 
     if executor is not None:
-        settler = Settler(store, clock, settled=lambda result, accepted: _notnone(worker).settled(result, accepted))
+        settler = Settler(store, clock)
         worker = Worker(
             store=store,
             clock=clock,
@@ -306,11 +306,6 @@ def _node(parts: _Parts, executor: Executor | None) -> NodeService:
         settler=settler,
     )
     return node
-
-
-def _notnone(worker: Worker | None) -> Worker:
-    assert worker is not None
-    return worker
 
 
 def _identity(parts: _Parts) -> Node:

@@ -160,7 +160,7 @@ class SimNode:
             beaten=self._beaten,
         )
         self.executor = ScriptedExecutor(self.clock, system.scripts, system.starts, lambda: self.heart.node.id)
-        self.settler = Settler(self.store, self.clock, settled=lambda result, ok: self.worker.settled(result, ok))
+        self.settler = Settler(self.store, self.clock)
         self.worker = Worker(
             store=self.store,
             clock=self.clock,

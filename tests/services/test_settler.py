@@ -37,11 +37,8 @@ class Scene:
         self.clock = ManualClock(START)
         self.store = StoreDouble()
         self.answers: list[tuple[Settled, bool]] = []
-        self.settler = Settler(
-            self.store,  # type: ignore[arg-type]
-            self.clock,
-            settled=lambda result, accepted: self.answers.append((result, accepted)),
-        )
+        self.settler = Settler(self.store, self.clock)  # type: ignore[arg-type]
+        self.settler.settled = lambda result, accepted: self.answers.append((result, accepted))
 
 
 @pytest.fixture

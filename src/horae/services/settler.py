@@ -17,12 +17,12 @@ START_DELAY = timedelta(milliseconds=100)  # a start is written lazily, or not a
 class Settler:
     """The way of results into the store; nothing that entered leaves before the store has answered."""
 
-    def __init__(self, store: Store, clock: Clock, *, settled: Callable[[Settled, bool], None]) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._settled = settled
         self._results: deque[Settled] = deque()
         self._starts: dict[RunId, tuple[datetime, Run]] = {}
+        self.settled: Callable[[Settled, bool], None] = lambda result, accepted: None  # told of every answer
         self.wake: Callable[[datetime | None], None] = lambda at: None
 
     @property
@@ -57,7 +57,7 @@ class Settler:
         answers = await self._store.settle(group)  # if it fails, the group is still in the queue and is sent again
         for result, accepted in zip(group, answers, strict=True):
             self._results.popleft()
-            self._settled(result, accepted)
+            self.settled(result, accepted)
 
     async def _write_starts(self) -> None:
         now = self._clock.now()

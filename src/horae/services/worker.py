@@ -109,6 +109,7 @@ class Worker:
         self._doubtful = False  # the lease was in doubt: claims must be confirmed before anything starts
         self._draining = False
         self._starved = False  # there was no room for more, so a result must wake the claims
+        settler.settled = self._settled
         self.alarm: Alarm | None = None
         self.wake: Callable[[datetime | None], None] = lambda at: None
 
@@ -364,7 +365,7 @@ class Worker:
             self._gates.leave(follower)
             self._settler.add(give_back(follower, now))
 
-    def settled(self, result: Settled, accepted: bool) -> None:
+    def _settled(self, result: Settled, accepted: bool) -> None:
         """The store answered; a result that was not accepted is void, because the run had moved on."""
         self._gates.settled(result.run)
         if not accepted:
