@@ -2,10 +2,13 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 
 from horae.clock import ManualClock, StoreClock
+from horae.store import Store as AnyStore
+from horae.wiring import follow_store
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -43,6 +46,27 @@ def test_the_answer_of_the_store_is_taken_to_be_from_the_middle_of_the_question(
     clock.sync(NOON, asked_at=1000.0, answered_at=1000.4)
     steady.seconds = 1000.2
     assert close(clock.now(), NOON)
+
+
+async def test_a_new_clock_goes_by_the_quickest_answer() -> None:
+    steady = Steady()
+    start = steady()
+
+    class Store:
+        """Its first answer is given at the end of a long round trip, the others in the middle of short ones."""
+
+        trips = iter([(0.008, 0.0), (0.0002, 0.0002), (0.0003, 0.0003), (0.0002, 0.0004)])
+
+        async def time(self) -> datetime:
+            there, back = next(self.trips)
+            steady.seconds += there
+            answer = NOON + timedelta(seconds=steady() - start)
+            steady.seconds += back
+            return answer
+
+    clock = StoreClock(steady)
+    await follow_store(clock, cast(AnyStore, Store()))
+    assert close(clock.now(), NOON + timedelta(seconds=steady() - start))
 
 
 def test_a_small_error_is_mended_step_by_step_and_reported() -> None:

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Generator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +59,7 @@ log = structlog.get_logger(__name__)
 
 ROLES = ("api", "planner", "worker")
 DEFAULT_CONCURRENCY = 100
+FIRST_READINGS = 4  # of the store's clock, before anything is done by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,21 @@ async def _until_stopped(stop: asyncio.Event, node: NodeService) -> None:
     failed.cancel()
 
 
+async def follow_store(clock: StoreClock, store: Store) -> None:
+    """Set a new clock by the quickest of a few answers of the store.
+
+    The first takes longer on the way there than back, for it prepares the statement: a clock set by its middle was
+    measured to be up to 3 ms ahead, and would start runs early.
+    """
+    readings: list[tuple[float, datetime, float]] = []
+    for _ in range(FIRST_READINGS):
+        asked_at = clock.elapsed()
+        store_time = await store.time()
+        readings.append((asked_at, store_time, clock.elapsed()))
+    asked_at, store_time, answered_at = min(readings, key=lambda reading: reading[2] - reading[0])
+    clock.sync(store_time, asked_at=asked_at, answered_at=answered_at)
+
+
 @contextlib.asynccontextmanager
 async def running_node(settings: Settings, plan: NodePlan) -> AsyncIterator[NodeService]:
     """A node with its roles, from joining the cluster to leaving it."""
@@ -168,8 +185,7 @@ async def running_node(settings: Settings, plan: NodePlan) -> AsyncIterator[Node
         metrics = Metrics()
         store: Store = metrics.measured(opened)
         clock = StoreClock()
-        asked_at = clock.elapsed()
-        clock.sync(await store.time(), asked_at=asked_at, answered_at=clock.elapsed())
+        await follow_store(clock, store)
         parts = _Parts(
             settings=settings,
             plan=plan,

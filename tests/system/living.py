@@ -30,13 +30,17 @@ class Idle:
 
 def check_demo_jobs_run(rest: Rest, *, within: float) -> str:
     """The demo jobs are there and one of them has run; answers its id."""
-    jobs = {job["key"]: job for job in rest.get("/v1/jobs")["items"]}
-    assert {"demo-hello", "demo-flaky", "demo-report"} <= jobs.keys(), sorted(jobs)
-    hello = str(jobs["demo-hello"]["id"])
+    wanted = {"demo-hello", "demo-flaky", "demo-report"}
+    eventually(lambda: wanted <= _jobs_by_key(rest).keys(), "the demo jobs are there", within=within)
+    hello = _jobs_by_key(rest)["demo-hello"]
     eventually(
         lambda: any(run["status"] == "succeeded" for run in rest.runs_of(hello)), "a demo job runs", within=within
     )
     return hello
+
+
+def _jobs_by_key(rest: Rest) -> dict[str, str]:
+    return {job["key"]: job["id"] for job in rest.get("/v1/jobs")["items"]}
 
 
 def check_costs_little(server: Server, rest: Rest, *, seconds: float) -> Idle:
