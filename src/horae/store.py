@@ -104,6 +104,14 @@ class Changed:
     stopped: Sequence[RunId] = ()
 
 
+class Retraction(StrEnum):
+    """What became of a held run that was to be taken back."""
+
+    TAKEN_BACK = "taken_back"  # it is gone, and its slot is open again
+    GOES_ON = "goes_on"  # its job is active again, or the run is already due
+    OVER = "over"  # its job is over
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """The answer to a heartbeat."""
@@ -279,6 +287,12 @@ class Store(Reader, Protocol):
 
     async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
         """Ask the nodes that hold the runs to stop them; None where nobody holds it."""
+
+    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
+        """Take back held runs of paused jobs that their node has not started and that are not due yet.
+
+        They are deleted, and `next_fire_at` of their job goes back to their slot, unless a later slot has its run.
+        """
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         """The stop requests that are open for runs which a node holds."""

@@ -1,5 +1,6 @@
 """The engine as a whole, in virtual time: runs start on time, in order, once, and are settled whatever dies."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -23,6 +24,7 @@ from horae.core.model import (
 from horae.core.plan import Due, Failure, fire, gate_of
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import count_between, next_after, parse_schedule
+from horae.store import JobChange
 from tests.services.system import System, failing, instantly, taking
 
 ERROR = Failure(error=JobError(type="Boom", message="boom"))
@@ -68,6 +70,16 @@ async def recurring(system: System, schedule: object, task: str = "echo", **poli
     firing = fire(Due(job=job), now=now, horizon=system.timing.horizon, new_id=system.new_id)
     assert await system.store.create([firing]) == [job.id]
     return job
+
+
+async def pause(system: System, job: Job) -> None:
+    """What the service does when somebody pauses a job."""
+    now = system.clock.now()
+    found = await system.store.job(job.id, owner=None)
+    assert isinstance(found, Job)
+    paused = replace(found, status=JobStatus.PAUSED, plan_at=None, revision=found.revision + 1, updated_at=now)
+    change = JobChange(job=paused, expected=found.revision, retract_after=now, rewind=True, stop=Reason.PAUSED)
+    assert await system.store.change(change) is not None
 
 
 async def outcomes(system: System, job: Job, until: datetime) -> dict[str, int]:
@@ -391,6 +403,28 @@ class TestStops:
         await system.advance(seconds=1)
         ended = await system.run(run.id)
         assert (ended.state, ended.attempt) == (State.CANCELLED, 1)
+
+    async def test_a_pause_inside_the_lead_takes_the_slot_back(self, system: System) -> None:
+        node = await system.add_node()
+        job = await recurring(system, "*/10 * * * * *")
+        await system.advance(seconds=9.5)
+        assert node.worker.holding == 1
+        await pause(system, job)
+        await system.advance(seconds=20)
+        assert system.starts == []
+        paused = await system.store.job(job.id, owner=None)
+        assert isinstance(paused, Job)
+        assert paused.next_fire_at == job.created_at + timedelta(seconds=10), "its slot is open again"
+        assert (await system.store.ledger(job.id, start=job.created_at, end=system.clock.now(), limit=10)).runs == []
+
+    async def test_a_pause_spares_what_is_already_due(self, system: System) -> None:
+        await system.add_node()
+        system.scripts["slow"] = taking(5)
+        job = await recurring(system, "* * * * * *", "slow", overlap=Overlap.BUFFER_ONE)
+        await system.advance(seconds=2.2)  # one runs, one waits for it
+        await pause(system, job)
+        await system.advance(seconds=20)
+        assert [(start.at - job.created_at).total_seconds() for start in system.starts] == [1, 6]
 
     async def test_a_cancel_is_not_forgotten_when_the_node_dies(self, system: System) -> None:
         node = await system.add_node()

@@ -16,7 +16,6 @@ NEVER_BY_ITSELF = "0 0 1 1 *"
 EVERY_SECOND = "* * * * * *"
 Fates = dict[float, tuple[str, str | None]]  # slot → outcome and reason
 
-LEAD = 1.0  # seconds before its due time at which a worker takes a run
 INSIDE_THE_LEAD = 0.7
 CANCELLED_WITHIN = 2.0
 
@@ -147,8 +146,7 @@ def _wait_for_a_quiet_moment() -> None:
 def _check_missed(cluster: Cluster, job_id: str, missed: str, paused_at: float, resumed_at: float) -> None:
     slots = _single_slots(cluster, job_id)
     _check_whole(slots)
-    # What a worker held at the instant of the pause was given up there and then.
-    inside = {slot: fate for slot, fate in slots.items() if paused_at + LEAD < slot < resumed_at}
+    inside = {slot: fate for slot, fate in slots.items() if paused_at < slot < resumed_at}
     ran = sorted(slot for slot, (outcome, _) in inside.items() if outcome == "ran")
     skipped = {fate for fate in inside.values() if fate[0] == "skipped"}
     started = {start.due for start in cluster.effects.starts(job_id)}

@@ -30,7 +30,7 @@ from horae.services.execution import Execution, Result, Stopped, Success
 from horae.services.gatekeeper import Gatekeeper
 from horae.services.membership import Lease, Timing
 from horae.services.settler import Settler
-from horae.store import ClaimRequest, Claims, Contested, Store
+from horae.store import ClaimRequest, Claims, Contested, Retraction, Store
 
 log = structlog.get_logger(__name__)
 
@@ -221,8 +221,11 @@ class Worker:
         if not self._gates.trusts(run, claim) or self._draining:
             self._end(give_back(run, now))
             return
-        self._held[run.id] = run
         self._gates.enter(run)
+        self._wait_for_instant(run)
+
+    def _wait_for_instant(self, run: Run) -> None:
+        self._held[run.id] = run
         heapq.heappush(self._timers, (run.wake_at, -run.spec.priority, next(self._order), run))
 
     async def _decide_contested(self, contested: Sequence[Contested]) -> bool:
@@ -345,10 +348,19 @@ class Worker:
                 return cancel(entry.run, now) if entry.cancelled else give_back(entry.run, now)
         assert_never(result)
 
-    def _end(self, settled: Settled) -> None:
-        run = settled.run
+    def _leave_gate(self, run: Run) -> None:
+        """A run is gone for good, and the store knows it already."""
         self._gates.leave(run)
+        self._gates.settled(run)
+        self._let_pass(run)
+
+    def _end(self, settled: Settled) -> None:
+        self._gates.leave(settled.run)
         self._settler.add(settled)
+        self._let_pass(settled.run)
+
+    def _let_pass(self, run: Run) -> None:
+        """See to those behind a run that left its gate."""
         if run.gate is None:
             return
         now = self._clock.now()
@@ -392,20 +404,49 @@ class Worker:
     # --- stopping
 
     async def obey_stops(self) -> None:
-        """Look up and follow the stop requests for runs of this node."""
-        for run_id, reason in (await self._store.stops(self._node_id())).items():
-            self.stop_run(run_id, reason)
+        """Look up and follow the stop requests for runs of this node: a cancel always, others before the start only."""
+        stops = await self._store.stops(self._node_id())
+        for run_id, reason in stops.items():
+            if reason is Reason.CANCELLED:
+                self._cancel(run_id)
+        await self._take_back([self._held[run_id] for run_id in stops if run_id in self._held])
 
-    def stop_run(self, run_id: RunId, reason: Reason) -> None:
-        """A cancel ends the run whether it has started or not, anything else only one that has not."""
-        now = self._clock.now()
+    def _cancel(self, run_id: RunId) -> None:
         if (run := self._held.get(run_id)) is not None:
             self._drop(run)
-            self._end(cancel(run, now) if reason is Reason.CANCELLED else skip(run, reason, now))
-        elif reason is Reason.CANCELLED and (entry := self._running.get(run_id)) is not None and not entry.cancelled:
+            self._end(cancel(run, self._clock.now()))
+        elif (entry := self._running.get(run_id)) is not None and not entry.cancelled:
             entry.cancelled = True
             assert entry.execution is not None
             entry.execution.stop()
+
+    async def _take_back(self, runs: Sequence[Run]) -> None:
+        """Return slots to a job that was paused; nothing of it starts while the store is asked."""
+        if not runs:
+            return
+        for run in runs:
+            self._drop(run)
+        answers = [Retraction.GOES_ON] * len(runs)
+        try:
+            answers = await self._store.retract(runs, now=self._clock.now())
+        finally:
+            for run, answer in zip(runs, answers, strict=True):
+                self._taken_back(run, answer)
+        self.release_due()
+
+    def _taken_back(self, run: Run, answer: Retraction) -> None:
+        now = self._clock.now()
+        if self._lease.lost or run.node != self._node_id():
+            return  # abandoned meanwhile
+        match answer:
+            case Retraction.TAKEN_BACK:
+                self._leave_gate(skip(run, Reason.PAUSED, now).run)
+            case Retraction.OVER:
+                self._end(cancel(run, now))
+            case Retraction.GOES_ON if self._draining:
+                self._end(give_back(run, now))
+            case Retraction.GOES_ON:
+                self._wait_for_instant(run)
 
     def check_lease(self) -> None:
         """Stop everything when others may have been given our runs."""

@@ -10,7 +10,7 @@ import asyncpg
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.core.plan import Rival, Settled
-from horae.store import ClaimRequest, Claims, Contested, Kind, Signal
+from horae.store import ClaimRequest, Claims, Contested, Kind, Retraction, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase
 from horae.stores.postgres_pool import Database, Session, retried
@@ -124,6 +124,23 @@ class PostgresRuns(PostgresBase):
         holders = {row[0]: row[1] for row in await self._db.rows("request_stop", sorted(run_ids), reason)}
         self._signals.send(Signal(kind=Kind.STOP, node=node) for node in sorted(set(holders.values())))
         return [holders.get(run_id) for run_id in run_ids]
+
+    @retried
+    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
+        """Take back held runs of paused jobs, the latest slot first, so that none has a later one in its way."""
+        answers: dict[RunId, Retraction] = {}
+        for run in sorted(runs, key=lambda run: run.slot or run.due_at, reverse=True):
+            answers[run.id] = await self._retract(run, now)
+        return [answers[run.id] for run in runs]
+
+    async def _retract(self, run: Run, now: datetime) -> Retraction:
+        async with self._db.transaction() as session:
+            for (gate,) in await session.rows("retract_held", run.id, run.fence, now):
+                if gate is not None:
+                    await session.rows("wake_parked", [gate], [now])
+                return Retraction.TAKEN_BACK
+            status = await session.value("job_status", run.job_id)
+        return Retraction.OVER if status in (None, "cancelled", "finished") else Retraction.GOES_ON
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         """The stop requests that are open for runs which a node holds."""

@@ -17,6 +17,7 @@ from horae.store import (
     Listing,
     Plannable,
     QueueDepth,
+    Retraction,
     RunFilter,
     Signal,
 )
@@ -118,6 +119,9 @@ class SqliteStore:
 
     async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
         return await self._executor.write(lambda transaction: sqlite_runs.request_stop(transaction, run_ids, reason))
+
+    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
+        return await self._executor.write(lambda transaction: sqlite_plan.retract(transaction, runs, now))
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         return await self._executor.read(lambda db: sqlite_runs.stops(db, node))

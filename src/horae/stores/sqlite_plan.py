@@ -7,7 +7,7 @@ from datetime import datetime
 
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page
-from horae.store import Changed, JobChange, Plannable
+from horae.store import Changed, JobChange, Plannable, Retraction
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
@@ -92,6 +92,32 @@ def change(transaction: Transaction, change: JobChange) -> Changed | None:
         _free_key(db, job.owner, job.spec.key, job.id)
     transaction.plan(job.plan_at)
     return Changed(job=job, stopped=stopped)
+
+
+def retract(transaction: Transaction, runs: Sequence[Run], now: datetime) -> list[Retraction]:
+    """Take back held runs of paused jobs, the latest slot first, so that none has a later one in its way."""
+    answers = {
+        run.id: _retract_held(transaction, run, now)
+        for run in sorted(runs, key=lambda run: run.slot or run.due_at, reverse=True)
+    }
+    return [answers[run.id] for run in runs]
+
+
+def _retract_held(transaction: Transaction, run: Run, now: datetime) -> Retraction:
+    db, job = transaction.db, _job(transaction.db, run.job_id)
+    if job is None or job.status in _OVER:
+        return Retraction.OVER
+    if job.status is not JobStatus.PAUSED or run.slot is None or run.due_at <= now:
+        return Retraction.GOES_ON
+    place = {"job_id": to_blob(run.job_id), "slot": to_micros(run.slot)}
+    if db.execute(STATEMENTS["has_later_slot"], place).fetchone() is not None:
+        return Retraction.GOES_ON
+    if not db.execute(STATEMENTS["retract_held"], {"id": to_blob(run.id), "fence": run.fence}).rowcount:
+        return Retraction.GOES_ON  # it moved on, as its node will find
+    db.execute(STATEMENTS["rewind_job"], place)
+    if run.gate is not None:
+        wake_next(transaction, run.gate, now)
+    return Retraction.TAKEN_BACK
 
 
 def change_one_shot(transaction: Transaction, run: Run, expected: int) -> bool:

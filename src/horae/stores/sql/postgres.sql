@@ -459,6 +459,30 @@ UPDATE runs SET stop = CASE WHEN stop = 'cancelled' THEN stop ELSE $2 END
  WHERE id = ANY($1::uuid[]) AND state IN ('claimed', 'running')
 RETURNING id, node;
 
+-- name: retract_held
+-- $1 run, $2 fence, $3 now. The job is locked first, so that a resume waits for us or has happened.
+WITH paused AS MATERIALIZED (
+    SELECT jobs.id FROM runs JOIN jobs ON jobs.id = runs.job_id
+     WHERE runs.id = $1::uuid AND jobs.status = 'paused'
+       FOR UPDATE OF jobs
+), gone AS (
+    DELETE FROM runs USING paused
+     WHERE runs.id = $1::uuid AND fence = $2::bigint AND state = 'claimed' AND due_at > $3::timestamptz
+       AND NOT EXISTS (SELECT FROM runs AS later
+                        WHERE later.job_id = paused.id AND later.job_id <> later.id AND later.trigger = 'schedule'
+                          AND later.due_at >= runs.slot AND later.slot > runs.slot)
+       AND NOT EXISTS (SELECT FROM history AS later
+                        WHERE later.job_id = paused.id AND later.trigger = 'schedule' AND later.slot > runs.slot)
+    RETURNING job_id, slot, gate
+)
+UPDATE jobs SET next_fire_at = least(jobs.next_fire_at, gone.slot)
+  FROM gone
+ WHERE jobs.id = gone.job_id
+RETURNING gone.gate;
+
+-- name: job_status
+SELECT status FROM jobs WHERE id = $1::uuid;
+
 -- name: stops
 SELECT id, stop FROM runs WHERE node = $1 AND stop IS NOT NULL;
 

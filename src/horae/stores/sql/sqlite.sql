@@ -107,6 +107,17 @@ UPDATE runs INDEXED BY runs_live_of_job SET stop = CASE stop WHEN 'cancelled' TH
    AND trigger = 'schedule' AND state = 'claimed'
 RETURNING id, node;
 
+-- name: has_later_slot
+SELECT 1 FROM runs INDEXED BY runs_slot
+ WHERE job_id = :job_id AND trigger = 'schedule' AND schedule IS NULL AND slot > :slot
+ LIMIT 1;
+
+-- name: retract_held
+DELETE FROM runs WHERE id = :id AND fence = :fence AND state = 'claimed';
+
+-- name: rewind_job
+UPDATE jobs SET next_fire_at = min(coalesce(next_fire_at, :slot), :slot) WHERE id = :job_id;
+
 -- name: change_one_shot
 UPDATE runs
    SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,

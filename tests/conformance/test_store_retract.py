@@ -1,0 +1,80 @@
+"""Runs that a node holds and that a pause takes back: the slot is open again, and nothing is told twice."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from horae.core.model import Job, JobStatus, NodeId, Run
+from horae.core.plan import start
+from horae.store import JobChange, Retraction, Store
+from tests.conformance.builders import NOW, SECOND, claimed, given_job, given_node, recurring, slot_run
+
+
+async def given_held(store: Store, *slots: datetime) -> tuple[Job, list[Run], NodeId]:
+    """A job whose runs a node holds ahead of their time."""
+    made = recurring(next_fire_at=NOW + 10 * SECOND)
+    job = await given_job(store, made, *(slot_run(made, slot) for slot in slots))
+    node = await given_node(store)
+    runs = await claimed(store, node, until=NOW + 10 * SECOND)
+    return job, sorted(runs, key=lambda run: run.due_at), node
+
+
+async def given_status(store: Store, job: Job, status: JobStatus) -> None:
+    changed = replace(job, status=status, plan_at=None, revision=job.revision + 1)
+    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+
+
+async def stored(store: Store, job: Job) -> Job:
+    found = await store.job(job.id, owner=None)
+    assert isinstance(found, Job)
+    return found
+
+
+async def test_a_held_run_of_a_paused_job_is_taken_back_with_its_slot(store: Store) -> None:
+    job, [run], _ = await given_held(store, NOW + SECOND)
+    await given_status(store, job, JobStatus.PAUSED)
+    assert await store.retract([run], now=NOW) == [Retraction.TAKEN_BACK]
+    assert await store.run(run.id, owner=None) is None
+    assert (await stored(store, job)).next_fire_at == run.slot
+
+
+async def test_several_are_taken_back_to_the_earliest(store: Store) -> None:
+    job, runs, _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
+    await given_status(store, job, JobStatus.PAUSED)
+    assert await store.retract(runs, now=NOW) == [Retraction.TAKEN_BACK] * 2
+    assert (await stored(store, job)).next_fire_at == NOW + SECOND
+
+
+async def test_a_run_of_a_job_that_was_resumed_goes_on(store: Store) -> None:
+    _, [run], _ = await given_held(store, NOW + SECOND)
+    assert await store.retract([run], now=NOW) == [Retraction.GOES_ON]
+    assert await store.run(run.id, owner=None) is not None
+
+
+async def test_a_run_that_is_due_goes_on(store: Store) -> None:
+    job, [run], _ = await given_held(store, NOW + SECOND)
+    await given_status(store, job, JobStatus.PAUSED)
+    assert await store.retract([run], now=NOW + SECOND) == [Retraction.GOES_ON]
+
+
+async def test_a_slot_before_one_that_has_its_run_is_not_opened_again(store: Store) -> None:
+    job, [first, second], _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
+    await store.start([start(second, NOW)])
+    await given_status(store, job, JobStatus.PAUSED)
+    assert await store.retract([first], now=NOW) == [Retraction.GOES_ON]
+    assert (await stored(store, job)).next_fire_at == job.next_fire_at
+
+
+async def test_an_old_fence_takes_nothing_back(store: Store) -> None:
+    job, [run], _ = await given_held(store, NOW + SECOND)
+    await given_status(store, job, JobStatus.PAUSED)
+    assert await store.retract([replace(run, fence=run.fence - 1)], now=NOW) == [Retraction.GOES_ON]
+    assert await store.run(run.id, owner=None) is not None
+
+
+@pytest.mark.parametrize("status", [JobStatus.CANCELLED, JobStatus.FINISHED])
+async def test_a_run_of_a_job_that_is_over_is_told_so(store: Store, status: JobStatus) -> None:
+    job, [run], _ = await given_held(store, NOW + SECOND)
+    await given_status(store, job, status)
+    assert await store.retract([run], now=NOW) == [Retraction.OVER]
