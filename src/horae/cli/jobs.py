@@ -15,7 +15,7 @@ from horae.cli.output import (
     one_line,
     print_fields,
     print_json,
-    print_note,
+    print_page,
     print_table,
     status,
     when,
@@ -121,12 +121,7 @@ def ls(
             limit=limit,
             cursor=cursor,
         )
-    if output == "json":
-        print_json(page)
-        return
-    print_table(COLUMNS, map(_row, page["items"]), empty="no jobs; make one with `horae jobs create TASK`")
-    if page["next_cursor"]:
-        print_note(f"more with --cursor {page['next_cursor']}")
+    print_page(page, output, COLUMNS, _row, empty="no jobs; make one with `horae jobs create TASK`")
 
 
 @app.command(sort_key=2)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -76,6 +76,23 @@ def print_lines(lines: Iterable[str]) -> None:
     out = console()
     for line in lines:
         out.print(line)
+
+
+def print_page(
+    page: Mapping[str, Any],
+    output: str,
+    columns: Sequence[Column],
+    row: Callable[[Any], Sequence[str | Text]],
+    *,
+    empty: str,
+) -> None:
+    """One page of a list, and how to get the next."""
+    if output == "json":
+        print_json(page)
+        return
+    print_table(columns, map(row, page["items"]), empty=empty)
+    if page["next_cursor"]:
+        print_note(f"more with --cursor {page['next_cursor']}")
 
 
 def print_note(sentence: str) -> None:

@@ -17,6 +17,7 @@ from horae.cli.output import (
     print_fields,
     print_json,
     print_note,
+    print_page,
     print_table,
     status,
     took,
@@ -76,12 +77,7 @@ def ls(
             limit=limit,
             cursor=cursor,
         )
-    if output == "json":
-        print_json(page)
-        return
-    print_table(COLUMNS, map(_row, page["items"]), empty="no runs")
-    if page["next_cursor"]:
-        print_note(f"more with --cursor {page['next_cursor']}")
+    print_page(page, output, COLUMNS, _row, empty="no runs")
 
 
 @app.command(sort_key=1)
