@@ -12,7 +12,22 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from horae.blob import Blobs
-from horae.core.model import Attempt, Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
+from horae.core.events import EventKind
+from horae.core.model import (
+    Attempt,
+    Backfill,
+    Job,
+    JobError,
+    JobId,
+    JobStatus,
+    Node,
+    NodeId,
+    Reason,
+    Run,
+    RunId,
+    Skip,
+    State,
+)
 from horae.core.plan import Due, Firing, Page, Rival, Settled
 
 T = TypeVar("T", covariant=True)
@@ -94,6 +109,7 @@ class JobChange:
     retract_after: datetime | None = None
     rewind: bool = False
     stop: Reason | None = None
+    event: EventKind | None = None  # what listeners are told, if anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +118,59 @@ class Changed:
 
     job: Job
     stopped: Sequence[RunId] = ()
+
+
+RECEIPT_LIFE = timedelta(hours=24)  # how long a repeated request is recognised
+EVENT_LIFE = timedelta(hours=24)  # how long a listener can come back for what it missed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The answer to a request that its sender may repeat; one per owner and key, for RECEIPT_LIFE."""
+
+    owner: str
+    key: str
+    fingerprint: str  # of the request: another one under the same key is a mistake
+    answer: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipted:
+    """Something to create together with its receipt: both are written, or neither."""
+
+    item: Run | Firing
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What becomes of a dead letter: the run that replaces it, or nothing when it is discarded."""
+
+    run_id: RunId
+    successor: Run | None = None
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A version of a schedule that some code declared; of several under one key the one seen last holds."""
+
+    app: str
+    key: str
+    digest: str
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventBatch:
+    """Events of one kind and owner that were committed together."""
+
+    position: str  # of this batch in the order of all: numbers with dots between, which have that order
+    kind: EventKind
+    owner: str
+    at: datetime
+    subjects: Sequence[str]  # ids of jobs (`job.*`) or runs (`run.*`)
 
 
 class Retraction(StrEnum):
@@ -132,7 +201,21 @@ class RunFilter:
     queue: str | None = None
     start_at: datetime | None = None  # due_at >= start_at
     end_at: datetime | None = None  # due_at < end_at
+    dead_letters: bool = False  # only failed runs that nobody has resolved
+    error_type: str | None = None  # with `dead_letters`: of the last attempt
     now: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorGroup:
+    """Dead letters that failed alike."""
+
+    error: JobError
+    count: int
+    oldest_at: datetime  # by due time
+    newest_at: datetime
+    task: str
+    example: RunId  # the newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +248,7 @@ class Ledger:
 
     runs: Sequence[Run]  # of the schedule (backfills by users and manual runs fill no slot)
     skips: Sequence[Skip]
-    backfills: Sequence[Backfill]  # slots still to be turned into runs
+    backfills: Sequence[Backfill]  # slots still to be turned into runs, also those that users fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +259,17 @@ class QueueDepth:
     depth: int  # due and not started, counted up to 10,000
     oldest_due_at: datetime | None
     running: int
+    paused: bool = False
+    concurrency: int | None = None  # at most so many of its runs are held by all nodes together; None: any number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What administrators say about a queue."""
+
+    queue: str
+    paused: bool = False  # nothing of it is claimed; what a node already holds goes on
+    concurrency: int | None = None
 
 
 class Reader(Protocol):
@@ -186,6 +280,12 @@ class Reader(Protocol):
 
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
         """The run, alive or ended."""
+
+    async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
+        """Those of the runs that have ended, in any order: for whoever waits for many."""
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+        """Many jobs, whoever owns them; those that are not there are left out."""
 
     async def attempts(self, run_id: RunId) -> list[Attempt]:
         """The attempts of a run that did not succeed, oldest first."""
@@ -208,8 +308,47 @@ class Reader(Protocol):
     async def tasks(self) -> Mapping[str, str]:
         """Every task that a node ever registered, with the JSON schema of its parameters."""
 
-    async def queues(self, *, now: datetime) -> list[QueueDepth]:
-        """The queues that have live runs."""
+    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
+        """The queues that have live runs (of an owner), and without an owner also those that have settings."""
+
+    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
+        """For each queue the 99th percentile of the lateness of runs that ended lately.
+
+        Looked at are at most 1,000 runs a queue, the latest that were due after `since` and did start.
+        """
+
+    async def queue_settings(self, queue: str) -> QueueSettings:
+        """What was said about a queue; the defaults when nothing was."""
+
+    async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
+        """The unfinished job that holds a key."""
+
+    async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+        """The attempts of many runs that did not succeed, oldest first; runs without any are left out."""
+
+    async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
+        """What a waiting run waits for in its gate, earliest first.
+
+        Live runs before it or held in its gate, and dead letters before it that block it.
+        """
+
+    async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
+        """Dead letters by task and error, the most frequent first; of at most 10,000 letters, the latest."""
+
+    async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
+        """The receipt of an earlier request under this key, while it is valid."""
+
+    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+        """Batches in an order that never changes, those after a position; None begins with the oldest that is kept.
+
+        A batch is listed only when nothing can still be committed before it.
+        """
+
+    async def last_event(self) -> str:
+        """A position such that `events` after it brings what happens from now on."""
+
+    async def declarations(self, owner: str) -> list[Declaration]:
+        """Every version of every declared schedule of an owner that was not forgotten."""
 
     async def dead_letters(self) -> int:
         """How many failed runs nobody has resolved, counted up to 10,000."""
@@ -236,10 +375,11 @@ class Store(Reader, Protocol):
 
     # creating and firing
 
-    async def create(self, items: Sequence[Run | Firing]) -> list[JobId]:
+    async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
         """Write one-shots, manual runs (as runs) and recurring jobs (as their first firing).
 
-        Answers for each the id of the job that holds its key: its own when it was written, another's when not.
+        Answers for each the id of the job that holds its key: its own when it was written, another's when not. When a
+        valid receipt has the same owner and key nothing is written, and that receipt is the answer.
         """
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
@@ -251,13 +391,13 @@ class Store(Reader, Protocol):
     async def fill(self, pages: Sequence[Page]) -> list[bool]:
         """Apply each page of a backfill unless somebody moved it first; a page without further slots ends it."""
 
-    async def backfill(self, backfills: Sequence[Backfill]) -> None:
-        """Begin backfills."""
+    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> Receipt | None:
+        """Begin a backfill, or answer the earlier receipt and do nothing."""
 
     async def change(self, change: JobChange) -> Changed | None:
         """Write a new version of a job; None when its revision has moved on."""
 
-    async def change_one_shot(self, run: Run, *, expected: int) -> bool:
+    async def change_one_shot(self, run: Run, *, expected: int, event: EventKind | None = None) -> bool:
         """Write a new version of a one-shot that still waits; False when it moved on."""
 
     # the life of a run
@@ -300,6 +440,26 @@ class Store(Reader, Protocol):
     async def held(self, node: NodeId) -> Mapping[RunId, int]:
         """The runs that a node holds, with their fences: what it may go on with after a doubt."""
 
+    async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
+        """Resolve dead letters, each with the creation of its successor; False where it is none (any more).
+
+        What the letter blocked in its gate is free again, behind the successor.
+        """
+
+    # repeated requests, queues, declared schedules
+
+    async def keep_receipt(self, receipt: Receipt) -> Receipt:
+        """Keep the answer to an act that is over, unless there is one already; the receipt that holds."""
+
+    async def set_queue(self, settings: QueueSettings) -> None:
+        """Say something about a queue."""
+
+    async def declare(self, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
+        """Note versions of schedules that were not seen before; with `renew` seen ones count as seen now."""
+
+    async def forget(self, owner: str, *, app: str, keys: Sequence[str]) -> None:
+        """Forget every version of some declared schedules."""
+
     # nodes
 
     async def register(self, node: Node) -> None:
@@ -321,6 +481,9 @@ class Store(Reader, Protocol):
         """Free gates of nodes that are gone, and wake parked runs that nothing blocks; how many were found."""
 
     # history
+
+    async def expire(self, *, now: datetime, limit: int) -> int:
+        """Delete receipts older than RECEIPT_LIFE and events older than EVENT_LIFE; how many rows, 0 when done."""
 
     async def prune(self, *, before: date, limit: int) -> int:
         """Drop history, attempts, skips and blobs of days before; how many rows or days went, 0 when done."""

@@ -13,6 +13,7 @@ from horae.core.model import (
     Misfire,
     Node,
     NodeId,
+    OnFailure,
     Overlap,
     Policy,
     Reason,
@@ -155,6 +156,7 @@ def unusual_policy() -> Policy:
         overlap=Overlap.BUFFER_ONE,
         misfire=Misfire.ALL,
         catchup=timedelta(days=2),
+        on_failure=OnFailure.BLOCK,
     )
 
 

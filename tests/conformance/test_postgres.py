@@ -1,22 +1,24 @@
 """What only a store on a server must do: migrate among many, survive lost connections, share runs without doubling."""
 
 import asyncio
+import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from urllib.parse import quote
 
 import asyncpg
 import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.core.model import Run
-from horae.core.plan import start, succeed
-from horae.store import Kind, Signal
+from horae.core.model import Job, Run, State
+from horae.core.plan import cancel, start, succeed
+from horae.store import Kind, QueueSettings, Resolution, RunFilter, Signal
 from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_pool import Collision, retried
+from horae.stores.postgres_pool import Address, Collision, retried
 from horae.stores.statements import migrations
-from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, one_shot
+from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, one_shot, recurring
 from tests.postgres_server import postgres_url, scratch_schema
 
 NEWEST = migrations("postgres")[-1][0]
@@ -98,6 +100,83 @@ async def test_a_setting_that_the_server_refuses_is_misconfigured(option: str) -
         await PostgresStore(f"{postgres_url()}&{quote(option, safe='=')}").open()
 
 
+# --- upgrades
+
+
+AT_VERSION_1 = """
+INSERT INTO lanes (queue, priority) VALUES ('default', 0);
+INSERT INTO shelves (owner, task, queue) VALUES ('ada', 'demo.echo', 'default');
+INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, key,
+                  due_at, wake_at, paused, revision, created_at, lane, shelf)
+VALUES ($1, $1, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}', '{"type":"now"}', 'schedule', 'k',
+        $5, $5, false, 1, $5, 1, 1);
+INSERT INTO keys VALUES ('ada', 'k', $1);
+SELECT ensure_history_day($6);
+INSERT INTO history (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at,
+                     wake_at, state, paused, fence, attempt, crashes, revision, error, created_at, first_started_at,
+                     started_at, finished_at, shelf, ended_on)
+SELECT id, id, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}', '{"type":"now"}', 'schedule', $5,
+       $5, state, false, 1, 1, 0, 1, error, $5, $5, $5, $5, 1, $6
+  FROM (VALUES ($2::uuid, 'succeeded', NULL),
+               ($3::uuid, 'failed', '{"type":"ValueError","message":"no"}')) AS ended(id, state, error);
+INSERT INTO jobs (id, owner, created_by, task, params, queue, priority, policy, schedule, status, next_fire_at, plan_at,
+                  revision, created_at, updated_at, shard)
+VALUES ($4, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}',
+        '{"type":"every","seconds":60,"anchor":"2026-03-01T12:00:00.123457Z"}', 'scheduled', $5, $5, 1, $5, $5, 0);
+"""
+
+
+async def given_version_1(url: str) -> tuple[Run, Run, Run, Job]:
+    """A store as the first version left it: a waiting run, one that succeeded, one that failed, and a job."""
+    connection = await Address(url).connect()
+    schema = url.split("search_path=")[1]
+    await connection.execute(f'CREATE SCHEMA "{schema}"')
+    await connection.execute("CREATE TABLE schema_versions (version integer PRIMARY KEY, applied_at timestamptz)")
+    await connection.execute(migrations("postgres")[0][1])
+    await connection.execute("INSERT INTO schema_versions (version) VALUES (1)")
+    waiting, fine, broken, job = one_shot(key="k"), one_shot(), one_shot(), recurring()
+    values = {1: waiting.id, 2: fine.id, 3: broken.id, 4: job.id, 5: NOW, 6: NOW.date()}
+    for statement in AT_VERSION_1.strip().removesuffix(";").split(";\n"):
+        text, used = statement, sorted({int(n) for n in re.findall(r"\$(\d)", statement)})
+        for place, number in enumerate(used, 1):
+            text = text.replace(f"${number}", f"${place}")
+        await connection.execute(text, *(values[number] for number in used))
+    await connection.close()
+    return waiting, fine, broken, job
+
+
+async def test_a_store_of_the_first_version_is_upgraded_with_all_that_is_in_it(url: str) -> None:
+    waiting, fine, broken, job = await given_version_1(url)
+    store = PostgresStore(url)
+    assert await store.status() == (1, NEWEST)
+    assert await store.migrate() == [number for number, _ in migrations("postgres")[1:]]
+    await store.open()
+    try:
+        found = [await store.run(run.id, owner="ada") for run in (waiting, fine, broken)]
+        assert [run and (run.state, run.spec.secrets, run.requeue_of) for run in found] == [
+            (State.SCHEDULED, None, None),
+            (State.SUCCEEDED, None, None),
+            (State.FAILED, None, None),
+        ]
+        assert await store.job(job.id, owner="ada") == job
+        holder = await store.job_by_key("ada", "k")
+        assert holder is not None
+        assert holder.id == waiting.id
+        letters = await store.list_runs(RunFilter(dead_letters=True, owner="ada"), cursor=None, limit=10)
+        assert ids(letters.items) == [broken.id]
+
+        [taken] = (await claims_of(store, await given_node(store))).runs
+        assert await store.settle([succeed(start(taken, NOW), None, NOW)]) == [True]
+        assert await store.resolve([Resolution(run_id=broken.id)], now=NOW) == [True]
+        later = one_shot(NOW + timedelta(days=1), secrets="v1:sealed")
+        await store.create([later])
+        assert await store.end_waiting([cancel(later, NOW + timedelta(days=1))]) == [True], "on a day that is made now"
+        ended = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=10)
+        assert sorted(ids(ended.items)) == sorted([waiting.id, fine.id, broken.id, later.id])
+    finally:
+        await store.close()
+
+
 # --- lost connections
 
 
@@ -164,6 +243,22 @@ async def test_a_store_behind_a_pooler_keeps_nothing_in_a_session(store: Postgre
 
 
 # --- many nodes
+
+
+async def test_a_run_that_leaves_a_full_queue_calls_the_workers(url: str, store: PostgresStore) -> None:
+    await store.set_queue(QueueSettings(queue="default", concurrency=1))
+    await store.create([one_shot(), one_shot()])
+    mine, yours = await given_node(store), await given_node(store)
+    other = PostgresStore(url)
+    await other.open()
+    [first] = (await claims_of(store, mine)).runs
+    assert list((await claims_of(other, yours)).runs) == []
+    heard: list[Signal] = []
+    other.subscribe(heard.append)
+    assert await store.settle([succeed(start(first, NOW), None, NOW)]) == [True]
+    await until(lambda: Signal(kind=Kind.DUE) in heard)
+    assert len((await claims_of(other, yours)).runs) == 1
+    await other.close()
 
 
 async def test_many_nodes_share_runs_without_doubling_or_losing_one(url: str, store: PostgresStore) -> None:

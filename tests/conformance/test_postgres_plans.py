@@ -23,7 +23,8 @@ from tests.conformance.builders import new_id, one_shot
 from tests.postgres_server import postgres_url, scratch_schema
 
 EMPTY, SMALL, LARGE = 0, 1_000, 40_000
-MANY = ("runs", "history", "jobs", "gates", "attempts", "skips", "blobs")  # tables that no plan may read as a whole
+# tables that no plan may read as a whole
+MANY = ("runs", "history", "jobs", "gates", "attempts", "skips", "blobs", "blocks", "receipts", "events", "keys")
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 NODE = new_id()
@@ -55,6 +56,10 @@ INSERT INTO jobs (id, owner, created_by, task, params, queue, priority, policy, 
 SELECT id, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', '{{"type":"cron"}}', 'scheduled', '2026-06-01'::timestamptz + n * interval '1 s', 1,
        '2026-03-01', '2026-03-01', n % 64
   FROM made;
+INSERT INTO receipts (owner, key, fingerprint, answer, created_at) SELECT 'ada', n::text, 'f', 'a', '2026-03-10'::timestamptz + n * interval '1 ms' FROM made;
+INSERT INTO events (kind, owner, at, subjects)
+SELECT 'run.succeeded', CASE WHEN n % 10 = 0 THEN 'bob' ELSE 'ada' END, '2026-03-10'::timestamptz + n * interval '1 ms', ARRAY[id] FROM made;
+INSERT INTO blocks (gate, due_at, run_id, job_id, ended_on) SELECT 'gate ' || n % 100, '2026-03-10'::timestamptz + n * interval '1 s', id, id, '2026-03-10' FROM made;
 DROP TABLE made;
 """  # noqa: E501 - a table of columns is easier to compare in long lines
 
@@ -119,6 +124,11 @@ def of_runs(states: Sequence[State], **which: Any) -> tuple[Any, ...]:
     )
 
 
+def of_letters(**which: Any) -> tuple[Any, ...]:
+    """The parameters of a list of dead letters."""
+    return (*of_runs([State.FAILED], **which), which.get("error"))
+
+
 def of_jobs(**which: Any) -> tuple[Any, ...]:
     """The parameters that all lists of jobs begin with."""
     return ("ada", which.get("task"), None, which.get("key"), None, None, None, None, HIGHEST, PAGE)
@@ -128,12 +138,19 @@ def due_now() -> list[Run]:
     return [one_shot(NOW, owner="ada", task="a") for _ in range(10)]
 
 
+# Of a day, whose indexes PostgreSQL names itself: the second of these columns is of the dead letters.
+LETTERS_OF_SHELF, LETTERS_OF_OWNER, LETTERS_OF_JOB = (
+    "shelf_due_at_id_idx1",
+    "owner_due_at_id_idx1",
+    "job_id_due_at_id_idx1",
+)
+
 PLACES: rows.Places = {("ada", "a", "default", 0): (1, 1)}
 
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "create_runs": (lambda: (Rows("new_run", [rows.new_run(run, PLACES) for run in due_now()]),), set()),
     "claim": (
-        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, []),
+        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], []),
         {"runs_claim", "runs_pkey"},
     ),
     "start_runs": (lambda: ([new_id()], [1], [1], [None], [NOW], [NOW]), {"runs_pkey"}),
@@ -143,10 +160,19 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
         {"runs_pkey"},
     ),
     "settled_before": (lambda: ([new_id()], [1], ["failed"]), {"runs_pkey", "history_20260310_pkey"}),
-    "rivals": (lambda: (NODE, [new_id()], [new_id()], ["g"], [NOW]), {"runs_gate", "runs_job", "gates_pkey"}),
+    "contested_beyond_limits": (lambda: (["mail"], ["a"], NOW, 100), {"runs_claim", "runs_pkey"}),
+    "rivals": (
+        lambda: (NODE, [new_id()], [new_id()], ["g"], [NOW]),
+        {"runs_gate", "runs_job", "gates_pkey", "blocks_pkey"},
+    ),
     "park_runs": (lambda: ([new_id()], [0]), {"runs_pkey", "runs_gate"}),
-    "wake_parked": (lambda: (["g"], [NOW]), {"runs_parked"}),
-    "wake_unblocked": (lambda: (NOW,), {"runs_parked"}),
+    "park_runs_behind_blocks": (lambda: ([new_id()], [0]), {"runs_pkey", "blocks_pkey"}),
+    "wake_parked": (lambda: (["g"], [NOW]), {"runs_parked", "blocks_pkey"}),
+    "wake_unblocked": (lambda: (NOW,), {"runs_parked", "blocks_pkey"}),
+    "ahead_of": (
+        lambda: (new_id(), "gate 1", NOW, 10),
+        {"runs_gate", "runs_held", "gates_pkey", "blocks_pkey", "history_20260310_pkey"},
+    ),
     "request_stop": (lambda: ([new_id()], "cancelled"), {"runs_pkey"}),
     "stops": (lambda: (NODE,), {"runs_held"}),
     "held": (lambda: (NODE,), {"runs_held"}),
@@ -158,6 +184,31 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "ended_run": (lambda: (new_id(), NOW.date() - timedelta(days=2)), {"history_20260310_pkey"}),
     "last_runs": (lambda: ([new_id()], NOW), {"runs_pkey", "runs_job", "history_20260310_pkey", "job_id_due_at"}),
     "queue_depths": (lambda: (NOW, 10_000), {"runs_claim", "runs_held"}),
+    "queue_depths_of_owner": (lambda: (NOW, 10_000, "ada"), {"runs_shelf", "runs_held"}),
+    "queue_lateness": (lambda: (NOW, "ada", 1000), {"shelf_due_at_id"}),
+    "key_holder": (lambda: ("ada", "k"), {"keys_pkey"}),
+    "attempts_of": (lambda: ([new_id()],), {"attempts_20260310_pkey"}),
+    "ended_runs_among": (lambda: ([new_id()], NOW.date()), {"history_20260310_pkey"}),
+    "valid_receipt": (lambda: ("ada", "7", NOW, timedelta(days=1)), {"receipts_pkey"}),
+    "receipts": (lambda: (["ada"], ["7"]), {"receipts_pkey"}),
+    "drop_receipts": (lambda: (["ada"], ["7"]), {"receipts_pkey"}),
+    "take_receipts": (
+        lambda: (["ada", "ada"], ["7", "new"], ["f", "f"], ["a", "a"], [NOW, NOW], timedelta(days=1)),
+        set(),
+    ),
+    "expire_receipts": (lambda: (NOW, 100), {"receipts_created"}),
+    "events_of_all": (lambda: (500, 10_000_000, 50), {"events_pkey"}),
+    "events_of_owner": (lambda: (500, 10_000_000, 50, "bob"), {"events_owner"}),
+    "expire_events": (lambda: (NOW, 100), {"events_pkey"}),
+    "resolve_letters": (lambda: ([new_id()], ["discarded"]), {"history_20260310_pkey"}),
+    "lift_blocks": (lambda: (["gate 1"], [NOW], [new_id()]), {"blocks_pkey"}),
+    "dead_letters": (lambda: (50,), {LETTERS_OF_JOB}),
+    "list_letters": (lambda: of_letters(task="a"), {LETTERS_OF_SHELF}),
+    "list_letters_of_owner": (of_letters, {LETTERS_OF_OWNER}),
+    "list_letters_of_job": (lambda: of_letters(job=new_id()), {LETTERS_OF_JOB}),
+    "group_letters": (lambda: of_letters(queue="mail"), {LETTERS_OF_SHELF}),
+    "group_letters_of_owner": (of_letters, {LETTERS_OF_OWNER}),
+    "group_letters_of_job": (lambda: of_letters(job=new_id()), {LETTERS_OF_JOB}),
     "ledger_ended": (lambda: (new_id(), NOW, NOW, 10), {"job_id_slot"}),
     "list_waiting": (lambda: of_runs(list(WAITING)), {"runs_shelf"}),
     "list_retried": (lambda: of_runs([State.RETRYING]), {"runs_retried"}),
@@ -218,6 +269,8 @@ def literal(value: Any) -> str:
             return f"ARRAY[{', '.join(items)}]::{value.kind}[]"
         case bool() | int() | float():
             return str(value)
+        case timedelta():
+            return f"'{value.total_seconds()} s'"
         case list() | tuple() | range():
             return "'{" + ",".join("NULL" if item is None else f'"{item}"' for item in value) + "}'"
         case _:

@@ -16,12 +16,15 @@ from pathlib import Path
 import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.store import Kind, RunFilter, Signal, Store
+from horae.core.model import Policy
+from horae.store import Kind, Resolution, RunFilter, Signal, Store
 from horae.stores import sqlite_executor
-from horae.stores.rows import JOB_COLUMNS, RUN_COLUMNS
 from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, Database, file_system_of
+from horae.stores.sqlite_claim import LANE_COLUMNS
+from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of, migrate
 from horae.stores.sqlite_executor import InlineExecutor, ThreadedExecutor, Transaction
+from horae.stores.sqlite_rows import STORED_JOB, STORED_RUN
+from horae.stores.statements import migrations
 from tests.conformance.builders import NOW, claimed, given_node, ids, one_shot
 
 
@@ -122,16 +125,16 @@ async def test_network_file_systems_are_refused(tmp_path: Path, monkeypatch: pyt
 
 async def test_migrating_tells_what_it_did(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "horae.db")
-    assert await store.status() == (0, 1)
-    assert await store.migrate() == [1]
+    assert await store.status() == (0, 2)
+    assert await store.migrate() == [1, 2]
     assert await store.migrate() == []
-    assert await store.status() == (1, 1)
+    assert await store.status() == (2, 2)
 
 
 async def test_many_may_start_at_once(tmp_path: Path) -> None:
     stores = [SqliteStore(tmp_path / "horae.db") for _ in range(6)]
     steps = await asyncio.gather(*(store.migrate() for store in stores))
-    assert sorted(steps) == [[], [], [], [], [], [1]]
+    assert sorted(steps) == [[], [], [], [], [], [1, 2]]
 
 
 async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
@@ -144,13 +147,55 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         await SqliteStore(path).open()
 
 
-async def test_tables_begin_with_the_columns_that_rows_are_built_from(tmp_path: Path) -> None:
+async def test_tables_have_the_columns_that_rows_are_built_from_in_their_places(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db"):
         with closing(sqlite3.connect(tmp_path / "horae.db")) as db:
             runs = [row[1] for row in db.execute("PRAGMA table_info(runs)")]
             jobs = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
-    assert tuple(runs) == (*RUN_COLUMNS, "parked", "seq")
-    assert tuple(jobs) == (*JOB_COLUMNS, "shard", "seq")
+    assert tuple(runs) == STORED_RUN
+    assert tuple(jobs) == STORED_JOB
+
+
+async def test_a_lane_has_the_columns_that_claims_are_built_from(tmp_path: Path) -> None:
+    database = Database(tmp_path / "horae.db")
+    database.use(migrate)
+    with closing(database.writer()) as db:
+        which = {"queue": "", "priority": 0, "floor": 0, "until": 0, "tasks": "[]"}
+        lane = db.execute(STATEMENTS["lane"], which)
+        assert tuple(column for column, *_ in lane.description) == LANE_COLUMNS
+
+
+OLD_RUN = """
+INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, trigger, due_at, wake_at, state,
+                  error, created_at, finished_at, resolution)
+VALUES (?, ?, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}', 'manual', 1, 1, ?, '{"type": "x", "message": "y"}',
+        1, 2, ?)
+"""
+
+
+async def test_what_an_older_version_wrote_is_found(tmp_path: Path) -> None:
+    database = Database(tmp_path / "horae.db")
+    database.prepare()
+    idents = {name: bytes([number]) * 16 for number, name in enumerate(["job", "letter", "resolved", "succeeded"])}
+    with closing(database.writer()) as db:
+        db.executescript(migrations("sqlite")[0][1])
+        db.execute(STATEMENTS["create_migrations"])
+        db.execute(STATEMENTS["note_migration"], (1, 0))
+        for name, state, resolution in (
+            ("letter", "failed", None),
+            ("resolved", "failed", "discarded"),
+            ("succeeded", "succeeded", None),
+        ):
+            db.execute(OLD_RUN, (idents[name], idents["job"], state, resolution))
+
+    async with opened(tmp_path / "horae.db") as store:
+        assert await store.status() == (2, 2)
+        [letter] = (await store.list_runs(RunFilter(dead_letters=True), cursor=None, limit=10)).items
+        assert letter.id == idents["letter"].hex()
+        assert (letter.spec.secrets, letter.requeue_of, letter.spec.policy) == (None, None, Policy())
+        assert await count(store) == 3
+        assert await store.resolve([Resolution(run_id=letter.id)], now=NOW) == [True]
+        assert await store.dead_letters() == 0
 
 
 async def test_commits_are_on_the_disk_before_they_are_answered(tmp_path: Path) -> None:
@@ -197,6 +242,25 @@ async def test_verbs_that_come_together_share_a_commit(tmp_path: Path) -> None:
     assert await asyncio.gather(first, *rest) == [True, *range(50)]
     await executor.close()
     assert database.commits <= 2
+
+
+async def test_verbs_that_share_a_commit_share_its_events(tmp_path: Path) -> None:
+    """Else each of many small requests would pay for a row of its own."""
+    executor = ThreadedExecutor()
+    async with opened(tmp_path / "horae.db", executor=executor) as store:
+        gate = threading.Event()
+        blocker = asyncio.create_task(executor.write(lambda transaction: gate.wait(5)))
+        runs = [one_shot(owner=("ada", "bob")[number % 2]) for number in range(60)]
+        creates = [asyncio.create_task(store.create([run])) for run in runs]
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(blocker, *creates)
+
+        batches = await store.events(after=None, owner=None, limit=100)
+
+    assert len(batches) <= 4
+    assert [subject for batch in batches if batch.owner == "ada" for subject in batch.subjects] == ids(runs[::2])
+    assert [subject for batch in batches if batch.owner == "bob" for subject in batch.subjects] == ids(runs[1::2])
 
 
 async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -> None:

@@ -46,11 +46,15 @@ INDEXES = {
     "lane": {"runs_claim"},
     "next_in_lane": {"runs_claim"},
     "blocked_by_earlier": {"runs_gate"},
+    "some_letter_blocks": {"letters_gate"},
+    "blocked_by_letter": {"letters_gate"},
+    "blocking_letters": {"letters_gate"},
     "rivals": {"runs_gate", "runs_live_of_job"},
-    "park_run": {"runs_id", "runs_gate"},
+    "park_run": {"runs_id", "runs_gate", "letters_gate"},
     "unpark_next": {"runs_parked"},
     "parked_gates": {"runs_parked"},
-    "gate_is_blocked": {"runs_gate", "runs_parked"},
+    "gate_is_blocked": {"runs_gate", "runs_parked", "letters_gate"},
+    "ahead_of": {"runs_gate", "letters_gate"},
     "start_run": {"runs_id"},
     "end_held": {"runs_id"},
     "end_waiting": {"runs_id"},
@@ -66,6 +70,7 @@ INDEXES = {
     "runs_of_job": {"runs_id", "runs_job"},
     "live_runs_of_job": {"runs_id", "runs_live_of_job"},
     "runs_of_anyone": {"runs_due"},
+    "held_runs": {"runs_held"},
     "runs_of_owner": {"runs_owner"},
     "live_runs_of_owner": {"runs_live"},
     "runs_of_task": {"runs_task"},
@@ -82,6 +87,24 @@ INDEXES = {
     "parked_by_queue": {"runs_parked"},
     "held_by_queue": {"runs_held"},
     "paused_queues": {"runs_paused"},
+    "insert_letter": {"runs_id"},
+    "letter": {"letters_id"},
+    "delete_letter": {"letters_id"},
+    "resolve_run": {"runs_id"},
+    "drop_secrets": {"runs_id"},
+    "dead_letters_of_anyone": {"letters_due"},
+    "dead_letters_of_owner": {"letters_owner"},
+    "dead_letters_of_job": {"letters_job"},
+    "dead_letter_groups_of_anyone": {"letters_due"},
+    "dead_letter_groups_of_owner": {"letters_owner"},
+    "dead_letter_groups_of_job": {"letters_job"},
+    "held_of_queue": {"runs_held"},
+    "queues_of_owner": {"runs_live"},
+    "queues_ahead_of_owner": {"runs_queue"},
+    "owners_and_queues": {"runs_queue"},
+    "latenesses": {"runs_queue"},
+    "expire_receipts": {"receipts_created"},
+    "events_of_owner": {"events_owner"},
     "prune_runs": {"runs_finished"},
     "prune_skips": {"skips_end"},
     "prune_blobs": {"blobs_created", "runs_params_blob", "jobs_params_blob"},
@@ -100,6 +123,11 @@ MAY_SCAN = {
     "next_plan_at": "(subquery",
     "count_live": "(subquery",
     "depth_of_lane": "(subquery",
+    "ahead_of": "(subquery",
+    "held_of_queue": "(subquery",
+    "queues_of_owner": "(subquery",
+    "queues_ahead_of_owner": "theirs",
+    "owners_and_queues": "pairs",
 }
 
 
@@ -124,6 +152,8 @@ def test_a_hot_statement_scans_no_table(db: sqlite3.Connection, name: str) -> No
 ORDERED = [
     *("runs_of_anyone", "runs_of_owner", "live_runs_of_owner", "runs_of_task", "runs_of_queue", "runs_of_state"),
     *("plannable_jobs", "lane", "ledger_runs"),
+    *("dead_letters_of_anyone", "dead_letters_of_owner", "dead_letters_of_job"),
+    *("events_of_anyone", "events_of_owner", "blocking_letters", "latenesses"),
 ]
 
 
@@ -138,6 +168,38 @@ def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
     assert "runs_claim (queue=? AND priority>?)" in plan
     assert "runs_claim (queue>?)" in plan
     assert "runs_claim (queue=? AND priority<?)" in " | ".join(plan_of(db, "lanes_of_queues"))
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("events_of_anyone", "INTEGER PRIMARY KEY (rowid>?)"),
+        ("events_of_owner", "events_owner (owner=? AND rowid>?)"),
+        ("receipt", "sqlite_autoindex_receipts_1 (owner=? AND key=?)"),
+        ("dead_letters_of_anyone", "letters_due (due_at>? AND due_at<?)"),
+        ("dead_letters_of_owner", "letters_owner (owner=? AND due_at>? AND due_at<?)"),
+        ("dead_letters_of_job", "letters_job (job_id=? AND due_at>? AND due_at<?)"),
+        ("latenesses", "runs_queue (owner=? AND queue=? AND due_at>?)"),
+    ],
+)
+def test_a_page_is_sought_by_its_position(db: sqlite3.Connection, name: str, step: str) -> None:
+    assert step in plan_of(db, name)[0]
+
+
+def test_what_nodes_hold_of_a_queue_is_counted_in_the_index(db: sqlite3.Connection) -> None:
+    """The rows themselves are not read: an index that is followed to its table says so by a seek or a column of it."""
+    program = db.execute(f"EXPLAIN {STATEMENTS['held_of_queue']}", {"queue": "q", "bound": 10}).fetchall()
+    opened = {row[2]: row[3] for row in program if row[1] == "OpenRead"}
+    [table] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'runs'").fetchone()
+    cursors = {cursor for cursor, page in opened.items() if page == table}
+    assert not [row for row in program if row[1] == "Column" and row[2] in cursors], program
+
+
+def test_queues_of_an_owner_are_found_by_jumps(db: sqlite3.Connection) -> None:
+    assert "runs_queue (owner=? AND queue>?)" in " | ".join(plan_of(db, "queues_ahead_of_owner"))
+    plan = " | ".join(plan_of(db, "owners_and_queues"))
+    assert "runs_queue (owner=? AND queue>?)" in plan
+    assert "runs_queue (owner>?)" in plan
 
 
 @pytest.mark.parametrize("name", ["jobs_of_owner", "jobs_of_key", "jobs_of_anyone"])

@@ -46,6 +46,7 @@ async def test_a_one_shot_comes_back_as_it_was_written(store: Store) -> None:
         priority=-100,
         ordering_key="user-42",
         policy=unusual_policy(),
+        secrets='plain:{"token": "🦉"}',
         gate="key:ada:user-42",
         paused=True,
         revision=3,
@@ -59,7 +60,9 @@ async def test_a_one_shot_comes_back_as_it_was_written(store: Store) -> None:
 
 async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
     schedule = CronSchedule(expression="0 9 * * mon-fri", timezone="Europe/Paris", jitter=timedelta(seconds=30))
-    job = recurring(name="morning", key="k", labels={"a": "b"}, policy=unusual_policy(), schedule=schedule)
+    job = recurring(
+        name="morning", key="k", labels={"a": "b"}, policy=unusual_policy(), secrets="v1:x", schedule=schedule
+    )
     run = slot_run(job, NOW + MINUTE, gate=f"job:{job.id}")
     skip = skipped(job, NOW - MINUTE, NOW, 2)
     backfill = a_backfill(job, NOW - DAY)
@@ -226,7 +229,6 @@ async def test_empty_batches_are_nothing(store: Store) -> None:
     assert await store.request_stop([], Reason.CANCELLED) == []
     assert await store.last_runs([], now=NOW) == {}
     await store.park([])
-    await store.backfill([])
     assert await store.list_runs(RunFilter(), cursor=None, limit=10) is not None
 
 

@@ -429,7 +429,7 @@ async def test_the_ledger_tells_of_every_slot_in_a_range(store: Store) -> None:
     manual = replace(slot_run(job, NOW), trigger=Trigger.MANUAL, slot=None)
     backfilled = replace(slot_run(job, NOW), trigger=Trigger.BACKFILL)
     await store.create([firing(job, *runs, skips=(across, inside, outside), backfill=rest), manual, backfilled])
-    await store.backfill([asked])
+    await store.backfill(asked)
     node = await given_node(store)
     held = {run.id: run for run in await claimed(store, node)}
     await store.settle([cancel(held[runs[0].id], NOW)])
@@ -439,11 +439,11 @@ async def test_the_ledger_tells_of_every_slot_in_a_range(store: Store) -> None:
     assert ids(ledger.runs) == ids(runs[:4])
     assert ledger.runs[0].state is State.CANCELLED
     assert list(ledger.skips) == [inside, across]
-    assert list(ledger.backfills) == []
+    assert list(ledger.backfills) == [asked]
     whole = await store.ledger(job.id, start=NOW - 2 * DAY, end=NOW + DAY, limit=2)
     assert ids(whole.runs) == ids(runs[:2])
     assert list(whole.skips) == [outside, inside, across]
-    assert list(whole.backfills) == [rest]
+    assert list(whole.backfills) == [rest, asked]
     nothing = await store.ledger(recurring().id, start=NOW, end=LATER, limit=5)
     assert (nothing.runs, nothing.skips, nothing.backfills) == ([], [], [])
 

@@ -102,7 +102,8 @@ async def test_backfills_are_looked_at_with_their_jobs(store: Store) -> None:
     job = recurring(plan_at=None)
     await given_job(store, job, slot_run(job, NOW))
     now, later = a_backfill(job), a_backfill(job, trigger=Trigger.BACKFILL, plan_at=NOW + SECOND)
-    await store.backfill([now, later])
+    await store.backfill(now)
+    await store.backfill(later)
 
     plannable = await store.plannable(ALL, now=NOW, limit=10)
 
@@ -193,7 +194,7 @@ async def test_one_batch_may_hold_many_firings(store: Store) -> None:
 async def test_a_page_of_a_backfill_moves_it_on(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill([backfill])
+    await store.backfill(backfill)
     page = Page(backfill=backfill, runs=(slot_run(job, NOW),), start=NOW + MINUTE, plan_at=NOW + SECOND)
 
     assert await store.fill([page]) == [True]
@@ -207,7 +208,7 @@ async def test_a_page_of_a_backfill_moves_it_on(store: Store) -> None:
 async def test_a_page_without_further_slots_ends_the_backfill(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill([backfill])
+    await store.backfill(backfill)
     page = Page(backfill=backfill, runs=(slot_run(job, NOW),), start=None, plan_at=NOW)
     assert await store.fill([page, page]) in ([True, False], [True, True])
     assert await store.fill([page]) == [False]
@@ -218,7 +219,7 @@ async def test_a_page_without_further_slots_ends_the_backfill(store: Store) -> N
 async def test_planners_that_race_fill_each_page_once(store: Store, connect: Connect) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill([backfill])
+    await store.backfill(backfill)
     stores = [store, await connect(), await connect()]
 
     async def fill(one: Store) -> list[bool]:
@@ -247,6 +248,7 @@ async def test_a_change_writes_every_field_of_the_job(store: Store) -> None:
             priority=7,
             ordering_key="o",
             policy=unusual_policy(),
+            secrets="v1:y",
         ),
         schedule=Every(interval=DAY, anchor=NOW),
         status=JobStatus.PAUSED,
@@ -382,7 +384,7 @@ async def test_a_one_shot_that_waits_can_be_changed(store: Store) -> None:
     await store.create([run])
     changed = replace(
         run,
-        spec=spec(task="other", queue="mail", priority=3, name="n", labels={"a": "b"}, policy=unusual_policy()),
+        spec=spec(task="other", queue="mail", priority=3, name="n", labels={"a": "b"}, secrets="plain:{}"),
         schedule=At(time=NOW + DAY),
         due_at=NOW + DAY,
         wake_at=NOW + DAY,

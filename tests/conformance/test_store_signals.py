@@ -73,7 +73,7 @@ async def test_firings_pages_and_changes_are_told(store: Store) -> None:
     job = await given_job(store)
     backfill = a_backfill(job)
     ear = Ear(store)
-    await store.backfill([backfill])
+    await store.backfill(backfill)
     assert (await ear.until(lambda signal: signal.kind is Kind.PLAN)).at == NOW
     ear.clear()
     await store.fire([firing(job, slot_run(job, NOW + SECOND), next_fire_at=LATER)])

@@ -45,6 +45,7 @@ from horae.core.plan import (
     manual_run,
     overlap_is_open,
     release,
+    requeued,
     skip,
     start,
     succeed,
@@ -165,6 +166,14 @@ class TestMisfire:
         assert firing.runs[0].slot == NOON + self.DOWN - timedelta(seconds=6)
         assert [(s.count, s.reason) for s in firing.skips] == [(294, Reason.MISFIRE)]
 
+    def test_what_a_user_backfills_is_due_when_it_is_asked_for(self) -> None:
+        backfill = self.back(Misfire.ALL).backfill
+        assert backfill is not None
+        now = NOON + self.DOWN
+        page = fill(replace(backfill, trigger=Trigger.BACKFILL), Due(job=a_job()), now=now, new_id=new_id)
+        assert page.runs[0].slot == backfill.start
+        assert {run.due_at for run in page.runs} == {now}
+
     def test_all_becomes_a_backfill_that_is_filled_page_by_page(self) -> None:
         firing = self.back(Misfire.ALL)
         backfill = firing.backfill
@@ -218,6 +227,25 @@ class TestMisfire:
         assert [(s.start, s.count, s.reason) for s in firing.skips] == [
             (datetime(2026, 3, 29, 1, 0, tzinfo=UTC), 1, Reason.DST_GAP)
         ]
+
+    def test_a_gap_after_the_writing_of_a_job_is_told_once_however_often_it_is_planned(self) -> None:
+        schedule = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin", "dst": {"gap": "skip"}}
+        written, gap = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+        first = datetime(2026, 3, 30, 0, 30, tzinfo=UTC)
+        times = {"created_at": written, "updated_at": written, "plan_at": written}
+        job = replace(a_job(schedule, next_fire_at=first), **times)
+        firing = fired(job, now=written)
+        assert [skipped.start for skipped in firing.skips] == [gap]
+        again = replace(job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at)
+        assert fired(again, now=first - timedelta(seconds=20)).skips == ()
+
+    def test_a_slot_that_was_taken_back_to_a_gap_does_not_run_in_it(self) -> None:
+        schedule = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin", "dst": {"gap": "skip"}}
+        changed, gap = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+        job = replace(a_job(schedule, next_fire_at=gap), updated_at=changed, plan_at=changed)
+        firing = fired(job, now=gap - timedelta(seconds=10))
+        assert (firing.runs, [skipped.start for skipped in firing.skips]) == ((), [gap])
+        assert firing.next_fire_at == datetime(2026, 3, 30, 0, 30, tzinfo=UTC)
 
 
 def rival(started_at: datetime | None, job_id: JobId = JOB) -> Rival:
@@ -289,6 +317,24 @@ class TestGates:
         run = manual_run(a_job(), '{"a": 1}', now=NOON, new_id=new_id)
         assert (run.gate, run.trigger, run.due_at) == (f"job:{JOB}", Trigger.MANUAL, NOON)
         assert run.spec.params == '{"a": 1}'
+
+
+class TestRequeue:
+    def test_a_dead_letter_runs_once_more_as_a_run_that_points_at_it(self) -> None:
+        letter = a_run(State.FAILED, spec=Spec(task="demo.echo", key="k", params='{"a": 1}'), gate="job:j")
+        now = NOON + timedelta(hours=1)
+        run = requeued(letter, now=now, new_id=new_id)
+        assert (run.requeue_of, run.trigger, run.job_id, run.gate) == (letter.id, Trigger.REQUEUE, JOB, "job:j")
+        assert (run.due_at, run.wake_at, run.state) == (now, now, State.SCHEDULED)
+        assert run.spec == replace(letter.spec, key=None)
+
+    def test_in_an_order_it_keeps_its_place_before_what_was_due_at_the_same_time(self) -> None:
+        spec = Spec(task="demo.echo", ordering_key="k")
+        letter, twin = a_run(State.FAILED, spec=spec), a_run(spec=spec)
+        run = requeued(letter, now=NOON + timedelta(hours=1), new_id=new_id)
+        before = a_run(spec=spec, due_at=NOON - timedelta(seconds=1))
+        assert (before.due_at, before.id) < (run.due_at, run.id) < (twin.due_at, twin.id)
+        assert run.wake_at == NOON + timedelta(hours=1)
 
 
 ERROR = JobError(type="ValueError", message="no")

@@ -2,8 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from horae.core.lifecycle import FINAL
-from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State
+from horae.core.events import EventKind
+from horae.core.lifecycle import FINAL, HELD
+from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State, Trigger
 from horae.core.plan import Firing, NewId, Page, catch_up, next_run_at
 from horae.core.schedule import count_between, next_after, skipped_in_gaps
 
@@ -21,6 +22,17 @@ def status_of(job: Job | Run) -> JobStatus:
     return JobStatus.PAUSED if job.paused else JobStatus.SCHEDULED
 
 
+def run_status(run: Run, now: datetime) -> str:
+    """The status of a run that users see: claims are the engine's own affair."""
+    if run.stop is Reason.CANCELLED and run.state in HELD:
+        return "cancelling"
+    if run.state is State.CLAIMED and run.attempt > 0:
+        return State.RETRYING
+    if run.state in (State.SCHEDULED, State.CLAIMED):
+        return "queued" if run.due_at <= now and not run.paused else State.SCHEDULED
+    return run.state
+
+
 def runs_next_at(job: Job | Run, now: datetime) -> datetime | None:
     """When the job runs next by its schedule; None while it is paused or has nothing to come."""
     if isinstance(job, Job):
@@ -35,7 +47,7 @@ def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing
     It is one firing of the paused job, so that they are accounted for in the same compare-and-set that resumes it.
     """
     if job.next_fire_at is None:
-        return Firing(job=job, next_fire_at=None, plan_at=now)
+        return Firing(job=job, next_fire_at=None, plan_at=now, event=EventKind.JOB_RESUMED)
     # A slot right ahead may be accounted for already: by a run that its worker held, and gave up for the pause.
     following = job.next_fire_at if job.next_fire_at > now else next_after(job.schedule, now)
     caught_up = catch_up(job, job.next_fire_at, now + _TICK, missed, Reason.PAUSED, now, new_id)
@@ -45,7 +57,8 @@ def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing
         skips=caught_up.skips + _gap_skips(job, following or now),
         backfill=caught_up.backfill,
         next_fire_at=following,
-        plan_at=now,
+        plan_at=now + _TICK,  # at once, and yet not the plan of a job that was just written (see `plan._gap_skips`)
+        event=EventKind.JOB_RESUMED,
     )
 
 
@@ -55,23 +68,28 @@ def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
     return Firing(job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED)
 
 
-def give_up(job: Job, backfill: Backfill) -> tuple[Page, Skip]:
-    """End a catch-up whose schedule is about to go: no further run of it, and its slots as skipped."""
-    end = backfill.end + _TICK
+def give_up(job: Job, backfill: Backfill) -> tuple[Page, tuple[Skip, ...]]:
+    """End a backfill whose schedule is about to go: no further run of it, and its slots as skipped.
+
+    What users fill was accounted for before, and is so still.
+    """
+    page = Page(backfill=backfill, runs=(), start=None, plan_at=backfill.plan_at)
+    if backfill.trigger is not Trigger.SCHEDULE:
+        return page, ()
     skipped = Skip(
         job_id=job.id,
         revision=job.revision,
         start=backfill.start,
         end=backfill.end,
-        count=count_between(job.schedule, backfill.start, end),
+        count=count_between(job.schedule, backfill.start, backfill.end + _TICK),
         reason=Reason.CANCELLED,
     )
-    return Page(backfill=backfill, runs=(), start=None, plan_at=backfill.plan_at), skipped
+    return page, (skipped,)
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
-    assert job.next_fire_at is not None
+    """The slots that a clock change swallows after the last change of a paused job, which took back all to come."""
     return tuple(
         Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
-        for slot in skipped_in_gaps(job.schedule, job.next_fire_at, until)
+        for slot in skipped_in_gaps(job.schedule, job.updated_at, until)
     )

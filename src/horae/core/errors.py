@@ -3,14 +3,21 @@
 HoraeError
 ├── Invalid               understood but wrong; nothing was changed
 │   ├── InvalidSchedule   a schedule that cannot be parsed or can never fire
-│   └── UnknownTask       no node ever registered the task
+│   ├── UnknownTask       no node ever registered the task
+│   └── RequestChanged    an idempotency key that was used for another request
 ├── Malformed             cannot be parsed at all
 ├── TooLarge              above a documented limit
 ├── NotFound              absent, or another owner's: the same answer
+├── Gone                  kept once, and no longer; begin anew
 ├── Conflict              true of the request, not of the state it meets
 │   ├── IllegalMove       the life of a run has no such step
 │   ├── KeyTaken          an unfinished job holds the key
+│   ├── InFlight          an earlier request with this idempotency key is not answered yet
 │   └── RevisionChanged   somebody changed the job first
+├── NoResult              a run that was waited for ended without a result
+│   ├── RunFailed         for good: its retries are used up, or the error was fatal
+│   ├── RunCancelled      somebody cancelled it
+│   └── RunSkipped        it was not started in time
 ├── Unavailable           the store (or another backend) did not answer; try again
 ├── Misconfigured         a setting that cannot work
 └── InternalError         a promise of our own was broken; never expected
@@ -68,6 +75,18 @@ class UnknownTask(Invalid):
         self.task = task
 
 
+class RequestChanged(Invalid):
+    """An idempotency key that was used for another request."""
+
+    code = "idempotency_key_reused"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the idempotency key {key!r} was used for another request; repeat that one as it was, or choose a new key"
+        )
+        self.key = key
+
+
 class Malformed(HoraeError):
     """Something that cannot be parsed at all."""
 
@@ -82,6 +101,10 @@ class NotFound(HoraeError):
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"there is no {kind} {name}")
         self.kind, self.name = kind, name
+
+
+class Gone(HoraeError):
+    """What was kept once and is no longer, with what to do instead."""
 
 
 class Conflict(HoraeError):
@@ -112,6 +135,16 @@ class KeyTaken(Conflict):
         self.key, self.job_id = key, job_id
 
 
+class InFlight(Conflict):
+    """An earlier request with the same idempotency key is still being worked on."""
+
+    code = "in_flight"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the request with the idempotency key {key!r} is not answered yet; repeat it in a moment")
+        self.key = key
+
+
 class RevisionChanged(Conflict):
     """Somebody changed the job between the read and the write."""
 
@@ -120,6 +153,38 @@ class RevisionChanged(Conflict):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} was changed by somebody else; read it again and repeat the change")
         self.job_id = job_id
+
+
+class NoResult(HoraeError):
+    """A run that was waited for ended without a result."""
+
+    def __init__(self, run_id: str, what: str) -> None:
+        super().__init__(f"{run_id} {what}")
+        self.run_id = run_id
+
+
+class RunFailed(NoResult):
+    """A run failed for good."""
+
+    def __init__(self, run_id: str, error_type: str, error_message: str, attempts: int) -> None:
+        times = "once" if attempts == 1 else f"{attempts} times"
+        super().__init__(run_id, f"failed, tried {times}: {error_type}: {error_message}")
+        self.error_type, self.error_message, self.attempts = error_type, error_message, attempts
+
+
+class RunCancelled(NoResult):
+    """Somebody cancelled a run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id, "was cancelled")
+
+
+class RunSkipped(NoResult):
+    """A run was not started."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(run_id, f"was skipped ({reason})")
+        self.reason = reason
 
 
 class Unavailable(HoraeError):

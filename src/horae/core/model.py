@@ -15,6 +15,8 @@ RunId = NewType("RunId", str)
 NodeId = NewType("NodeId", str)
 
 SHARDS = 64
+DISCARDED = "discarded"  # the resolution of a dead letter that nobody wants to try again
+LOCAL = "local"  # the owner of whoever does not say otherwise
 
 
 class State(StrEnum):
@@ -53,6 +55,13 @@ class Misfire(StrEnum):
     SKIP = "skip"
     ONCE = "once"
     ALL = "all"
+
+
+class OnFailure(StrEnum):
+    """What a run that failed for good means for later runs with its ordering key."""
+
+    CONTINUE = "continue"
+    BLOCK = "block"  # they wait until somebody requeues or discards it
 
 
 class Reason(StrEnum):
@@ -95,6 +104,7 @@ class Policy:
     overlap: Overlap = Overlap.SKIP
     misfire: Misfire = Misfire.ONCE
     catchup: timedelta = timedelta(hours=1)
+    on_failure: OnFailure = OnFailure.CONTINUE
 
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -114,6 +124,7 @@ class Spec:
     priority: int = 0
     ordering_key: str | None = None
     policy: Policy = Policy()
+    secrets: str | None = None  # sealed; merged into the parameters at the start, and shown to nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +187,8 @@ class Run:
     first_started_at: datetime | None = None  # of attempt 1: what lateness is measured by
     started_at: datetime | None = None  # of the current or last attempt
     finished_at: datetime | None = None
-    resolution: str | None = None  # what became of a dead letter
+    resolution: str | None = None  # what became of a dead letter: `discarded`, or the id of the run that replaced it
+    requeue_of: RunId | None = None  # the dead letter that this run replaces
 
     @property
     def one_shot(self) -> bool:

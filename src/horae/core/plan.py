@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from horae.core.lifecycle import Event, advance
+from horae.core.events import EventKind
+from horae.core.lifecycle import FINAL, Event, advance
 from horae.core.model import (
     Attempt,
     Backfill,
@@ -18,6 +19,7 @@ from horae.core.model import (
     JobId,
     JobStatus,
     Misfire,
+    OnFailure,
     Outcome,
     Overlap,
     Reason,
@@ -35,6 +37,7 @@ MAX_UNSTARTED = 50  # runs of one job that may wait to be started
 MAX_CRASHES = 5  # workers that may die of one run before it is failed as a poison pill
 REFILL = 2 / 3  # a planner looks again when less than this share of the horizon is fired ahead
 FINISH_CHECK = timedelta(seconds=2)
+_TICK = timedelta(microseconds=1)
 
 NewId = Callable[[], str]
 
@@ -53,6 +56,7 @@ class Firing:
     next_fire_at: datetime | None
     plan_at: datetime | None
     status: JobStatus = JobStatus.SCHEDULED
+    event: EventKind | None = None  # what listeners are told, if anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,8 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
         return _finish(due, now)
     room = MAX_UNSTARTED - due.unstarted
     if room <= 0:
-        return Firing(job=job, next_fire_at=job.next_fire_at, plan_at=now + timedelta(seconds=1))
+        gaps = _gap_skips(job, job.next_fire_at)
+        return Firing(job=job, skips=gaps, next_fire_at=job.next_fire_at, plan_at=now + timedelta(seconds=1))
     missed_before = now - MISSED_AFTER
     caught_up = CaughtUp() if job.next_fire_at >= missed_before else _missed(job, missed_before, now, new_id)
     slots, following = _timely(job, missed_before, now + horizon, room - len(caught_up.runs))
@@ -94,15 +99,15 @@ def _finish(due: Due, now: datetime) -> Firing:
         next_fire_at=None,
         plan_at=None if done else now + FINISH_CHECK,
         status=JobStatus.FINISHED if done else JobStatus.SCHEDULED,
+        event=EventKind.JOB_FINISHED if done else None,
     )
 
 
 def _timely(job: Job, since: datetime, until: datetime, room: int) -> tuple[list[datetime], datetime | None]:
     """The slots from `since` to `until` that there is room for, and the first slot after them."""
     assert job.next_fire_at is not None
-    slot = (
-        job.next_fire_at if job.next_fire_at >= since else next_after(job.schedule, since - timedelta(microseconds=1))
-    )
+    # `next_fire_at` may be a time that a clock change swallows: where a change of the job took its skip back.
+    slot = next_after(job.schedule, max(job.next_fire_at, since) - timedelta(microseconds=1))
     slots: list[datetime] = []
     while slot is not None and slot <= until and len(slots) < room:
         slots.append(slot)
@@ -177,9 +182,11 @@ def _skip(job: Job, start: datetime, end: datetime, reason: Reason) -> tuple[Ski
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
-    """The slots that a clock change swallows: after the last one accounted for, or since the job was written."""
-    untouched = next_after(job.schedule, job.updated_at) == job.next_fire_at
-    since = job.updated_at if untouched else job.next_fire_at
+    """The slots that a clock change swallows: after the last one accounted for, or since the job was written.
+
+    Whoever writes a job asks for a plan at once, and every firing for one later: so the two can be told apart.
+    """
+    since = job.updated_at if job.plan_at == job.updated_at else job.next_fire_at
     assert since is not None
     return tuple(
         Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
@@ -188,7 +195,8 @@ def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
 
 
 def _occurrence(job: Job, slot: datetime, now: datetime, new_id: NewId, trigger: Trigger = Trigger.SCHEDULE) -> Run:
-    due_at = jittered(job.schedule, job.id, slot)
+    # What a user asks for again is due when it is asked for: its slot tells what it is about, and nothing is late.
+    due_at = now if trigger is Trigger.BACKFILL else jittered(job.schedule, job.id, slot)
     return Run(
         id=RunId(new_id()),
         job_id=job.id,
@@ -266,6 +274,25 @@ def manual_run(job: Job | Run, params: str | None, *, now: datetime, new_id: New
     )
 
 
+def requeued(run: Run, *, now: datetime, new_id: NewId) -> Run:
+    """A dead letter once more, as a new run in the same place of its order."""
+    return Run(
+        id=RunId(new_id()),
+        job_id=run.job_id,
+        owner=run.owner,
+        created_by=run.created_by,
+        spec=replace(run.spec, key=None),
+        trigger=Trigger.REQUEUE,
+        # Its id is younger than those of runs that were due at the same time, as a batch is: a tick keeps its place.
+        due_at=run.due_at - _TICK if run.spec.ordering_key else now,
+        wake_at=now,
+        gate=run.gate,
+        revision=run.revision,
+        created_at=now,
+        requeue_of=run.id,
+    )
+
+
 def next_run_at(job: Job, now: datetime) -> datetime | None:
     """When the job runs next by its schedule; None while it is paused or has no further slot."""
     if job.status is not JobStatus.SCHEDULED:
@@ -288,10 +315,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """An unfinished run ahead in the same gate."""
+    """A run ahead in the same gate that is not finished, or failed and blocks what comes after it."""
 
     job_id: JobId
     started_at: datetime | None  # since when it is going: its first start, also while it waits to be tried again
+    failed: bool = False  # a dead letter with `on_failure: block`: to be waited for, but not going
 
 
 def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
@@ -301,7 +329,7 @@ def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
     worker, a restart) late runs have only each other in front: they do not overlap, they follow one another.
     """
     first_start = run.attempt == 0
-    within = run.spec.policy.start_within
+    within = None if run.trigger is Trigger.REQUEUE else run.spec.policy.start_within
     if first_start and within is not None and now > run.due_at + within:
         return Verdict.TOO_LATE
     if not rivals:
@@ -315,11 +343,22 @@ def overlap_is_open(run: Run, rivals: Sequence[Rival]) -> bool:
     """Whether a run that may only wait could still turn out to overlap, because a rival's start is not known yet."""
     if run.attempt > 0 or run.trigger is not Trigger.SCHEDULE or run.spec.policy.overlap is Overlap.ALLOW:
         return False
-    return any(rival.job_id == run.job_id and rival.started_at is None for rival in rivals)
+    return any(rival.job_id == run.job_id and rival.started_at is None and not rival.failed for rival in rivals)
+
+
+def blocks_key(run: Run) -> bool:
+    """Whether a run failed in a way that its ordering key waits for somebody to resolve it."""
+    failed = run.state is State.FAILED and run.resolution is None
+    return failed and run.spec.ordering_key is not None and run.spec.policy.on_failure is OnFailure.BLOCK
+
+
+def makes_way(run: Run) -> bool:
+    """Whether the runs behind this one in its gate may come next: it ended, and does not block them."""
+    return run.state in FINAL and not blocks_key(run)
 
 
 def _overlaps(run: Run, rivals: Sequence[Rival]) -> bool:
-    same_job = [rival for rival in rivals if rival.job_id == run.job_id]
+    same_job = [rival for rival in rivals if rival.job_id == run.job_id and not rival.failed]
     going = any(rival.started_at is not None and rival.started_at <= run.due_at for rival in same_job)
     match run.spec.policy.overlap:
         case Overlap.ALLOW:

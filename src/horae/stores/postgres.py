@@ -7,13 +7,34 @@ from horae.blob import Blobs
 from horae.store import Signal
 from horae.stores import postgres_schema as schema
 from horae.stores.postgres_blobs import PostgresBlobs
+from horae.stores.postgres_claim import PostgresClaim
+from horae.stores.postgres_create import PostgresCreate
+from horae.stores.postgres_declarations import PostgresDeclarations
+from horae.stores.postgres_enlistment import PostgresEnlistment
+from horae.stores.postgres_events import PostgresEvents
 from horae.stores.postgres_jobs import PostgresJobs
+from horae.stores.postgres_letters import PostgresLetters
 from horae.stores.postgres_nodes import PostgresNodes
+from horae.stores.postgres_queues import PostgresQueues
 from horae.stores.postgres_reads import PostgresReads
+from horae.stores.postgres_receipts import PostgresReceipts
 from horae.stores.postgres_runs import PostgresRuns
 
 
-class PostgresStore(PostgresReads, PostgresJobs, PostgresRuns, PostgresNodes):
+class PostgresStore(
+    PostgresReads,
+    PostgresCreate,
+    PostgresEnlistment,
+    PostgresJobs,
+    PostgresClaim,
+    PostgresRuns,
+    PostgresLetters,
+    PostgresReceipts,
+    PostgresEvents,
+    PostgresQueues,
+    PostgresDeclarations,
+    PostgresNodes,
+):
     """A store in one schema of a PostgreSQL database.
 
     The address is any that libpq takes; options that it does not know become settings of the server: `search_path`

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from horae.core.model import Run
+from horae.core.model import JobStatus, Run
 from horae.store import Kind, Signal
 from horae.stores.postgres_pool import Database
 from horae.stores.postgres_rows import Places
 from horae.stores.postgres_signals import Signals
 
+OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
 MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked for anew
 
 
@@ -20,6 +21,7 @@ class PostgresBase:
         self._signals = Signals(self._db.address)
         self._places: Places = {}
         self._days: set[date] = set()
+        self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
 
     async def _places_of(self, runs: Iterable[Run]) -> Places:
         """The lanes and shelves of runs; new ones are made in a transaction of their own and never removed."""

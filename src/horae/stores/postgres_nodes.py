@@ -60,6 +60,7 @@ class PostgresNodes(PostgresBase):
         midnight = datetime.combine(before, time(), UTC)
         async with self._db.session() as session:
             days = await session.value("drop_days", before, limit)
+            await session.rows("prune_blocks", before)  # what they blocked is found by the next `tidy`
             skips = await session.rows("prune_skips", midnight, limit)
             blobs = await session.rows("prune_blobs", midnight, limit)
         return int(days) + len(skips) + len(blobs)

@@ -8,7 +8,8 @@ import msgspec
 
 from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Run, Skip, Spec, shard_of
 from horae.core.plan import Firing, Settled
-from horae.stores.rows import Rows, encode_error, encode_labels, encode_policy, encode_schedule
+from horae.store import Declaration, Receipt
+from horae.stores.rows import SPEC_COLUMNS, Rows, encode_error, encode_labels, encode_policy, encode_schedule
 
 T = TypeVar("T")
 
@@ -43,7 +44,16 @@ def spec_columns(spec: Spec) -> tuple[Any, ...]:
         spec.priority,
         spec.ordering_key,
         encode_policy(spec.policy),
+        spec.secrets,
     )
+
+
+NEW_RUN_COLUMNS = (
+    *("id", "job_id", "owner", "created_by"),
+    *SPEC_COLUMNS,
+    *("schedule", "trigger", "slot", "due_at", "wake_at", "gate", "paused", "revision", "created_at", "requeue_of"),
+    *("lane", "shelf"),
+)
 
 
 def new_run(run: Run, places: Places) -> tuple[Any, ...]:
@@ -64,6 +74,7 @@ def new_run(run: Run, places: Places) -> tuple[Any, ...]:
         run.paused,
         run.revision,
         run.created_at,
+        run.requeue_of,
         *places[run.owner, spec.task, spec.queue, spec.priority],
     )
 
@@ -198,6 +209,27 @@ def attempt(item: Attempt) -> tuple[Any, ...]:
     )
 
 
+def block(run: Run) -> tuple[Any, ...]:
+    """The columns of `add_blocks`: a run that failed, and what comes after it waits."""
+    assert run.finished_at is not None
+    return run.gate, run.due_at, run.id, run.job_id, day_of(run.finished_at)
+
+
+def receipt(item: Receipt) -> tuple[Any, ...]:
+    """The columns of `receipts`."""
+    return item.owner, item.key, item.fingerprint, item.answer, item.created_at
+
+
+def receipt_of(row: Sequence[Any]) -> Receipt:
+    """The inverse of `receipt`."""
+    return Receipt(owner=row[0], key=row[1], fingerprint=row[2], answer=row[3], created_at=row[4])
+
+
+def declaration(item: Declaration) -> tuple[Any, ...]:
+    """The columns of `declare`, but for the owner."""
+    return item.app, item.key, item.digest, item.seen_at
+
+
 def node_columns(node: Node) -> tuple[Any, ...]:
     """The columns of `nodes`."""
     return (
@@ -236,7 +268,10 @@ def day_of(moment: datetime) -> date:
 
 
 def birthday(ident: JobId | str) -> date | None:
-    """The day that a UUIDv7 was made; None for an id of another kind."""
+    """The day that a UUIDv7 was made, the last one for a time that no calendar has; None for an id of another kind."""
     if ident[12] != "7":
         return None
-    return datetime.fromtimestamp(int(ident[:12], 16) / 1000, UTC).date()
+    try:
+        return datetime.fromtimestamp(int(ident[:12], 16) / 1000, UTC).date()
+    except (ValueError, OverflowError):
+        return date.max

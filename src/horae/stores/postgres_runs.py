@@ -1,53 +1,23 @@
-"""The life of a run in PostgreSQL: claimed, started, settled, parked, stopped."""
+"""The life of a run in PostgreSQL: started, settled, parked, stopped."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Any
+from datetime import date, datetime
 
 import asyncpg
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
-from horae.core.plan import Rival, Settled
-from horae.store import ClaimRequest, Claims, Contested, Kind, Retraction, Signal
+from horae.core.plan import Settled
+from horae.store import Kind, Retraction, Signal
 from horae.stores import postgres_rows as rows
-from horae.stores.postgres_base import PostgresBase
+from horae.stores.postgres_base import OVER, PostgresBase
+from horae.stores.postgres_gates import leave_gates, wake_parked, woken_signal
 from horae.stores.postgres_pool import Database, Session, retried
-from horae.stores.postgres_rows import ROWS, columns, day_of
-
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_MINE, _ALIVE, _NEXT_AT, _MORE = 38, 39, 40, 41  # columns of `claim` after those of `live_runs`
+from horae.stores.postgres_rows import columns, day_of
 
 
 class PostgresRuns(PostgresBase):
     """The verbs of the store that deal with runs."""
-
-    @retried
-    async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, then by wake-up time."""
-        if request.free_gates:
-            async with self._db.transaction() as session:
-                await session.rows("free_gates", request.node, sorted(request.free_gates))
-                found = await session.rows("claim", *_claim_arguments(request))
-        else:
-            found = await self._db.rows("claim", *_claim_arguments(request))
-        runs = [ROWS.run(row) for row in found if row[_MINE]]
-        blocked = [ROWS.run(row) for row in found if row[_MINE] is False]
-        return Claims(
-            alive=found[0][_ALIVE],
-            runs=runs,
-            contested=await self._contested(request.node, blocked) if blocked else (),
-            next_at=found[0][_NEXT_AT],
-            more=found[0][_MORE],
-        )
-
-    async def _contested(self, node: NodeId, blocked: Sequence[Run]) -> list[Contested]:
-        given = columns(lambda run: (run.id, run.job_id, run.gate, run.due_at), blocked)
-        rivals: dict[RunId, list[Rival]] = defaultdict(list)
-        for row in await self._db.rows("rivals", node, *given):
-            rivals[row[0]].append(Rival(job_id=row[1], started_at=row[2]))
-        return [Contested(run=run, rivals=rivals[run.id]) for run in blocked]
 
     @retried
     async def start(self, runs: Sequence[Run]) -> list[bool]:
@@ -80,16 +50,19 @@ class PostgresRuns(PostgresBase):
         except asyncpg.CheckViolationError:  # the partition is gone: days that we know were dropped
             self._days.clear()
             raise
-        waiting = [result.run for result in returned if (result.run.id, result.run.fence) in done]
-        if waiting or woken:
-            times = [run.wake_at for run in waiting] + woken
-            self._signals.send([Signal(kind=Kind.DUE, at=min(times))])
+        written = [result.run for result in ordered if (result.run.id, result.run.fence) in done]
+        woken += [run.wake_at for run in written if run.state not in FINAL]
+        self._signals.send([*woken_signal(woken), *self._room_signal(written)])
         missed = [result for result in results if (result.run.id, result.run.fence) not in done]
         if missed:
             given = columns(lambda result: (result.run.id, result.run.fence, result.run.state), missed)
             found = {row[0] for row in await self._db.rows("settled_before", *given)}
             done |= {(result.run.id, result.run.fence) for result in missed if result.run.id in found}
         return [(result.run.id, result.run.fence) in done for result in results]
+
+    def _room_signal(self, left: Sequence[Run]) -> list[Signal]:
+        """That there is room in a queue with a limit, because nodes no longer hold these runs."""
+        return [Signal(kind=Kind.DUE)] if any(run.spec.queue in self._limited for run in left) else []
 
     async def _write_results(
         self, ended: Sequence[Settled], returned: Sequence[Settled], *, held: bool
@@ -106,7 +79,7 @@ class PostgresRuns(PostgresBase):
             await _add_attempts(session, written)
             over = [result.run for result in ended if (result.run.id, result.run.fence) in done]
             await _free_keys(session, over)
-            return done, await _wake_parked(session, over)
+            return done, await leave_gates(session, over)
 
     @retried
     async def park(self, runs: Sequence[Run]) -> None:
@@ -117,6 +90,7 @@ class PostgresRuns(PostgresBase):
         async with self._db.session() as session:
             await session.rows("park_runs", *given)
             await session.rows("park_runs_behind_holders", *given)
+            await session.rows("park_runs_behind_blocks", *given)
 
     @retried
     async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
@@ -131,16 +105,16 @@ class PostgresRuns(PostgresBase):
         answers: dict[RunId, Retraction] = {}
         for run in sorted(runs, key=lambda run: run.slot or run.due_at, reverse=True):
             answers[run.id] = await self._retract(run, now)
+        self._signals.send(self._room_signal([run for run in runs if answers[run.id] is Retraction.TAKEN_BACK]))
         return [answers[run.id] for run in runs]
 
     async def _retract(self, run: Run, now: datetime) -> Retraction:
         async with self._db.transaction() as session:
             for (gate,) in await session.rows("retract_held", run.id, run.fence, now):
-                if gate is not None:
-                    await session.rows("wake_parked", [gate], [now])
+                await wake_parked(session, {} if gate is None else {gate: now})
                 return Retraction.TAKEN_BACK
             status = await session.value("job_status", run.job_id)
-        return Retraction.OVER if status in (None, "cancelled", "finished") else Retraction.GOES_ON
+        return Retraction.OVER if status in (None, *OVER) else Retraction.GOES_ON
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         """The stop requests that are open for runs which a node holds."""
@@ -149,19 +123,6 @@ class PostgresRuns(PostgresBase):
     async def held(self, node: NodeId) -> Mapping[RunId, int]:
         """The runs that a node holds, with their fences."""
         return {RunId(row[0]): row[1] for row in await self._db.rows("held", node)}
-
-
-def _claim_arguments(request: ClaimRequest) -> tuple[Any, ...]:
-    return (
-        request.node,
-        request.queues,
-        request.tasks,
-        request.now,
-        request.until,
-        request.floor or BEGINNING,
-        request.limit,
-        request.full_gates,
-    )
 
 
 async def _end(place: Database | Session, ended: Sequence[Settled], *, held: bool) -> set[tuple[str, int]]:
@@ -191,15 +152,3 @@ async def _free_keys(session: Session, runs: Sequence[Run]) -> None:
     keyed = [run for run in runs if run.one_shot and run.spec.key is not None]
     if keyed:
         await session.rows("free_keys", *columns(lambda run: (run.owner, run.spec.key, run.job_id), keyed))
-
-
-async def _wake_parked(session: Session, runs: Sequence[Run]) -> list[datetime]:
-    """Let the next parked run of each gate go on; a statement of its own, so that it sees what was parked meanwhile."""
-    ends: dict[str, datetime] = {}
-    for run in runs:
-        if run.gate is not None and run.finished_at is not None:
-            ends[run.gate] = max(run.finished_at, ends.get(run.gate, run.finished_at))
-    if not ends:
-        return []
-    gates = sorted(ends)
-    return [row[0] for row in await session.rows("wake_parked", gates, [ends[gate] for gate in gates])]

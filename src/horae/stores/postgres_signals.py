@@ -83,7 +83,7 @@ class Signals:
     def _enqueue(self, signal: Signal) -> None:
         place = (signal.kind, signal.node)
         earlier = self._pending.get(place)
-        if earlier is None or (signal.at is not None and earlier.at is not None and signal.at < earlier.at):
+        if earlier is None or signal.at is None or (earlier.at is not None and signal.at < earlier.at):
             self._pending[place] = signal
         self._wake.set()
 

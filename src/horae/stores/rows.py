@@ -16,16 +16,14 @@ from horae.core.model import (
     Backfill,
     Job,
     JobError,
-    JobId,
     JobStatus,
     Misfire,
-    NodeId,
+    OnFailure,
     Outcome,
     Overlap,
     Policy,
     Reason,
     Run,
-    RunId,
     Skip,
     Spec,
     State,
@@ -36,7 +34,10 @@ from horae.core.schedule import Schedule, parse_schedule, schedule_to_wire
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-SPEC_COLUMNS = ("task", "params", "params_blob", "name", "key", "labels", "queue", "priority", "ordering_key", "policy")
+SPEC_COLUMNS = (
+    *("task", "params", "params_blob", "name", "key", "labels", "queue", "priority", "ordering_key", "policy"),
+    "secrets",
+)
 RUN_COLUMNS = (
     *("id", "job_id", "owner", "created_by"),
     *SPEC_COLUMNS,
@@ -55,7 +56,7 @@ RUN_COLUMNS = (
         "attempt",
     ),
     *("crashes", "revision", "progress", "error", "result", "reason", "created_at", "first_started_at", "started_at"),
-    *("finished_at", "resolution"),
+    *("finished_at", "resolution", "requeue_of"),
 )
 JOB_COLUMNS = (
     *("id", "owner", "created_by"),
@@ -80,6 +81,7 @@ class _PolicyRow(msgspec.Struct, omit_defaults=True, frozen=True):
     overlap: Overlap = Overlap.SKIP
     misfire: Misfire = Misfire.ONCE
     catchup: float = 3600.0
+    on_failure: OnFailure = OnFailure.CONTINUE
 
 
 @lru_cache(4096)  # most runs share a handful of policies
@@ -96,6 +98,7 @@ def encode_policy(policy: Policy) -> str:
         overlap=policy.overlap,
         misfire=policy.misfire,
         catchup=policy.catchup.total_seconds(),
+        on_failure=policy.on_failure,
     )
     return msgspec.json.encode(row).decode()
 
@@ -117,6 +120,7 @@ def decode_policy(text: str) -> Policy:
         overlap=row.overlap,
         misfire=row.misfire,
         catchup=timedelta(seconds=row.catchup),
+        on_failure=row.on_failure,
     )
 
 
@@ -172,7 +176,7 @@ def decode_cursor(token: str, *shape: type[str] | type[int]) -> list[Any]:
 class Rows:
     """Builds domain values from rows, given how a dialect shows times and ids."""
 
-    def __init__(self, time: Callable[[Any], datetime], ident: Callable[[Any], str]) -> None:
+    def __init__(self, time: Callable[[Any], datetime], ident: Callable[[Any], Any]) -> None:
         self._time = time
         self._ident = ident
 
@@ -180,59 +184,60 @@ class Rows:
         """A run from RUN_COLUMNS."""
         time, ident = self._maybe_time, self._ident
         return Run(
-            id=RunId(ident(row[0])),
-            job_id=JobId(ident(row[1])),
+            id=ident(row[0]),
+            job_id=ident(row[1]),
             owner=row[2],
             created_by=row[3],
-            spec=_spec(row[4:14]),
-            schedule=None if row[14] is None else decode_schedule(row[14]),
-            trigger=_TRIGGERS[row[15]],
-            slot=time(row[16]),
-            due_at=self._time(row[17]),
-            wake_at=self._time(row[18]),
-            gate=row[19],
-            state=_STATES[row[20]],
-            paused=bool(row[21]),
-            stop=None if row[22] is None else Reason(row[22]),
-            node=None if row[23] is None else NodeId(ident(row[23])),
-            fence=row[24],
-            attempt=row[25],
-            crashes=row[26],
-            revision=row[27],
-            progress=row[28],
-            error=decode_error(row[29]),
-            result=row[30],
-            reason=None if row[31] is None else Reason(row[31]),
-            created_at=self._time(row[32]),
-            first_started_at=time(row[33]),
-            started_at=time(row[34]),
-            finished_at=time(row[35]),
-            resolution=row[36],
+            spec=_spec(row[4:15]),
+            schedule=None if row[15] is None else decode_schedule(row[15]),
+            trigger=_TRIGGERS[row[16]],
+            slot=time(row[17]),
+            due_at=self._time(row[18]),
+            wake_at=self._time(row[19]),
+            gate=row[20],
+            state=_STATES[row[21]],
+            paused=bool(row[22]),
+            stop=None if row[23] is None else Reason(row[23]),
+            node=None if row[24] is None else ident(row[24]),
+            fence=row[25],
+            attempt=row[26],
+            crashes=row[27],
+            revision=row[28],
+            progress=row[29],
+            error=decode_error(row[30]),
+            result=row[31],
+            reason=None if row[32] is None else Reason(row[32]),
+            created_at=self._time(row[33]),
+            first_started_at=time(row[34]),
+            started_at=time(row[35]),
+            finished_at=time(row[36]),
+            resolution=row[37],
+            requeue_of=None if row[38] is None else ident(row[38]),
         )
 
     def job(self, row: Sequence[Any]) -> Job:
         """A job from JOB_COLUMNS."""
         return Job(
-            id=JobId(self._ident(row[0])),
+            id=self._ident(row[0]),
             owner=row[1],
             created_by=row[2],
-            spec=_spec(row[3:13]),
-            schedule=decode_schedule(row[13]),
-            status=JobStatus(row[14]),
-            next_fire_at=self._maybe_time(row[15]),
-            plan_at=self._maybe_time(row[16]),
-            revision=row[17],
-            created_at=self._time(row[18]),
-            updated_at=self._time(row[19]),
+            spec=_spec(row[3:14]),
+            schedule=decode_schedule(row[14]),
+            status=JobStatus(row[15]),
+            next_fire_at=self._maybe_time(row[16]),
+            plan_at=self._maybe_time(row[17]),
+            revision=row[18],
+            created_at=self._time(row[19]),
+            updated_at=self._time(row[20]),
         )
 
     def attempt(self, row: Sequence[Any]) -> Attempt:
         """An attempt from (run_id, number, fence, node, started_at, ended_at, outcome, error)."""
         return Attempt(
-            run_id=RunId(self._ident(row[0])),
+            run_id=self._ident(row[0]),
             number=row[1],
             fence=row[2],
-            node=None if row[3] is None else NodeId(self._ident(row[3])),
+            node=None if row[3] is None else self._ident(row[3]),
             started_at=self._maybe_time(row[4]),
             ended_at=self._time(row[5]),
             outcome=Outcome(row[6]),
@@ -242,7 +247,7 @@ class Rows:
     def skip(self, row: Sequence[Any]) -> Skip:
         """A range of skipped slots from (job_id, revision, start_at, end_at, count, reason)."""
         return Skip(
-            job_id=JobId(self._ident(row[0])),
+            job_id=self._ident(row[0]),
             revision=row[1],
             start=self._time(row[2]),
             end=self._time(row[3]),
@@ -254,7 +259,7 @@ class Rows:
         """A backfill from (id, job_id, trigger, start_at, end_at, plan_at, created_at)."""
         return Backfill(
             id=self._ident(row[0]),
-            job_id=JobId(self._ident(row[1])),
+            job_id=self._ident(row[1]),
             trigger=Trigger(row[2]),
             start=self._time(row[3]),
             end=self._time(row[4]),
@@ -278,6 +283,7 @@ def _spec(row: Sequence[Any]) -> Spec:
         priority=row[7],
         ordering_key=row[8],
         policy=decode_policy(row[9]),
+        secrets=row[10],
     )
 
 

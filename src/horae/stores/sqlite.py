@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
+from horae.core.events import EventKind
 from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.plan import Firing, Page, Settled
 from horae.store import (
@@ -11,17 +12,34 @@ from horae.store import (
     Changed,
     ClaimRequest,
     Claims,
+    Declaration,
+    ErrorGroup,
+    EventBatch,
     JobChange,
     JobFilter,
     Ledger,
     Listing,
     Plannable,
     QueueDepth,
+    QueueSettings,
+    Receipt,
+    Receipted,
+    Resolution,
     Retraction,
     RunFilter,
     Signal,
 )
-from horae.stores import sqlite_claim, sqlite_plan, sqlite_reads, sqlite_runs
+from horae.stores import (
+    sqlite_claim,
+    sqlite_declarations,
+    sqlite_events,
+    sqlite_letters,
+    sqlite_plan,
+    sqlite_queues,
+    sqlite_reads,
+    sqlite_receipts,
+    sqlite_runs,
+)
 from horae.stores.sqlite_blobs import SqliteBlobs
 from horae.stores.sqlite_database import Database, expected_version, migrate, version
 from horae.stores.sqlite_executor import SqliteExecutor, ThreadedExecutor
@@ -46,7 +64,9 @@ class SqliteStore:
 
     async def open(self) -> None:
         await self.migrate()
-        await self._executor.open(self._database, self._tell)
+        await self._executor.open(
+            self._database, self._tell, lambda db, transactions: sqlite_events.write(db, transactions, self._wall())
+        )
 
     async def close(self) -> None:
         await self._executor.close()
@@ -79,7 +99,7 @@ class SqliteStore:
 
     # --- creating and firing
 
-    async def create(self, items: Sequence[Run | Firing]) -> list[JobId]:
+    async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
         return await self._executor.write(lambda transaction: sqlite_plan.create(transaction, items))
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
@@ -91,14 +111,18 @@ class SqliteStore:
     async def fill(self, pages: Sequence[Page]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_plan.fill(transaction, pages))
 
-    async def backfill(self, backfills: Sequence[Backfill]) -> None:
-        await self._executor.write(lambda transaction: sqlite_plan.begin_backfills(transaction, backfills))
+    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> Receipt | None:
+        return await self._executor.write(
+            lambda transaction: sqlite_plan.begin_backfill(transaction, backfill, receipt)
+        )
 
     async def change(self, change: JobChange) -> Changed | None:
         return await self._executor.write(lambda transaction: sqlite_plan.change(transaction, change))
 
-    async def change_one_shot(self, run: Run, *, expected: int) -> bool:
-        return await self._executor.write(lambda transaction: sqlite_plan.change_one_shot(transaction, run, expected))
+    async def change_one_shot(self, run: Run, *, expected: int, event: EventKind | None = None) -> bool:
+        return await self._executor.write(
+            lambda transaction: sqlite_plan.change_one_shot(transaction, run, expected, event)
+        )
 
     # --- the life of a run
 
@@ -129,6 +153,26 @@ class SqliteStore:
     async def held(self, node: NodeId) -> Mapping[RunId, int]:
         return await self._executor.read(lambda db: sqlite_runs.held(db, node))
 
+    async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
+        return await self._executor.write(lambda transaction: sqlite_letters.resolve(transaction, resolutions, now))
+
+    # --- repeated requests, queues, declared schedules
+
+    async def keep_receipt(self, receipt: Receipt) -> Receipt:
+        return await self._executor.write(lambda transaction: sqlite_receipts.keep(transaction, receipt))
+
+    async def set_queue(self, settings: QueueSettings) -> None:
+        now = self._wall()
+        await self._executor.write(lambda transaction: sqlite_queues.set_queue(transaction, settings, now))
+
+    async def declare(self, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
+        await self._executor.write(
+            lambda transaction: sqlite_declarations.declare(transaction, owner, declarations, renew)
+        )
+
+    async def forget(self, owner: str, *, app: str, keys: Sequence[str]) -> None:
+        await self._executor.write(lambda transaction: sqlite_declarations.forget(transaction, owner, app, keys))
+
     # --- nodes
 
     async def register(self, node: Node) -> None:
@@ -153,6 +197,13 @@ class SqliteStore:
 
     # --- history
 
+    async def expire(self, *, now: datetime, limit: int) -> int:
+        return await self._executor.write(
+            lambda transaction: (
+                sqlite_receipts.expire(transaction, now, limit) + sqlite_events.expire(transaction, now, limit)
+            )
+        )
+
     async def prune(self, *, before: date, limit: int) -> int:
         moment = to_micros(datetime.combine(before, time(), UTC))
         return await self._executor.write(lambda transaction: sqlite_runs.prune(transaction, moment, limit))
@@ -162,11 +213,26 @@ class SqliteStore:
     async def job(self, job_id: JobId, *, owner: str | None) -> Job | Run | None:
         return await self._executor.read(lambda db: sqlite_reads.job(db, job_id, owner))
 
+    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+        return await self._executor.read(lambda db: sqlite_reads.jobs(db, job_ids))
+
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
         return await self._executor.read(lambda db: sqlite_reads.run(db, run_id, owner))
 
+    async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
+        return await self._executor.read(lambda db: sqlite_reads.ended(db, run_ids))
+
+    async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
+        return await self._executor.read(lambda db: sqlite_reads.job_by_key(db, owner, key))
+
     async def attempts(self, run_id: RunId) -> list[Attempt]:
         return await self._executor.read(lambda db: sqlite_reads.attempts(db, run_id))
+
+    async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+        return await self._executor.read(lambda db: sqlite_reads.attempts_of(db, run_ids))
+
+    async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
+        return await self._executor.read(lambda db: sqlite_reads.ahead_of(db, run, limit))
 
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         return await self._executor.read(lambda db: sqlite_reads.last_runs(db, job_ids, now))
@@ -186,8 +252,30 @@ class SqliteStore:
     async def tasks(self) -> Mapping[str, str]:
         return await self._executor.read(sqlite_reads.tasks)
 
-    async def queues(self, *, now: datetime) -> list[QueueDepth]:
-        return await self._executor.read(lambda db: sqlite_reads.queues(db, now))
+    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
+        return await self._executor.read(lambda db: sqlite_queues.queues(db, now, owner))
+
+    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
+        return await self._executor.read(lambda db: sqlite_queues.lateness(db, since, owner))
+
+    async def queue_settings(self, queue: str) -> QueueSettings:
+        said = await self._executor.read(sqlite_queues.settings)
+        return said.get(queue, QueueSettings(queue=queue))
 
     async def dead_letters(self) -> int:
         return await self._executor.read(sqlite_reads.dead_letters)
+
+    async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
+        return await self._executor.read(lambda db: sqlite_letters.groups(db, which))
+
+    async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
+        return await self._executor.read(lambda db: sqlite_receipts.receipt(db, owner, key, now))
+
+    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+        return await self._executor.read(lambda db: sqlite_events.events(db, after, owner, limit))
+
+    async def last_event(self) -> str:
+        return await self._executor.read(sqlite_events.last_event)
+
+    async def declarations(self, owner: str) -> list[Declaration]:
+        return await self._executor.read(lambda db: sqlite_declarations.declarations(db, owner))

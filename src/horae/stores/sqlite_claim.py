@@ -1,4 +1,4 @@
-"""Claiming in SQLite: lane by lane in order of priority, and through the gates."""
+"""Claiming in SQLite: lane by lane in order of priority, as far as queues have room, and through the gates."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -11,17 +11,21 @@ from typing import Any
 from horae.core.model import JobId, Run, State
 from horae.core.plan import Rival
 from horae.store import ClaimRequest, Claims, Contested
+from horae.stores import sqlite_queues
 from horae.stores.rows import RUN_COLUMNS
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
-from horae.stores.sqlite_rows import FIRST, ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
+from horae.stores.sqlite_queues import Rooms
+from horae.stores.sqlite_rows import FIRST, LANE_ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
 
 MAX_CONTESTED = 1000  # blocked runs that one claim brings up
 MAX_RIVALS = 50  # of a long line the first are enough to decide by
 
-_ID, _JOB_ID, _DUE_AT, _WAKE_AT = (RUN_COLUMNS.index(name) for name in ("id", "job_id", "due_at", "wake_at"))
-_GATE, _STATE, _NODE, _FENCE = (RUN_COLUMNS.index(name) for name in ("gate", "state", "node", "fence"))
-_SEQ = len(RUN_COLUMNS) + 1  # after `parked`
+LANE_COLUMNS = (*RUN_COLUMNS, "seq")  # what the statement lane brings
+
+_ID, _JOB_ID, _DUE_AT, _WAKE_AT = map(LANE_COLUMNS.index, ("id", "job_id", "due_at", "wake_at"))
+_GATE, _STATE, _NODE, _FENCE = map(LANE_COLUMNS.index, ("gate", "state", "node", "fence"))
+_QUEUE, _SEQ = map(LANE_COLUMNS.index, ("queue", "seq"))
 
 Row = Sequence[Any]
 Lane = tuple[str, int]
@@ -33,8 +37,10 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Claims:
     if db.execute(STATEMENTS["node_is_registered"], (node,)).fetchone() is None:
         return Claims(alive=False)
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
-    lanes = _lanes(db, request.queues)
-    taken, gates, more = _choose(db, request, lanes)
+    said = sqlite_queues.settings(db)
+    lanes = [lane for lane in _lanes(db, request.queues) if lane[0] not in said or not said[lane[0]].paused]
+    rooms = sqlite_queues.rooms(db, said, (queue for queue, _ in lanes))
+    taken, gates, more = _choose(db, request, lanes, rooms)
     db.executemany(STATEMENTS["claim_run"], [(node, row[_SEQ]) for row in taken])
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in gates.taken])
     return Claims(
@@ -50,7 +56,7 @@ def _claimed(row: Row, node: bytes) -> Run:
     columns = list(row)
     columns[_STATE], columns[_NODE] = State.CLAIMED.value, node
     columns[_FENCE] += 1
-    return ROWS.run(columns)
+    return LANE_ROWS.run(columns)
 
 
 def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
@@ -60,36 +66,41 @@ def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
     return db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall()
 
 
-def _choose(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane]) -> tuple[list[Row], "_Gates", bool]:
+def _choose(
+    db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms
+) -> tuple[list[Row], "_Gates", bool]:
     """The rows to take, those with a gate only if they may pass it, and whether there may be more."""
     gates = _Gates(db, request, frozenset(request.full_gates))
     taken: list[Row] = []
     if request.limit <= 0:
         return taken, gates, False
-    for row in _candidates(db, request, lanes):
-        if row[_GATE] is None or gates.admit(row):
+    for row in _candidates(db, request, lanes, rooms):
+        if rooms.left and rooms.is_full(row[_QUEUE]):
+            gates.contest(row)
+        elif row[_GATE] is None or gates.admit(row):
             taken.append(row)
+            if rooms.left:
+                rooms.take(row[_QUEUE])
         if len(taken) >= request.limit or len(gates.contested) >= MAX_CONTESTED:
             return taken, gates, True
     return taken, gates, False
 
 
-def _candidates(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane]) -> Iterator[Row]:
+def _candidates(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms) -> Iterator[Row]:
     """What wakes by `until`, by priority, then wake-up time; read no further than it is asked for."""
-    bounds = {
-        "floor": FIRST if request.floor is None else to_micros(request.floor),
-        "until": to_micros(request.until),
-        "tasks": to_json(request.tasks),
-    }
-    for _, peers in groupby(lanes, key=lambda lane: lane[1]):
-        cursors = [
-            db.execute(STATEMENTS["lane"], {"queue": queue, "priority": priority, **bounds})
-            for queue, priority in peers
-        ]
+    floor = FIRST if request.floor is None else to_micros(request.floor)
+    bounds = {"until": to_micros(request.until), "tasks": to_json(request.tasks)}
+    for priority, peers in groupby(lanes, key=lambda lane: lane[1]):
+        cursors: dict[str, sqlite3.Cursor] = {}
+        for queue, _ in peers:
+            # What a pause or a limit kept from being claimed has been waiting below the floor.
+            lane = {"queue": queue, "priority": priority, "floor": FIRST if queue in rooms.said else floor, **bounds}
+            cursors[queue] = db.execute(STATEMENTS["lane"], lane)
+        streams = [rooms.within(queue, cursor) if queue in rooms.left else cursor for queue, cursor in cursors.items()]
         try:
-            yield from merge(*cursors, key=lambda row: row[_WAKE_AT])
+            yield from merge(*streams, key=lambda row: row[_WAKE_AT])
         finally:
-            for cursor in cursors:
+            for cursor in cursors.values():
                 cursor.close()  # an open one would go on reading while rows are changed
 
 
@@ -112,6 +123,7 @@ class _Gates:
     full: frozenset[str]
     taken: dict[str, bytes] = field(default_factory=dict)  # the run that this claim takes, by gate
     contested: list[Contested] = field(default_factory=list)
+    letters: bool | None = None  # whether a dead letter blocks any gate; None: not looked yet
 
     def admit(self, row: Row) -> bool:
         """Whether a run may pass its gate; one that is due and may not is noted as contested."""
@@ -119,21 +131,41 @@ class _Gates:
         if gate not in self.full and not self._is_blocked(row):
             taken: bytes = self.taken.setdefault(gate, row[_ID])
             return bool(taken == row[_ID])  # one for each gate; its next comes another time
-        if max(row[_DUE_AT], row[_WAKE_AT]) <= to_micros(self.request.now):
-            self.contested.append(Contested(run=ROWS.run(row), rivals=self._rivals(row)))
+        if self._is_due(row):
+            self.contested.append(Contested(run=LANE_ROWS.run(row), rivals=self._rivals(row)))
         return False
+
+    def contest(self, row: Row) -> None:
+        """Note a run that is due and has no room in its queue, if others are ahead of it: it may overlap them."""
+        if row[_GATE] is not None and self._is_due(row) and (rivals := self._rivals(row)):
+            self.contested.append(Contested(run=LANE_ROWS.run(row), rivals=rivals))
+
+    def _is_due(self, row: Row) -> bool:
+        return bool(max(row[_DUE_AT], row[_WAKE_AT]) <= to_micros(self.request.now))
 
     def _is_blocked(self, row: Row) -> bool:
         holder = self.db.execute(STATEMENTS["gate_holder"], (row[_GATE],)).fetchone()
         if holder is not None and to_hex(holder[0]) != self.request.node:
             return True
         place = {**self._place(row), "taken": self.taken.get(row[_GATE])}
-        return self.db.execute(STATEMENTS["blocked_by_earlier"], place).fetchone() is not None
+        if self.db.execute(STATEMENTS["blocked_by_earlier"], place).fetchone() is not None:
+            return True
+        return self._letters_block() and self.db.execute(STATEMENTS["blocked_by_letter"], place).fetchone() is not None
+
+    def _letters_block(self) -> bool:
+        """Whether any letter blocks a gate at all: asked once, for the answer is nearly always no."""
+        if self.letters is None:
+            self.letters = self.db.execute(STATEMENTS["some_letter_blocks"]).fetchone() is not None
+        return self.letters
 
     def _rivals(self, row: Row) -> list[Rival]:
         which = {**self._place(row), "job_id": row[_JOB_ID], "limit": MAX_RIVALS}
-        found = self.db.execute(STATEMENTS["rivals"], which)
-        return [Rival(job_id=JobId(to_hex(job_id)), started_at=maybe_time(started)) for job_id, started in found]
+        unfinished = self.db.execute(STATEMENTS["rivals"], which).fetchall()
+        letters = self.db.execute(STATEMENTS["blocking_letters"], which).fetchall() if self._letters_block() else []
+        return [
+            *(Rival(job_id=JobId(to_hex(job_id)), started_at=None, failed=True) for (job_id,) in letters),
+            *(Rival(job_id=JobId(to_hex(job_id)), started_at=maybe_time(started)) for job_id, started in unfinished),
+        ]
 
     def _place(self, row: Row) -> dict[str, Any]:
         node = to_blob(self.request.node)

@@ -5,6 +5,7 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from horae.core.errors import Unavailable
+from horae.core.events import EventKind
 from horae.core.model import NodeId
 from horae.store import Kind, Signal
 from horae.stores.sqlite_database import Database, error_code, translated
@@ -34,6 +36,7 @@ class Transaction:
     due_at: datetime | None = None
     plan_at: datetime | None = None
     stops: set[NodeId] = field(default_factory=set)
+    events: defaultdict[tuple[str, EventKind], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def due(self, at: datetime) -> None:
         """There will be runs to claim from `at` on."""
@@ -47,6 +50,10 @@ class Transaction:
     def stop(self, node: NodeId) -> None:
         """A run of the node is to be stopped."""
         self.stops.add(node)
+
+    def tell(self, kind: EventKind, owner: str, *subjects: str) -> None:
+        """Something happened to jobs or runs of an owner."""
+        self.events[owner, kind] += subjects
 
 
 def signals_of(transactions: Sequence[Transaction]) -> list[Signal]:
@@ -62,13 +69,21 @@ def signals_of(transactions: Sequence[Transaction]) -> list[Signal]:
 
 
 Heard = Callable[[Sequence[Signal]], None]
+LastWords = Callable[[sqlite3.Connection, Sequence[Transaction]], None]
+
+
+def _nothing_more(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> None:
+    """Transactions that write nothing but what their verbs do."""
 
 
 class SqliteExecutor(Protocol):
     """Does work on connections; a write is answered once it is committed."""
 
-    async def open(self, database: Database, heard: Heard) -> None:
-        """Begin; `heard` is called on the event loop with the signals of each commit."""
+    async def open(self, database: Database, heard: Heard, before_commit: LastWords = _nothing_more) -> None:
+        """Begin; `heard` is called on the event loop with the signals of each commit.
+
+        `before_commit` writes what the verbs of a commit have in common, in the same transaction.
+        """
 
     async def close(self) -> None:
         """Finish what was handed in, and disconnect."""
@@ -87,15 +102,23 @@ class SqliteExecutor(Protocol):
 
 
 class InlineExecutor:
-    """Everything at once, in the calling coroutine: for simulations that must repeat exactly."""
+    """Everything at once, in the calling coroutine: for simulations that must repeat exactly.
 
-    def __init__(self) -> None:
+    What need not outlive a power cut can do without the waits for the disk (`durable=False`).
+    """
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self._durable = durable
         self._db: sqlite3.Connection | None = None
         self._heard: Heard = lambda signals: None
+        self._before_commit: LastWords = _nothing_more
 
-    async def open(self, database: Database, heard: Heard) -> None:
+    async def open(self, database: Database, heard: Heard, before_commit: LastWords = _nothing_more) -> None:
         self._db = database.writer()
+        if not self._durable:
+            self._db.execute("PRAGMA synchronous = OFF")
         self._heard = heard
+        self._before_commit = before_commit
 
     async def close(self) -> None:
         if self._db is not None:
@@ -112,6 +135,7 @@ class InlineExecutor:
             _begin(db)
             try:
                 answer = work(transaction)
+                self._before_commit(db, [transaction])
                 db.execute("COMMIT")
             except BaseException:
                 _roll_back(db)
@@ -164,9 +188,10 @@ class ThreadedExecutor:
         self._listening = False
         self._closing = False
 
-    async def open(self, database: Database, heard: Heard) -> None:
+    async def open(self, database: Database, heard: Heard, before_commit: LastWords = _nothing_more) -> None:
         self._database = database
         self._heard = heard
+        self._before_commit = before_commit
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._connect)
         self._ended = self._loop.create_future()
@@ -181,9 +206,6 @@ class ThreadedExecutor:
         await self._ended
         self._thread.join()
         self._thread = None
-        await asyncio.to_thread(self._readers.shutdown)
-        for db in self._read_connections:
-            db.close()
 
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
@@ -228,6 +250,9 @@ class ThreadedExecutor:
                 self._look_for_others()
         if self._writer is not None:
             self._writer.close()
+        self._readers.shutdown()  # here and not by yet another thread, which a process that ends no longer lends
+        for db in self._read_connections:
+            db.close()
         _call_on(self._loop, [lambda: self._ended.set_result(None)])
 
     def _next_group(self) -> list[_Write]:
@@ -263,6 +288,7 @@ class ThreadedExecutor:
         db = self._writer or self._connect()
         _begin(db)
         done = [transaction for write in group if (transaction := _do(db, write)) is not None]
+        self._before_commit(db, done)
         db.execute("COMMIT")
         return signals_of(done)
 

@@ -1,13 +1,16 @@
 """Creating, firing and changing jobs in SQLite."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page
-from horae.store import Changed, JobChange, Plannable, Retraction
+from horae.store import Changed, JobChange, Plannable, Receipt, Receipted, Retraction
+from horae.stores import sqlite_queues, sqlite_receipts
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
@@ -31,16 +34,23 @@ from horae.stores.sqlite_rows import (
 _OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
 
 
-def create(transaction: Transaction, items: Sequence[Run | Firing]) -> list[JobId]:
-    """Write each item whose key is free; answers who holds the key."""
-    holders = [_key_holder(transaction.db, item) for item in items]
-    written = [item for item, holder in zip(items, holders, strict=True) if holder == _job_id(item)]
-    firings = [item for item in written if isinstance(item, Firing)]
-    transaction.db.executemany(STATEMENTS["insert_job"], [job_values(_fired(firing)) for firing in firings])
-    _insert_runs(transaction, [item for item in written if isinstance(item, Run)])
-    for firing in firings:
-        _insert_fired(transaction, firing)
-    return holders
+def create(transaction: Transaction, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
+    """Write each item whose key is free and whose request is new; answers who holds the key, or the receipt."""
+    answers: list[JobId | Receipt] = []
+    written: list[Run | Firing] = []
+    for item in items:
+        if isinstance(item, Run) and item.spec.key is None:  # nothing can stand in the way of most
+            answers.append(item.job_id)
+            written.append(item)
+            continue
+        made, receipt = (item.item, item.receipt) if isinstance(item, Receipted) else (item, None)
+        answers.append(_admitted(transaction.db, made, receipt))
+        if answers[-1] == _job_id(made):
+            written.append(made)
+    _create_runs(transaction, [made for made in written if isinstance(made, Run)])
+    for firing in (made for made in written if isinstance(made, Firing)):
+        _create_job(transaction, firing)
+    return answers
 
 
 def plannable(db: sqlite3.Connection, shards: Sequence[int], now: datetime, limit: int) -> Plannable:
@@ -67,11 +77,14 @@ def fill(transaction: Transaction, pages: Sequence[Page]) -> list[bool]:
     return [_fill(transaction, page) for page in pages]
 
 
-def begin_backfills(transaction: Transaction, backfills: Iterable[Backfill]) -> None:
-    """Write new backfills."""
-    for backfill in backfills:
-        transaction.db.execute(STATEMENTS["insert_backfill"], backfill_values(backfill))
-        transaction.plan(backfill.plan_at)
+def begin_backfill(transaction: Transaction, backfill: Backfill, receipt: Receipt | None) -> Receipt | None:
+    """Write a new backfill, unless its request is not new."""
+    if receipt is not None:
+        if (earlier := sqlite_receipts.earlier(transaction.db, receipt)) is not None:
+            return earlier
+        sqlite_receipts.write(transaction.db, receipt)
+    _insert_backfill(transaction, backfill)
+    return None
 
 
 def change(transaction: Transaction, change: JobChange) -> Changed | None:
@@ -90,6 +103,8 @@ def change(transaction: Transaction, change: JobChange) -> Changed | None:
     db.execute(STATEMENTS["change_job"], changed_job_values(job))
     if job.status in _OVER:
         _free_key(db, job.owner, job.spec.key, job.id)
+    if change.event is not None:
+        transaction.tell(change.event, job.owner, job.id)
     transaction.plan(job.plan_at)
     return Changed(job=job, stopped=stopped)
 
@@ -117,10 +132,12 @@ def _retract_held(transaction: Transaction, run: Run, now: datetime) -> Retracti
     db.execute(STATEMENTS["rewind_job"], place)
     if run.gate is not None:
         wake_next(transaction, run.gate, now)
+    if run.spec.queue in sqlite_queues.limited(db):
+        transaction.due(now)
     return Retraction.TAKEN_BACK
 
 
-def change_one_shot(transaction: Transaction, run: Run, expected: int) -> bool:
+def change_one_shot(transaction: Transaction, run: Run, expected: int, event: EventKind | None) -> bool:
     """Write a new version of a one-shot that still waits."""
     db = transaction.db
     row = db.execute(STATEMENTS["run"], {"id": to_blob(run.id), "owner": None}).fetchone()
@@ -131,7 +148,19 @@ def change_one_shot(transaction: Transaction, run: Run, expected: int) -> bool:
         wake_next(transaction, before.gate, before.wake_at)  # it may have gone out of the way
     if not run.paused:
         transaction.due(run.wake_at)
+    if event is not None:
+        transaction.tell(event, run.owner, run.job_id)
     return True
+
+
+def _admitted(db: sqlite3.Connection, item: Run | Firing, receipt: Receipt | None) -> JobId | Receipt:
+    """Who holds the key of a new job, or the receipt of an earlier request; a new receipt is written with its job."""
+    if receipt is not None and (earlier := sqlite_receipts.earlier(db, receipt)) is not None:
+        return earlier
+    holder = _key_holder(db, item)
+    if receipt is not None and holder == _job_id(item):
+        sqlite_receipts.write(db, receipt)
+    return holder
 
 
 def _key_holder(db: sqlite3.Connection, item: Run | Firing) -> JobId:
@@ -159,19 +188,48 @@ def _fired(firing: Firing) -> Job:
     return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
 
 
-def _insert_runs(transaction: Transaction, runs: Sequence[Run]) -> None:
-    transaction.db.executemany(STATEMENTS["insert_run"], map(run_values, runs))
+def _create_runs(transaction: Transaction, runs: Sequence[Run]) -> None:
+    """Write new one-shots and manual runs; of the former listeners are told, but not when they are only sent again."""
+    inserted, fresh = _insert_runs(transaction, runs), runs
+    if inserted < len(runs):
+        new = {to_hex(ident) for (ident,) in transaction.db.execute(STATEMENTS["last_runs_inserted"], (inserted,))}
+        fresh = [run for run in runs if run.id in new]
+    created = defaultdict[str, list[str]](list)
+    for run in fresh:
+        if run.schedule is not None:
+            created[run.owner].append(run.job_id)
+    for owner, job_ids in created.items():
+        transaction.tell(EventKind.JOB_CREATED, owner, *job_ids)
+
+
+def _create_job(transaction: Transaction, firing: Firing) -> None:
+    """Write a new recurring job with what its first firing brings."""
+    if transaction.db.execute(STATEMENTS["insert_job"], job_values(_fired(firing))).rowcount:
+        transaction.tell(EventKind.JOB_CREATED, firing.job.owner, firing.job.id)
+    _insert_fired(transaction, firing)
+
+
+def _insert_runs(transaction: Transaction, runs: Sequence[Run]) -> int:
+    """Write runs, and answer how many of them were new."""
+    inserted = transaction.db.executemany(STATEMENTS["insert_run"], map(run_values, runs)).rowcount
     waking = [run.wake_at for run in runs if not run.paused]
     if waking:
         transaction.due(min(waking))
+    return inserted
 
 
 def _insert_fired(transaction: Transaction, firing: Firing) -> None:
     """What comes of a firing, beside the job itself."""
     _insert_runs(transaction, firing.runs)
     transaction.db.executemany(STATEMENTS["insert_skip"], map(skip_values, firing.skips))
-    begin_backfills(transaction, () if firing.backfill is None else (firing.backfill,))
+    if firing.backfill is not None:
+        _insert_backfill(transaction, firing.backfill)
     transaction.plan(firing.plan_at)
+
+
+def _insert_backfill(transaction: Transaction, backfill: Backfill) -> None:
+    transaction.db.execute(STATEMENTS["insert_backfill"], backfill_values(backfill))
+    transaction.plan(backfill.plan_at)
 
 
 def _fire(transaction: Transaction, firing: Firing) -> bool:
@@ -192,6 +250,8 @@ def _fire(transaction: Transaction, firing: Firing) -> bool:
     _insert_fired(transaction, firing)
     if firing.status in _OVER:
         _free_key(transaction.db, job.owner, job.spec.key, job.id)
+    if firing.event is not None:
+        transaction.tell(firing.event, job.owner, job.id)
     return True
 
 

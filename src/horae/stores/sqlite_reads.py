@@ -2,22 +2,20 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from horae.core.errors import Invalid
-from horae.core.lifecycle import FINAL
+from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId, State
-from horae.store import JobFilter, Ledger, Listing, QueueDepth, RunFilter
-from horae.stores.rows import RUN_COLUMNS, decode_cursor, encode_cursor
+from horae.store import JobFilter, Ledger, Listing, RunFilter
+from horae.stores.rows import decode_cursor, encode_cursor
 from horae.stores.sqlite_database import STATEMENTS
-from horae.stores.sqlite_rows import FIRST, LAST, ROWS, maybe_time, node_from, to_blob, to_hex, to_json, to_micros
+from horae.stores.sqlite_rows import FIRST, LAST, ROWS, STORED_RUN, node_from, to_blob, to_hex, to_json, to_micros
 
 MAX_DEPTH = 10_000
 
-_DUE_AT = RUN_COLUMNS.index("due_at")
-_SEQ = len(RUN_COLUMNS) + 1  # after `parked`
+_DUE_AT, _SEQ = map(STORED_RUN.index, ("due_at", "seq"))
 _UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
 _COMMON = _UNSTARTED | {State.SUCCEEDED}  # too many to begin with, where there is a better filter
 _AFTER_ALL_IDS = b"\xff" * 17
@@ -35,15 +33,45 @@ def job(db: sqlite3.Connection, job_id: JobId, owner: str | None) -> Job | Run |
     return None if row is None else ROWS.run(row)
 
 
+def jobs(db: sqlite3.Connection, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+    """As `job`, of many; those that are not there are left out."""
+    found = ((job_id, job(db, job_id, None)) for job_id in job_ids)
+    return {job_id: one for job_id, one in found if one is not None}
+
+
 def run(db: sqlite3.Connection, run_id: RunId, owner: str | None) -> Run | None:
     """The run, alive or ended."""
     row = db.execute(STATEMENTS["run"], {"id": to_blob(run_id), "owner": owner}).fetchone()
     return None if row is None else ROWS.run(row)
 
 
+def ended(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[Run]:
+    """Those of the runs that have ended."""
+    rows = (db.execute(STATEMENTS["ended_run"], (to_blob(run_id),)).fetchone() for run_id in run_ids)
+    return [ROWS.run(row) for row in rows if row is not None]
+
+
 def attempts(db: sqlite3.Connection, run_id: RunId) -> list[Attempt]:
     """The attempts of a run that did not succeed, oldest first."""
     return [ROWS.attempt(row) for row in db.execute(STATEMENTS["attempts"], (to_blob(run_id),))]
+
+
+def attempts_of(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+    """As `attempts`, of many runs; those without any are left out."""
+    found = {run_id: attempts(db, run_id) for run_id in run_ids}
+    return {run_id: tried for run_id, tried in found.items() if tried}
+
+
+def job_by_key(db: sqlite3.Connection, owner: str, key: str) -> Job | Run | None:
+    """The unfinished job that holds a key."""
+    holder = db.execute(STATEMENTS["key_holder"], (owner, key)).fetchone()
+    return None if holder is None else job(db, JobId(to_hex(holder[0])), owner)
+
+
+def ahead_of(db: sqlite3.Connection, waiting: Run, limit: int) -> list[Run]:
+    """What a waiting run waits for in its gate, earliest first."""
+    place = {"gate": waiting.gate, "due_at": to_micros(waiting.due_at), "id": to_blob(waiting.id), "limit": limit}
+    return [ROWS.run(row) for row in db.execute(STATEMENTS["ahead_of"], place)]
 
 
 def last_runs(db: sqlite3.Connection, job_ids: Sequence[JobId], now: datetime) -> Mapping[JobId, Run]:
@@ -73,16 +101,18 @@ def list_runs(db: sqlite3.Connection, which: RunFilter, cursor: str | None, limi
 
 def _run_queries(which: RunFilter) -> list[tuple[str, Parameters]]:
     """The statements that together list what a filter asks for; no run comes from two of them."""
-    common = _run_parameters(which)
+    common = run_parameters(which)
     states, alive_only = which.states, which.states is not None and not which.states & FINAL
     if states is not None and not states:
         return []
+    if which.dead_letters:
+        return [(_letters_statement(which), common)]
     if which.stopping:
         return [("stopping_runs", common)]
     if which.job_id is not None:
         return [("live_runs_of_job" if alive_only else "runs_of_job", common)]
     if which.owner is None:
-        return [("runs_of_anyone", common)]
+        return [("held_runs" if states is not None and states <= HELD else "runs_of_anyone", common)]
     if states is not None and not states & _COMMON:
         return [("runs_of_state", {**common, "state": state.value}) for state in states]
     if which.task is not None:
@@ -94,7 +124,14 @@ def _run_queries(which: RunFilter) -> list[tuple[str, Parameters]]:
     return [("live_runs_of_owner" if alive_only else "runs_of_owner", common)]
 
 
-def _run_parameters(which: RunFilter) -> Parameters:
+def _letters_statement(which: RunFilter) -> str:
+    if which.job_id is not None:
+        return "dead_letters_of_job"
+    return "dead_letters_of_anyone" if which.owner is None else "dead_letters_of_owner"
+
+
+def run_parameters(which: RunFilter) -> Parameters:
+    """What statements about runs are given of a filter."""
     start_at = FIRST if which.start_at is None else to_micros(which.start_at)
     end_at = LAST if which.end_at is None else to_micros(which.end_at)
     if which.due is not None:
@@ -108,6 +145,7 @@ def _run_parameters(which: RunFilter) -> Parameters:
         "stopping": which.stopping,
         "task": which.task,
         "queue": which.queue,
+        "error_type": which.error_type,
         "start_at": start_at,
         "end_at": end_at,
     }
@@ -204,40 +242,3 @@ def tasks(db: sqlite3.Connection) -> Mapping[str, str]:
 def dead_letters(db: sqlite3.Connection) -> int:
     """How many failed runs nobody has resolved."""
     return int(db.execute(STATEMENTS["dead_letters"], {"bound": MAX_DEPTH}).fetchone()[0])
-
-
-def queues(db: sqlite3.Connection, now: datetime) -> list[QueueDepth]:
-    """The queues that have live runs."""
-    bounds = {"now": to_micros(now), "bound": MAX_DEPTH}
-    depths: dict[str, _Depth] = {}
-    for queue, priority in db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall():
-        lane = db.execute(STATEMENTS["depth_of_lane"], {**bounds, "queue": queue, "priority": priority}).fetchone()
-        depths.setdefault(queue, _Depth()).add(*lane)
-    for queue, count, oldest in db.execute(STATEMENTS["parked_by_queue"], bounds).fetchall():
-        depths.setdefault(queue, _Depth()).add(count, oldest)
-    for queue, running, claimed, oldest in db.execute(STATEMENTS["held_by_queue"], bounds).fetchall():
-        depths.setdefault(queue, _Depth()).add(claimed, oldest, running)
-    for (queue,) in db.execute(STATEMENTS["paused_queues"]).fetchall():
-        depths.setdefault(queue, _Depth())
-    return [
-        QueueDepth(
-            queue=queue,
-            depth=min(depth.waiting, MAX_DEPTH),
-            oldest_due_at=maybe_time(depth.oldest),
-            running=depth.running,
-        )
-        for queue, depth in sorted(depths.items())
-    ]
-
-
-@dataclass(slots=True)
-class _Depth:
-    waiting: int = 0
-    oldest: int | None = None
-    running: int = 0
-
-    def add(self, waiting: int, oldest: int | None, running: int = 0) -> None:
-        self.waiting += waiting
-        self.running += running
-        if oldest is not None:
-            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,15 @@ import msgspec
 
 from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, shard_of
 from horae.core.plan import Settled
-from horae.stores.rows import Rows, encode_error, encode_labels, encode_policy, encode_schedule
+from horae.stores.rows import (
+    JOB_COLUMNS,
+    RUN_COLUMNS,
+    Rows,
+    encode_error,
+    encode_labels,
+    encode_policy,
+    encode_schedule,
+)
 
 FIRST = -(2**63)  # before every time and every row
 LAST = 2**63 - 1
@@ -53,7 +62,27 @@ def to_json(values: Iterable[object]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-ROWS = Rows(time=to_time, ident=to_hex)
+# The columns as the tables have them, and statements that select * bring them: those of later migrations are the last.
+_LATER = ("secrets", "requeue_of")
+STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER)
+STORED_JOB = (*(name for name in JOB_COLUMNS if name not in _LATER), "shard", "seq", "secrets")
+
+_run_columns = itemgetter(*map(STORED_RUN.index, RUN_COLUMNS))
+_job_columns = itemgetter(*map(STORED_JOB.index, JOB_COLUMNS))
+
+
+class _StoredRows(Rows):
+    """Builds jobs and runs from whole rows of their tables."""
+
+    def run(self, row: Sequence[Any]) -> Run:
+        return super().run(_run_columns(row))
+
+    def job(self, row: Sequence[Any]) -> Job:
+        return super().job(_job_columns(row))
+
+
+ROWS = _StoredRows(time=to_time, ident=to_hex)
+LANE_ROWS = Rows(time=to_time, ident=to_hex)  # of the statement lane, which brings the columns in their order
 
 
 def run_values(run: Run) -> Values:
@@ -77,6 +106,7 @@ def run_values(run: Run) -> Values:
         run.crashes,
         run.revision,
         to_micros(run.created_at),
+        None if run.requeue_of is None else to_blob(run.requeue_of),
     )
 
 
@@ -277,4 +307,5 @@ def _spec_values(spec: Spec) -> Values:
         spec.priority,
         spec.ordering_key,
         encode_policy(spec.policy),
+        spec.secrets,
     )

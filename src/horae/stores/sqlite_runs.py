@@ -4,10 +4,12 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from horae.core.events import end_of_run
 from horae.core.lifecycle import FINAL
-from horae.core.model import Node, NodeId, Reason, Run, RunId
-from horae.core.plan import Settled
+from horae.core.model import Node, NodeId, Reason, Run, RunId, State
+from horae.core.plan import Settled, blocks_key
 from horae.store import Beat
+from horae.stores import sqlite_queues
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
@@ -62,17 +64,37 @@ def _concluded(transaction: Transaction, results: Sequence[Settled], written: Se
 
 
 def _conclude(transaction: Transaction, results: Sequence[Settled]) -> None:
-    """What goes with results: the record of the attempt, the key of a job that is over, the next of a gate."""
+    """What goes with results: records of attempts, places in limited queues, and all that ends with a run."""
     transaction.db.executemany(STATEMENTS["insert_attempt"], attempt_values(results))
+    limited = sqlite_queues.limited(transaction.db)
     for settled in results:
         run = settled.run
-        if run.state not in FINAL:
+        if run.spec.queue in limited:
+            transaction.due(_left_at(settled))
+        if run.state in FINAL:
+            _see_off(transaction, run)
+        else:
             transaction.due(run.wake_at)
-            continue
-        if run.spec.key is not None and run.one_shot:
-            transaction.db.execute(STATEMENTS["free_key"], (run.owner, run.spec.key, to_blob(run.job_id)))
-        if run.gate is not None and run.finished_at is not None:
-            wake_next(transaction, run.gate, run.finished_at)
+
+
+def _left_at(settled: Settled) -> datetime:
+    """When the run left its node; for one that never started, when it wakes again."""
+    run, attempt = settled.run, settled.attempt
+    return run.finished_at or (run.wake_at if attempt is None else attempt.ended_at)
+
+
+def _see_off(transaction: Transaction, run: Run) -> None:
+    """What goes with the end of a run: its event, secrets and keys that are done with, a dead letter, the next run."""
+    db = transaction.db
+    transaction.tell(end_of_run(run.state), run.owner, run.id)
+    if run.spec.secrets is not None and run.state is State.SUCCEEDED:
+        db.execute(STATEMENTS["drop_secrets"], (to_blob(run.id),))
+    if run.spec.key is not None and run.one_shot:
+        db.execute(STATEMENTS["free_key"], (run.owner, run.spec.key, to_blob(run.job_id)))
+    if run.state is State.FAILED:
+        db.execute(STATEMENTS["insert_letter"], {"id": to_blob(run.id), "blocks": blocks_key(run)})
+    if run.gate is not None and run.finished_at is not None:  # also if it blocks: one before it may have waited for it
+        wake_next(transaction, run.gate, run.finished_at)
 
 
 def request_stop(transaction: Transaction, run_ids: Iterable[RunId], reason: Reason) -> list[NodeId | None]:
@@ -136,5 +158,6 @@ def prune(transaction: Transaction, before: int, limit: int) -> int:
     """Drop what ended, or was kept, before a moment; at most `limit` rows of each kind."""
     which = {"before": before, "limit": limit}
     transaction.db.execute(STATEMENTS["prune_attempts"], which)  # found through their runs, so before these
+    transaction.db.execute(STATEMENTS["prune_letters"], which)
     statements = ("prune_runs", "prune_skips", "prune_blobs")
     return sum(transaction.db.execute(STATEMENTS[name], which).rowcount for name in statements)

@@ -16,6 +16,10 @@ SELECT clock_timestamp();
 -- name: current_schema
 SELECT current_schema();
 
+-- name: submit_runs_function
+-- Its name wherever it is called from; the server quotes it.
+SELECT format('%I.submit_runs', current_schema());
+
 -- name: schema_to_create
 -- The statement that makes the schema that search_path names first; the server quotes it.
 SELECT format('CREATE SCHEMA IF NOT EXISTS %I', trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)))
@@ -61,19 +65,26 @@ SELECT owner, task, queue, shelves.id
   FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
 
 -- name: create_runs
--- A run that is sent again, because the answer was lost, is there already.
-INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
-                  policy, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, lane, shelf)
-SELECT * FROM unnest($1::new_run[])
-    ON CONFLICT DO NOTHING;
+-- A run that is sent again, because the answer was lost, is there already. One-shots are jobs, of which listeners are told.
+WITH made AS (
+    INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                      ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision,
+                      created_at, requeue_of, lane, shelf)
+    SELECT * FROM unnest($1::new_run[])
+        ON CONFLICT DO NOTHING
+    RETURNING job_id, owner, schedule IS NOT NULL AS one_shot
+)
+INSERT INTO events (kind, owner, subjects)
+SELECT 'job.created', owner, array_agg(job_id) FROM made WHERE one_shot GROUP BY owner;
 
 -- name: create_jobs
 INSERT INTO jobs (id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
-                  schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard)
+                  secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard)
 SELECT *
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-              $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::timestamptz[],
-              $17::timestamptz[], $18::integer[], $19::timestamptz[], $20::timestamptz[], $21::smallint[])
+              $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
+              $17::timestamptz[], $18::timestamptz[], $19::integer[], $20::timestamptz[], $21::timestamptz[],
+              $22::smallint[])
     ON CONFLICT DO NOTHING
 RETURNING id;
 
@@ -94,6 +105,9 @@ SELECT given.place, keys.job_id
 DELETE FROM keys USING unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id)
  WHERE keys.owner = given.owner AND keys.key = given.key AND keys.job_id = given.job_id;
 
+-- name: key_holder
+SELECT job_id FROM keys WHERE owner = $1 AND key = $2;
+
 -- name: add_skips
 INSERT INTO skips (job_id, revision, start_at, end_at, count, reason)
 SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::text[]);
@@ -106,12 +120,73 @@ SELECT *
     ON CONFLICT DO NOTHING;
 
 
+-- ----------------------------------------------------------------------------------------------------------- receipts
+
+-- name: take_receipts
+-- No two have the same key. In the order of the keys, so that two batches never wait for each other; one that is no longer
+-- valid gives way.
+INSERT INTO receipts (owner, key, fingerprint, answer, created_at)
+SELECT *
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
+       AS given(owner, key, fingerprint, answer, created_at)
+ ORDER BY owner, key
+    ON CONFLICT (owner, key) DO UPDATE
+   SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at
+ WHERE receipts.created_at < excluded.created_at - $6::interval
+RETURNING owner, key;
+
+-- name: receipts
+SELECT receipts.owner, receipts.key, fingerprint, answer, created_at
+  FROM unnest($1::text[], $2::text[]) AS given(owner, key)
+  JOIN receipts ON receipts.owner = given.owner AND receipts.key = given.key;
+
+-- name: drop_receipts
+DELETE FROM receipts USING unnest($1::text[], $2::text[]) AS given(owner, key)
+ WHERE receipts.owner = given.owner AND receipts.key = given.key;
+
+-- name: valid_receipt
+SELECT owner, key, fingerprint, answer, created_at FROM receipts
+ WHERE owner = $1 AND key = $2 AND created_at >= $3::timestamptz - $4::interval;
+
+-- name: expire_receipts
+DELETE FROM receipts
+ WHERE ctid = ANY(ARRAY(SELECT ctid FROM receipts WHERE created_at < $1 ORDER BY created_at LIMIT $2))
+RETURNING 1;
+
+
+-- ------------------------------------------------------------------------------------------------------------- events
+
+-- name: add_events
+INSERT INTO events (kind, owner, subjects)
+SELECT kind, owner, array_agg(subject)
+  FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given(kind, owner, subject)
+ GROUP BY kind, owner;
+
+-- name: event_horizon
+SELECT last, writers FROM event_horizon();
+
+-- name: events_of_all
+SELECT id, kind, owner, at, subjects FROM events WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3;
+
+-- name: events_of_owner
+SELECT id, kind, owner, at, subjects FROM events
+ WHERE (owner, id) > ($4::text, $1::bigint) AND (owner, id) <= ($4::text, $2::bigint)
+ ORDER BY owner, id
+ LIMIT $3;
+
+-- name: expire_events
+-- Only the first are looked at: numbers and times have the same order, but for what a clock does.
+DELETE FROM events
+ WHERE id = ANY(ARRAY(SELECT id FROM (SELECT id, at FROM events ORDER BY id LIMIT $2) AS oldest WHERE at < $1))
+RETURNING 1;
+
+
 -- ---------------------------------------------------------------------------------------------------------- planning
 
 -- name: plannable_jobs
 SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
-       job.priority, job.ordering_key, job.policy, job.schedule, job.status, job.next_fire_at, job.plan_at, job.revision,
-       job.created_at, job.updated_at, unstarted.count, live.count
+       job.priority, job.ordering_key, job.policy, job.secrets, job.schedule, job.status, job.next_fire_at, job.plan_at,
+       job.revision, job.created_at, job.updated_at, unstarted.count, live.count
   FROM (SELECT due.*
           FROM unnest($1::smallint[]) AS shards(shard)
          CROSS JOIN LATERAL (SELECT * FROM jobs
@@ -127,8 +202,8 @@ SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob,
 
 -- name: plannable_backfills
 SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
-       job.priority, job.ordering_key, job.policy, job.schedule, job.status, job.next_fire_at, job.plan_at, job.revision,
-       job.created_at, job.updated_at, unstarted.count, live.count,
+       job.priority, job.ordering_key, job.policy, job.secrets, job.schedule, job.status, job.next_fire_at, job.plan_at,
+       job.revision, job.created_at, job.updated_at, unstarted.count, live.count,
        page.id, page.job_id, page.trigger, page.start_at, page.end_at, page.plan_at, page.created_at
   FROM (SELECT due.*
           FROM unnest($1::smallint[]) AS shards(shard)
@@ -177,12 +252,12 @@ RETURNING backfills.id;
 -- ---------------------------------------------------------------------------------------------------------- changing
 
 -- name: change_job
--- $19: keep next_fire_at as it is, for a planner may have moved it since the job was read.
+-- $20: keep next_fire_at as it is, for a planner may have moved it since the job was read.
 UPDATE jobs
    SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
-       ordering_key = $11, policy = $12, schedule = $13, status = $14,
-       next_fire_at = CASE WHEN $19 THEN next_fire_at ELSE $15::timestamptz END, plan_at = $16, revision = $17,
-       updated_at = $18
+       ordering_key = $11, policy = $12, secrets = $13, schedule = $14, status = $15,
+       next_fire_at = CASE WHEN $20 THEN next_fire_at ELSE $16::timestamptz END, plan_at = $17, revision = $18,
+       updated_at = $19
  WHERE id = $1 AND revision = $2
 RETURNING next_fire_at;
 
@@ -205,8 +280,8 @@ UPDATE jobs SET next_fire_at = least(next_fire_at, $2) WHERE id = $1 RETURNING n
 -- name: change_one_shot
 UPDATE runs
    SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
-       ordering_key = $11, policy = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16, paused = $17,
-       revision = $18, lane = $19, shelf = $20, parked = false
+       ordering_key = $11, policy = $12, secrets = $13, schedule = $14, due_at = $15, wake_at = $16, gate = $17,
+       paused = $18, revision = $19, lane = $20, shelf = $21, parked = false
   FROM (SELECT id, gate, wake_at FROM runs WHERE id = $1 FOR UPDATE) AS before
  WHERE runs.id = before.id AND revision = $2 AND state IN ('scheduled', 'retrying')
 RETURNING before.gate, before.wake_at;
@@ -218,33 +293,49 @@ RETURNING before.gate, before.wake_at;
 DELETE FROM gates WHERE gate = ANY($2::text[]) AND node = $1;
 
 -- name: claim
--- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates
+-- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked
 -- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest.
 WITH me AS MATERIALIZED (
     -- Locked, so that a burial waits for us, or we find ourselves buried.
     SELECT id FROM nodes WHERE id = $1 FOR KEY SHARE
+), said AS MATERIALIZED (
+    -- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else
+    -- takes of it: without its lock it gives nothing.
+    SELECT queue, paused, concurrency, changed_at,
+           paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
+           CASE WHEN queue = ANY($9::text[])
+                THEN concurrency - (SELECT count(*) FROM runs WHERE node IS NOT NULL AND runs.queue = queues.queue)
+            END AS room
+      FROM queues
+     WHERE cardinality($2::text[]) = 0 OR queue = ANY($2::text[])
 ), open AS MATERIALIZED (
-    SELECT id AS lane, priority FROM lanes WHERE cardinality($2::text[]) = 0 OR queue = ANY($2::text[])
+    -- What could not be taken for a while lies below the floor: there it is looked for as long as there is a limit, and
+    -- for a while after anything else was said.
+    SELECT id AS lane, priority, queue, room,
+           CASE WHEN concurrency IS NULL AND coalesce(changed_at < $4::timestamptz - interval '1 min', true)
+                THEN $6::timestamptz ELSE '-infinity' END AS floor
+      FROM lanes LEFT JOIN said USING (queue)
+     WHERE (cardinality($2::text[]) = 0 OR queue = ANY($2::text[])) AND closed IS NOT TRUE
 ), offers AS MATERIALIZED (
-    SELECT open.lane, open.priority
+    SELECT open.*
       FROM open
      CROSS JOIN LATERAL (SELECT FROM runs
                           WHERE runs.lane = open.lane
-                            AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
+                            AND wake_at >= open.floor AND wake_at <= $5::timestamptz
                             AND node IS NULL AND NOT parked AND NOT paused
                           LIMIT 1) AS one
-     WHERE EXISTS (SELECT FROM me)
+     WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
 ), shares AS MATERIALIZED (
     -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes: of those that
     -- are picked below, by the same conditions, or what nobody may take would use up the share of what can be taken.
-    SELECT lane, $7::bigint AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
+    SELECT lane, least($7::bigint, room) AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
     UNION ALL
     SELECT lane, count(*)
       FROM (SELECT offers.lane
               FROM offers
              CROSS JOIN LATERAL (SELECT wake_at FROM runs
                                   WHERE runs.lane = offers.lane
-                                    AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
+                                    AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
                                     AND node IS NULL AND NOT parked AND NOT paused
                                     AND task = ANY($3::text[])
                                     AND (gate IS NULL
@@ -252,18 +343,19 @@ WITH me AS MATERIALIZED (
                                          OR gate <> ALL($8::text[])
                                             AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
                                   ORDER BY wake_at
-                                  LIMIT $7::bigint) AS first
+                                  LIMIT least($7::bigint, offers.room)) AS first
              WHERE (SELECT count(*) FROM offers) > 1
              ORDER BY offers.priority DESC, first.wake_at
              LIMIT $7::bigint) AS firsts
      GROUP BY lane
-), picked AS MATERIALIZED (
-    -- Runs of gates that are full or another node's are none of our business before they are due.
-    SELECT run.*
-      FROM shares
+), found AS MATERIALIZED (
+    -- Runs of gates that are full or another node's are none of our business before they are due. Where there is little
+    -- room, a few more are looked at: what is blocked must not take the place of what is not.
+    SELECT run.*, shares.share, offers.lane, offers.queue, offers.priority, offers.room
+      FROM shares JOIN offers USING (lane)
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
-                          WHERE runs.lane = shares.lane
-                            AND wake_at >= $6::timestamptz AND wake_at <= $5::timestamptz
+                          WHERE runs.lane = offers.lane
+                            AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
                             AND node IS NULL AND NOT parked AND NOT paused
                             AND task = ANY($3::text[])
                             AND (gate IS NULL
@@ -271,20 +363,33 @@ WITH me AS MATERIALIZED (
                                  OR gate <> ALL($8::text[])
                                     AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
                           ORDER BY wake_at
-                          LIMIT shares.share
+                          LIMIT shares.share + CASE WHEN offers.room IS NULL THEN 0 ELSE 100 END
                             FOR UPDATE SKIP LOCKED) AS run
 ), heads AS MATERIALIZED (
-    -- The first run of each gate, if all before it are ours.
-    SELECT first.id, first.gate
-      FROM (SELECT DISTINCT ON (gate) id, gate, due_at FROM picked WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
+    -- The first run of each gate, if all before it are ours, and none of them failed and blocks it.
+    SELECT first.*
+      FROM (SELECT DISTINCT ON (gate) * FROM found WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
      WHERE gate <> ALL($8::text[])
        AND NOT EXISTS (SELECT FROM runs AS ahead
                         WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
                           AND ahead.node IS DISTINCT FROM $1)
+       AND NOT EXISTS (SELECT FROM blocks
+                        WHERE blocks.gate = first.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id))
+), outside AS MATERIALIZED (
+    -- What could be taken, if there were room for it: the lanes of a queue share that.
+    SELECT id
+      FROM (SELECT id, share, room, row_number() OVER (PARTITION BY lane ORDER BY wake_at, due_at, id) AS place,
+                   row_number() OVER (PARTITION BY queue ORDER BY priority DESC, wake_at, due_at, id) AS place_in_queue
+              FROM (SELECT * FROM found WHERE room IS NOT NULL AND gate IS NULL
+                    UNION ALL
+                    SELECT * FROM heads
+                     WHERE room IS NOT NULL
+                       AND coalesce((SELECT node FROM gates WHERE gates.gate = heads.gate), $1) = $1) AS fit) AS ranked
+     WHERE place > share OR place_in_queue > room
 ), taken AS MATERIALIZED (
     -- Whoever writes the gate first has it; in the order of their names, so that two claims never wait for each other.
     INSERT INTO gates (gate, node)
-    SELECT gate, $1 FROM heads ORDER BY gate
+    SELECT gate, $1 FROM heads WHERE id NOT IN (SELECT id FROM outside) ORDER BY gate
         ON CONFLICT (gate) DO UPDATE SET node = excluded.node WHERE gates.node = excluded.node
     RETURNING gate
 ), passed AS MATERIALIZED (
@@ -292,26 +397,30 @@ WITH me AS MATERIALIZED (
     SELECT id FROM heads WHERE (gate IN (SELECT gate FROM taken)) IS TRUE
 ), claimed AS (
     UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1
-      FROM (SELECT id FROM picked WHERE gate IS NULL
+      FROM (SELECT id FROM found WHERE gate IS NULL AND id NOT IN (SELECT id FROM outside)
             UNION ALL
             SELECT id FROM passed) AS chosen
      WHERE runs.id = chosen.id
     RETURNING runs.*
 ), blocked AS (
     -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
-    SELECT picked.id
-      FROM picked
+    SELECT found.id
+      FROM found
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
-       AND id NOT IN (SELECT id FROM passed)
+       AND id NOT IN (SELECT id FROM passed) AND id NOT IN (SELECT id FROM outside)
        AND (gate NOT IN (SELECT gate FROM taken)
             OR EXISTS (SELECT FROM runs AS ahead
-                        WHERE ahead.gate = picked.gate AND (ahead.due_at, ahead.id) < (picked.due_at, picked.id)
+                        WHERE ahead.gate = found.gate AND (ahead.due_at, ahead.id) < (found.due_at, found.id)
                           AND ahead.node IS DISTINCT FROM $1
-                          AND ahead.id NOT IN (SELECT id FROM passed)))
+                          AND ahead.id NOT IN (SELECT id FROM passed))
+            OR EXISTS (SELECT FROM blocks
+                        WHERE blocks.gate = found.gate AND (blocks.due_at, blocks.run_id) < (found.due_at, found.id)))
 )
-SELECT result.*, answer.alive, answer.next_at, answer.more
+SELECT result.*, answer.alive, answer.next_at, answer.more, answer.limited
   FROM (SELECT EXISTS (SELECT FROM me) AS alive,
-               $7::bigint > 0 AND ((SELECT count(*) FROM picked) >= $7::bigint
+               (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
+               $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
+                                   OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
                                    OR (SELECT count(*) FROM offers) > 1
                                       AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
                (SELECT min(later.wake_at)
@@ -323,35 +432,65 @@ SELECT result.*, answer.alive, answer.next_at, answer.more
                                       ORDER BY wake_at
                                       LIMIT 1) AS later) AS next_at) AS answer
   LEFT JOIN (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                    ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
-                    attempt, crashes, revision, progress, error, NULL::text AS result, NULL::text AS reason, created_at,
-                    first_started_at, started_at, NULL::timestamptz AS finished_at, NULL::text AS resolution, shelf,
-                    true AS mine
+                    ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node,
+                    fence, attempt, crashes, revision, progress, error, NULL::text AS result, NULL::text AS reason,
+                    created_at, first_started_at, started_at, NULL::timestamptz AS finished_at, NULL::text AS resolution,
+                    requeue_of, shelf, NULL::date AS ended_on, true AS mine
                FROM claimed
               UNION ALL
              SELECT live_runs.*, false FROM blocked JOIN live_runs USING (id)) AS result ON true
  ORDER BY result.priority DESC, result.wake_at, result.due_at, result.id;
 
+-- name: lock_limits
+-- In an order, so that two claims never wait for each other. No row is locked, for that would be a write.
+SELECT pg_advisory_xact_lock(number)
+  FROM (SELECT DISTINCT hashtext(current_schema() || ' limit of queue ' || queue) AS number
+          FROM unnest($1::text[]) AS given(queue)
+         ORDER BY number) AS numbers;
+
+-- name: contested_beyond_limits
+-- $1 queues with a limit, $2 tasks, $3 now, $4 how many to look at
+-- What is left of these queues after a claim: if somebody is ahead of a run in its gate, it may overlap although there was
+-- no room for it.
+SELECT live_runs.*
+  FROM lanes
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs
+                      WHERE runs.lane = lanes.id AND wake_at <= $3
+                        AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($2::text[])
+                      ORDER BY wake_at
+                      LIMIT $4) AS next
+  JOIN live_runs ON live_runs.id = next.id
+ WHERE lanes.queue = ANY($1::text[]) AND next.gate IS NOT NULL AND next.due_at <= $3
+   AND (EXISTS (SELECT FROM runs AS ahead
+                 WHERE ahead.gate = next.gate AND (ahead.due_at, ahead.id) < (next.due_at, next.id))
+        OR EXISTS (SELECT FROM blocks
+                    WHERE blocks.gate = next.gate AND (blocks.due_at, blocks.run_id) < (next.due_at, next.id)));
+
 -- name: rivals
 -- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
 -- those can have started; the nearest of the same job is added, for it may wait further back.
-SELECT given.id, rival.job_id, rival.first_started_at
+SELECT given.id, rival.job_id, rival.first_started_at, rival.failed
   FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
  CROSS JOIN LATERAL (
-       (SELECT id, job_id, first_started_at FROM runs AS ahead
+       (SELECT id, job_id, first_started_at, false AS failed FROM runs AS ahead
          WHERE ahead.gate = given.gate AND (ahead.due_at, ahead.id) < (given.due_at, given.id)
          ORDER BY ahead.due_at, ahead.id
          LIMIT 20)
         UNION
-       (SELECT id, job_id, first_started_at FROM runs AS nearest
+       (SELECT id, job_id, first_started_at, false FROM runs AS nearest
          WHERE nearest.job_id = given.job_id AND nearest.job_id <> nearest.id AND nearest.gate || '' = given.gate
            AND nearest.due_at <= given.due_at AND (nearest.due_at, nearest.id) < (given.due_at, given.id)
          ORDER BY nearest.due_at DESC
          LIMIT 1)
         UNION
-       (SELECT held.id, job_id, first_started_at FROM runs AS held
+       (SELECT held.id, job_id, first_started_at, false FROM runs AS held
          WHERE held.node = (SELECT node FROM gates WHERE gates.gate = given.gate) AND held.node <> $1
-           AND held.gate || '' = given.gate)) AS rival;
+           AND held.gate || '' = given.gate)
+        UNION
+       (SELECT run_id, job_id, NULL, true FROM blocks
+         WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (given.due_at, given.id)
+         ORDER BY blocks.due_at, blocks.run_id
+         LIMIT 1)) AS rival;
 
 -- name: park_runs
 -- The run ahead is locked: had it ended meanwhile, it is not there; if it ends after us, its end finds us parked.
@@ -382,8 +521,22 @@ UPDATE runs SET parked = true
                         FOR KEY SHARE) AS held
  WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
+-- name: park_runs_behind_blocks
+-- As above, for a run behind a dead letter: who resolves that waits for us and finds us parked, or was first.
+UPDATE runs SET parked = true
+  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
+                      WHERE waiting.id = given.id AND waiting.fence = given.fence
+                        AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
+ CROSS JOIN LATERAL (SELECT run_id FROM blocks
+                      WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (waiting.due_at, waiting.id)
+                      LIMIT 1
+                        FOR KEY SHARE) AS block
+ WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+
 -- name: wake_parked
--- The earliest parked run of each gate goes on; it wakes now, not in a past that claims no longer look at.
+-- The earliest parked run of each gate goes on; it wakes now, not in a past that claims no longer look at. If a dead letter
+-- blocks it, it blocks those after it as well.
 UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, given.now)
   FROM unnest($1::text[], $2::timestamptz[]) AS given(gate, now)
  CROSS JOIN LATERAL (SELECT id FROM runs AS next
@@ -391,6 +544,8 @@ UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, given.now)
                       ORDER BY next.due_at, next.id
                       LIMIT 1) AS next
  WHERE runs.id = next.id AND runs.parked
+   AND NOT EXISTS (SELECT FROM blocks
+                    WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (runs.due_at, runs.id))
 RETURNING runs.wake_at;
 
 
@@ -406,21 +561,25 @@ RETURNING runs.id;
 
 -- name: end_runs
 -- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history.
--- $1 whether the runs are held; else they wait.
+-- $1 whether the runs are held; else they wait. The secrets of what succeeded are not needed any more; the names of events
+-- are those of `end_of_run`.
 WITH gone AS (
     DELETE FROM runs USING unnest($2::run_end[]) AS given
      WHERE runs.id = given.id AND runs.fence = given.fence AND (runs.node IS NOT NULL) = $1::boolean
     RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
-              runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy, runs.schedule,
-              runs.trigger, runs.slot, runs.due_at, runs.wake_at, runs.gate, given.state, runs.paused, runs.stop,
-              runs.node, runs.fence, given.attempt, given.crashes, runs.revision, given.progress, given.error,
-              given.result, given.reason, runs.created_at, given.first_started_at, given.started_at, given.finished_at,
-              runs.shelf
+              runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy,
+              CASE WHEN given.state <> 'succeeded' THEN runs.secrets END, runs.schedule, runs.trigger, runs.slot,
+              runs.due_at, runs.wake_at, runs.gate, given.state, runs.paused, runs.stop, runs.node, runs.fence,
+              given.attempt, given.crashes, runs.revision, given.progress, given.error, given.result, given.reason,
+              runs.created_at, given.first_started_at, given.started_at, given.finished_at, runs.requeue_of, runs.shelf
+), told AS (
+    INSERT INTO events (kind, owner, subjects)
+    SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
 )
 INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                     ordering_key, policy, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence,
-                     attempt, crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at,
-                     finished_at, shelf, ended_on)
+                     ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
+                     node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
+                     first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
 SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
 RETURNING id, fence;
 
@@ -451,6 +610,11 @@ INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome
 SELECT *, (ended_at AT TIME ZONE 'UTC')::date
   FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::timestamptz[], $7::text[],
               $8::text[]) AS given(run_id, number, fence, node, started_at, ended_at, outcome, error)
+    ON CONFLICT DO NOTHING;
+
+-- name: add_blocks
+INSERT INTO blocks (gate, due_at, run_id, job_id, ended_on)
+SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::uuid[], $4::uuid[], $5::date[])
     ON CONFLICT DO NOTHING;
 
 -- name: request_stop
@@ -488,6 +652,47 @@ SELECT id, stop FROM runs WHERE node = $1 AND stop IS NOT NULL;
 
 -- name: held
 SELECT id, fence FROM runs WHERE node = $1;
+
+
+-- ------------------------------------------------------------------------------------------------------- dead letters
+
+-- name: resolve_letters
+-- Whoever is first resolves it: the others find a resolution. `state || ''` keeps the indexes of letters away, which would
+-- be read as a whole to find an id.
+UPDATE history SET resolution = given.resolution
+  FROM unnest($1::uuid[], $2::text[]) AS given(id, resolution)
+ WHERE history.id = given.id AND history.state || '' = 'failed' AND history.resolution IS NULL
+RETURNING history.id, history.gate, history.due_at;
+
+-- name: lift_blocks
+DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS given(gate, due_at, run_id)
+ WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id
+RETURNING blocks.gate;
+
+-- name: dead_letters
+-- $1 bound. The order is that of the smallest index which has them all, and of no other.
+SELECT count(*)
+  FROM (SELECT FROM history
+         WHERE state = 'failed' AND resolution IS NULL
+         ORDER BY job_id, due_at, id
+         LIMIT $1::bigint) AS counted;
+
+
+-- ------------------------------------------------------------------------------------------------- declared schedules
+
+-- name: declarations
+SELECT app, key, digest, seen_at FROM declarations WHERE owner = $1 ORDER BY app, key, seen_at, digest;
+
+-- name: declare
+-- No two are the same. $6 whether those seen before count as seen now.
+INSERT INTO declarations (owner, app, key, digest, seen_at)
+SELECT $1, app, key, digest, seen_at
+  FROM unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[]) AS given(app, key, digest, seen_at)
+ ORDER BY app, key, digest
+    ON CONFLICT (owner, app, key, digest) DO UPDATE SET seen_at = excluded.seen_at WHERE $6;
+
+-- name: forget
+DELETE FROM declarations WHERE owner = $1 AND app = $2 AND key = ANY($3::text[]);
 
 
 -- ------------------------------------------------------------------------------------------------------------- nodes
@@ -549,7 +754,8 @@ WITH RECURSIVE holders(node) AS (
 DELETE FROM gates USING gone WHERE gates.node = gone.node RETURNING gates.gate;
 
 -- name: wake_unblocked
--- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race.
+-- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race; or the dead letter
+-- that blocked it grew too old to be kept.
 WITH RECURSIVE waiting(gate) AS (
     (SELECT gate FROM runs WHERE parked ORDER BY gate LIMIT 1)
     UNION ALL
@@ -568,6 +774,8 @@ UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
                     WHERE ahead.gate = waiting.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id))
    AND NOT EXISTS (SELECT FROM gates JOIN runs AS held ON held.node = gates.node AND held.gate = gates.gate
                     WHERE gates.gate = waiting.gate)
+   AND NOT EXISTS (SELECT FROM blocks
+                    WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id))
 RETURNING runs.wake_at;
 
 
@@ -575,6 +783,9 @@ RETURNING runs.wake_at;
 
 -- name: drop_days
 SELECT drop_history_days($1, $2);
+
+-- name: prune_blocks
+DELETE FROM blocks WHERE ended_on < $1;
 
 -- name: prune_skips
 DELETE FROM skips WHERE ctid = ANY(ARRAY(SELECT ctid FROM skips WHERE end_at < $1 ORDER BY end_at LIMIT $2)) RETURNING 1;
@@ -612,19 +823,59 @@ DELETE FROM blobs WHERE key >= $1 AND key < $1 || '~';
 -- ----------------------------------------------------------------------------------------------------------- look-ups
 
 -- name: job
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
-       status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
   FROM jobs WHERE id = $1;
+
+-- name: jobs_among
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs WHERE id = ANY($1::uuid[]);
+
+-- name: live_runs_among
+SELECT * FROM live_runs WHERE id = ANY($1::uuid[]);
 
 -- name: live_run
 SELECT * FROM live_runs WHERE id = $1;
 
 -- name: ended_run
 -- $2: the first day to look at; a UUIDv7 tells when its run was created, and no run ends before.
-SELECT * FROM history WHERE id = $1 AND ended_on >= $2;
+SELECT * FROM ended_runs WHERE id = $1 AND ended_on >= $2;
+
+-- name: ended_runs_among
+-- $2: the first day to look at.
+SELECT run.*
+  FROM unnest($1::uuid[]) AS given(id)
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = given.id AND ended_on >= $2) AS run;
 
 -- name: attempts
 SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = $1 ORDER BY fence;
+
+-- name: attempts_of
+SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts
+ WHERE run_id = ANY($1::uuid[])
+ ORDER BY run_id, fence;
+
+-- name: ahead_of
+-- $1 run, $2 its gate, $3 its due time, $4 how many. What is held in the gate is ahead, whatever its place; OFFSET keeps the
+-- index of gates away from it.
+SELECT *
+  FROM ((SELECT * FROM live_runs WHERE gate = $2 AND (due_at, id) < ($3, $1) ORDER BY due_at, id LIMIT $4)
+         UNION ALL
+        (SELECT held.*
+           FROM gates
+          CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE live_runs.node = gates.node OFFSET 0) AS held
+          WHERE gates.gate = $2 AND held.gate = $2 AND (held.due_at, held.id) > ($3, $1)
+          LIMIT $4)
+         UNION ALL
+        (SELECT letter.*
+           FROM (SELECT run_id FROM blocks
+                  WHERE gate = $2 AND (due_at, run_id) < ($3, $1)
+                  ORDER BY due_at, run_id
+                  LIMIT $4) AS block
+          CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = block.run_id) AS letter)) AS ahead
+ ORDER BY due_at, id
+ LIMIT $4;
 
 -- name: last_runs
 -- Of each job the latest run that is due: a one-shot itself, or the latest of those that belong to it.
@@ -683,10 +934,65 @@ WITH waiting AS (
      WHERE node IS NOT NULL
      GROUP BY queue
 )
-SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer
-  FROM (TABLE waiting UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE held) AS each
+SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
+       max(concurrency)
+  FROM (TABLE waiting UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE held
+         UNION ALL
+        SELECT queue, 0, NULL, 0 FROM queues WHERE queues.paused OR concurrency IS NOT NULL) AS each
+  LEFT JOIN queues USING (queue)
  GROUP BY queue
  ORDER BY queue;
+
+-- name: queue_depths_of_owner
+-- $1 now, $2 bound, $3 owner
+WITH waiting AS (
+    SELECT shelves.queue, due.depth, due.oldest, 0 AS running
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND node IS NULL LIMIT 1) AS one
+     CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
+                           FROM (SELECT due_at FROM runs
+                                  WHERE runs.shelf = shelves.id AND node IS NULL AND due_at <= $1 AND state = 'scheduled'
+                                    AND NOT paused
+                                  ORDER BY due_at, id
+                                  LIMIT $2) AS few) AS due
+     WHERE shelves.owner = $3
+), held AS (
+    SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1),
+           min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1), count(*) FILTER (WHERE state = 'running')
+      FROM runs
+     WHERE node IS NOT NULL AND owner = $3
+     GROUP BY queue
+)
+SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
+       max(concurrency)
+  FROM (TABLE waiting UNION ALL TABLE held) AS each
+  LEFT JOIN queues USING (queue)
+ GROUP BY queue
+ ORDER BY queue;
+
+-- name: queue_lateness
+-- $1 since, $2 owner or NULL, $3 how many of each queue. What was due later did not end on an earlier day.
+SELECT queue, percentile_disc(0.99) WITHIN GROUP (ORDER BY lateness)
+  FROM (SELECT shelves.queue, ended.lateness,
+               row_number() OVER (PARTITION BY shelves.queue ORDER BY ended.due_at DESC, ended.lateness DESC) AS place
+          FROM shelves
+         CROSS JOIN LATERAL (SELECT due_at, first_started_at - due_at AS lateness FROM history
+                              WHERE history.shelf = shelves.id AND due_at > $1::timestamptz
+                                AND ended_on >= ($1::timestamptz AT TIME ZONE 'UTC')::date
+                                AND first_started_at IS NOT NULL
+                              ORDER BY due_at DESC, id DESC
+                              LIMIT $3) AS ended
+         WHERE shelves.owner BETWEEN coalesce($2::text, '') AND coalesce($2::text, U&'\+10FFFF')) AS latest
+ WHERE place <= $3
+ GROUP BY queue;
+
+-- name: queue_settings
+SELECT paused, concurrency FROM queues WHERE queue = $1;
+
+-- name: set_queue
+INSERT INTO queues (queue, paused, concurrency) VALUES ($1, $2, $3)
+    ON CONFLICT (queue) DO UPDATE
+   SET paused = excluded.paused, concurrency = excluded.concurrency, changed_at = DEFAULT;
 
 
 -- ------------------------------------------------------------------------------------------------------------- ledger
@@ -698,7 +1004,7 @@ SELECT * FROM live_runs
  LIMIT $4;
 
 -- name: ledger_ended
-SELECT * FROM history
+SELECT * FROM ended_runs
  WHERE job_id = $1 AND slot IS NOT NULL AND trigger = 'schedule' AND slot >= $2 AND slot <= $3
  ORDER BY slot
  LIMIT $4;
@@ -710,7 +1016,7 @@ SELECT job_id, revision, start_at, end_at, count, reason FROM skips
 
 -- name: ledger_backfills
 SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
- WHERE job_id = $1 AND trigger = 'schedule' AND start_at <= $3 AND end_at >= $2
+ WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
  ORDER BY start_at;
 
 
@@ -881,6 +1187,88 @@ SELECT * FROM (
  ORDER BY due_at DESC, id DESC
  LIMIT $10;
 
+-- Lists of dead letters take the same filter, and $11: how the error begins, which is with its type.
+
+-- name: list_letters
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE (shelf, due_at) >= (shelves.id, $7::timestamptz)
+                        AND (shelf, due_at, id) < (shelves.id, $8::timestamptz, $9::uuid)
+                        AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+                      ORDER BY shelf DESC, due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_letters_of_owner
+SELECT * FROM ended_runs
+ WHERE (owner, due_at) >= ($1::text, $7::timestamptz) AND (owner, due_at, id) < ($1::text, $8::timestamptz, $9::uuid)
+   AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+   AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
+   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+ ORDER BY owner DESC, due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_letters_of_job
+SELECT * FROM ended_runs
+ WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz) AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
+   AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+ ORDER BY job_id DESC, due_at DESC, id DESC
+ LIMIT $10;
+
+-- The same letters as above, by task and error, the most frequent first, with the newest as an example.
+
+-- name: group_letters
+SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+  FROM (SELECT run.*
+          FROM shelves
+         CROSS JOIN LATERAL (SELECT task, error, due_at, id FROM ended_runs
+                              WHERE (shelf, due_at) >= (shelves.id, $7::timestamptz)
+                                AND (shelf, due_at, id) < (shelves.id, $8::timestamptz, $9::uuid)
+                                AND state = 'failed' AND resolution IS NULL
+                                AND ($11::text IS NULL OR starts_with(error, $11))
+                              ORDER BY shelf DESC, due_at DESC, id DESC
+                              LIMIT $10) AS run
+         WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+           AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+         ORDER BY run.due_at DESC, run.id DESC
+         LIMIT $10) AS letters
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: group_letters_of_owner
+SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+  FROM (SELECT task, error, due_at, id FROM ended_runs
+         WHERE (owner, due_at) >= ($1::text, $7::timestamptz)
+           AND (owner, due_at, id) < ($1::text, $8::timestamptz, $9::uuid)
+           AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+           AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
+           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+         ORDER BY owner DESC, due_at DESC, id DESC
+         LIMIT $10) AS letters
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: group_letters_of_job
+SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+  FROM (SELECT task, error, due_at, id FROM ended_runs
+         WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz)
+           AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
+           AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+           AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+         ORDER BY job_id DESC, due_at DESC, id DESC
+         LIMIT $10) AS letters
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
 -- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
 -- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
 -- the time that it must be due by; for ended one-shots $11 the states, $12 that time. `shelf >= s AND (shelf, id) < (s, i)`
@@ -888,8 +1276,8 @@ SELECT * FROM (
 -- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away.
 
 -- name: list_jobs_of_owner
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
-       status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
   FROM jobs
  WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
@@ -898,8 +1286,8 @@ SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queu
  LIMIT $10;
 
 -- name: list_jobs_of_all
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, schedule,
-       status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
   FROM jobs
  WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
    AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
@@ -1051,14 +1439,3 @@ SELECT * FROM ended_runs
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
  ORDER BY key DESC, id DESC
  LIMIT $10;
-
--- name: dead_letters
--- $1 bound
-SELECT count(*)
-  FROM (SELECT
-          FROM shelves
-         CROSS JOIN LATERAL (SELECT FROM history
-                              WHERE history.shelf = shelves.id AND state <> 'succeeded' AND state = 'failed'
-                                AND resolution IS NULL
-                              LIMIT $1::bigint) AS dead
-         LIMIT $1::bigint) AS counted;

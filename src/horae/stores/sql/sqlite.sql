@@ -18,15 +18,19 @@ DELETE FROM keys WHERE owner = ? AND key = ? AND job_id = ?;
 -- A batch that is sent again after a doubt finds its rows and changes nothing.
 INSERT INTO runs (
     id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
-    schedule, trigger, slot, due_at, wake_at, gate, state, paused, fence, attempt, crashes, revision, created_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, fence, attempt, crashes, revision,
+    created_at, requeue_of
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
+
+-- name: last_runs_inserted
+SELECT id FROM runs ORDER BY seq DESC LIMIT ?;
 
 -- name: insert_job
 INSERT INTO jobs (
     id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
-    schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_skip
@@ -88,7 +92,7 @@ DELETE FROM backfills WHERE id = ? AND start_at = ?;
 -- name: change_job
 UPDATE jobs
    SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,
-       policy = ?, schedule = ?, status = ?, next_fire_at = ?, plan_at = ?, revision = ?, updated_at = ?
+       policy = ?, secrets = ?, schedule = ?, status = ?, next_fire_at = ?, plan_at = ?, revision = ?, updated_at = ?
  WHERE id = ?;
 
 -- name: retract_runs
@@ -121,7 +125,7 @@ UPDATE jobs SET next_fire_at = min(coalesce(next_fire_at, :slot), :slot) WHERE i
 -- name: change_one_shot
 UPDATE runs
    SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,
-       policy = ?, schedule = ?, due_at = ?, wake_at = ?, gate = ?, paused = ?, revision = ?, parked = 0
+       policy = ?, secrets = ?, schedule = ?, due_at = ?, wake_at = ?, gate = ?, paused = ?, revision = ?, parked = 0
  WHERE id = ? AND revision = ? AND schedule IS NOT NULL AND state IN ('scheduled', 'retrying');
 
 
@@ -173,7 +177,12 @@ WITH RECURSIVE lanes (queue, priority) AS (
 SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, queue;
 
 -- name: lane
-SELECT * FROM runs INDEXED BY runs_claim
+-- Not *, because the columns would have to be put in their order, and this is the hottest of all.
+SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+       policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence, attempt,
+       crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at, finished_at,
+       resolution, requeue_of, seq
+  FROM runs INDEXED BY runs_claim
  WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
    AND queue = :queue AND priority = :priority AND wake_at >= :floor AND wake_at <= :until
    AND task IN (SELECT value FROM json_each(:tasks))
@@ -205,6 +214,20 @@ SELECT 1 FROM runs INDEXED BY runs_gate
    AND node IS NOT :node AND id IS NOT :taken
  LIMIT 1;
 
+-- name: some_letter_blocks
+SELECT 1 FROM letters INDEXED BY letters_gate WHERE gate IS NOT NULL LIMIT 1;
+
+-- name: blocked_by_letter
+SELECT 1 FROM letters INDEXED BY letters_gate
+ WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id)
+ LIMIT 1;
+
+-- name: blocking_letters
+SELECT job_id FROM letters INDEXED BY letters_gate
+ WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id)
+ ORDER BY due_at, id
+ LIMIT :limit;
+
 -- name: rivals
 -- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by, with
 -- the nearest of the same job, which may wait further back. A run that waits for its next attempt is still going.
@@ -230,11 +253,15 @@ SELECT job_id, first_started_at
 -- name: park_run
 UPDATE runs SET parked = 1
  WHERE id = :id AND fence = :fence AND gate IS NOT NULL AND state IN ('scheduled', 'retrying')
-   AND EXISTS (
-        SELECT 1 FROM runs AS other
-         WHERE other.gate = runs.gate AND other.gate IS NOT NULL AND other.finished_at IS NULL
-           AND other.id <> runs.id
-           AND ((other.due_at, other.id) < (runs.due_at, runs.id) OR other.state IN ('claimed', 'running')));
+   AND (EXISTS (
+            SELECT 1 FROM runs AS other
+             WHERE other.gate = runs.gate AND other.gate IS NOT NULL AND other.finished_at IS NULL
+               AND other.id <> runs.id
+               AND ((other.due_at, other.id) < (runs.due_at, runs.id) OR other.state IN ('claimed', 'running')))
+        OR EXISTS (
+            SELECT 1 FROM letters INDEXED BY letters_gate
+             WHERE letters.gate = runs.gate AND letters.gate IS NOT NULL
+               AND (letters.due_at, letters.id) < (runs.due_at, runs.id)));
 
 -- name: unpark_next
 -- It wakes now, not at its old time, which the floor of the claims may have passed.
@@ -268,14 +295,37 @@ WITH RECURSIVE waiting (gate) AS (
 SELECT gate FROM waiting WHERE gate IS NOT NULL;
 
 -- name: gate_is_blocked
--- Whether the first parked run of a gate has a reason to be: an earlier run, or one that somebody holds.
+-- Whether the first parked run of a gate has a reason to be: an earlier run, one that somebody holds, or a dead letter.
 SELECT 1 FROM runs INDEXED BY runs_gate
  WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND parked = 0
    AND (state IN ('claimed', 'running')
         OR (due_at, id) < (
             SELECT due_at, id FROM runs INDEXED BY runs_parked WHERE gate = :gate AND parked = 1
              ORDER BY due_at, id LIMIT 1))
+UNION ALL
+SELECT 1 FROM letters INDEXED BY letters_gate
+ WHERE gate = :gate AND gate IS NOT NULL
+   AND (due_at, id) < (
+        SELECT due_at, id FROM runs INDEXED BY runs_parked WHERE gate = :gate AND parked = 1
+         ORDER BY due_at, id LIMIT 1)
  LIMIT 1;
+
+-- name: ahead_of
+SELECT * FROM (
+    SELECT * FROM (
+        SELECT * FROM runs INDEXED BY runs_gate
+         WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
+           AND id <> :id AND ((due_at, id) < (:due_at, :id) OR state IN ('claimed', 'running'))
+         ORDER BY due_at, id
+         LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT runs.* FROM letters INDEXED BY letters_gate CROSS JOIN runs ON runs.seq = letters.run
+         WHERE letters.gate = :gate AND letters.gate IS NOT NULL AND (letters.due_at, letters.id) < (:due_at, :id)
+         ORDER BY letters.due_at, letters.id
+         LIMIT :limit))
+ ORDER BY due_at, id
+ LIMIT :limit;
 
 
 -- ===== the life of a run =============================================================================================
@@ -307,6 +357,9 @@ UPDATE runs
 -- Whether a result that finds its run moved on is one that was written before and is sent again.
 SELECT 1 FROM runs
  WHERE id = ? AND fence = ? AND state = ? AND ((finished_at IS NULL AND wake_at = ?) OR finished_at = ?);
+
+-- name: drop_secrets
+UPDATE runs SET secrets = NULL WHERE id = ?;
 
 -- name: insert_attempt
 INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error)
@@ -369,10 +422,258 @@ SELECT runs.* FROM holders CROSS JOIN runs INDEXED BY runs_held
 SELECT name, schema FROM tasks ORDER BY name;
 
 
+-- ===== dead letters ==================================================================================================
+
+-- name: insert_letter
+INSERT INTO letters (run, id, owner, job_id, due_at, gate)
+SELECT seq, id, owner, job_id, due_at, iif(:blocks, gate, NULL) FROM runs WHERE id = :id;
+
+-- name: letter
+SELECT runs.* FROM letters CROSS JOIN runs ON runs.seq = letters.run WHERE letters.id = ?;
+
+-- name: delete_letter
+DELETE FROM letters WHERE id = ?;
+
+-- name: resolve_run
+UPDATE runs SET resolution = ? WHERE id = ?;
+
+-- name: dead_letters
+SELECT count(*) FROM (SELECT 1 FROM letters LIMIT :bound);
+
+-- name: dead_letters_of_anyone
+SELECT runs.* FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
+ WHERE letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+ ORDER BY letters.due_at DESC, letters.run DESC
+ LIMIT :limit;
+
+-- name: dead_letters_of_owner
+SELECT runs.* FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run
+ WHERE letters.owner = :owner
+   AND letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+ ORDER BY letters.due_at DESC, letters.run DESC
+ LIMIT :limit;
+
+-- name: dead_letters_of_job
+SELECT runs.* FROM letters INDEXED BY letters_job CROSS JOIN runs ON runs.seq = letters.run
+ WHERE letters.job_id = :job_id AND (:owner IS NULL OR letters.owner = :owner)
+   AND letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+ ORDER BY letters.due_at DESC, letters.run DESC
+ LIMIT :limit;
+
+-- name: dead_letter_groups_of_anyone
+SELECT task, error, count(*), min(due_at), max(due_at), id
+  FROM (SELECT runs.task, runs.error, letters.due_at, letters.id
+          FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
+         WHERE letters.due_at >= :start_at AND letters.due_at < :end_at
+           AND (:task IS NULL OR task = :task)
+           AND (:queue IS NULL OR queue = :queue)
+           AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+         ORDER BY letters.due_at DESC, letters.run DESC
+         LIMIT :limit)
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: dead_letter_groups_of_owner
+SELECT task, error, count(*), min(due_at), max(due_at), id
+  FROM (SELECT runs.task, runs.error, letters.due_at, letters.id
+          FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run
+         WHERE letters.owner = :owner
+           AND letters.due_at >= :start_at AND letters.due_at < :end_at
+           AND (:task IS NULL OR task = :task)
+           AND (:queue IS NULL OR queue = :queue)
+           AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+         ORDER BY letters.due_at DESC, letters.run DESC
+         LIMIT :limit)
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: dead_letter_groups_of_job
+SELECT task, error, count(*), min(due_at), max(due_at), id
+  FROM (SELECT runs.task, runs.error, letters.due_at, letters.id
+          FROM letters INDEXED BY letters_job CROSS JOIN runs ON runs.seq = letters.run
+         WHERE letters.job_id = :job_id AND (:owner IS NULL OR letters.owner = :owner)
+           AND letters.due_at >= :start_at AND letters.due_at < :end_at
+           AND (:task IS NULL OR task = :task)
+           AND (:queue IS NULL OR queue = :queue)
+           AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+         ORDER BY letters.due_at DESC, letters.run DESC
+         LIMIT :limit)
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+
+-- ===== repeated requests =============================================================================================
+
+-- name: receipt
+SELECT owner, key, fingerprint, answer, created_at FROM receipts
+ WHERE owner = :owner AND key = :key AND created_at >= :valid_since;
+
+-- name: write_receipt
+-- One that is no longer valid gives way.
+INSERT INTO receipts (owner, key, fingerprint, answer, created_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (owner, key) DO UPDATE SET
+    fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at;
+
+-- name: expire_receipts
+DELETE FROM receipts WHERE rowid IN (
+    SELECT rowid FROM receipts INDEXED BY receipts_created
+     WHERE created_at < :before
+     ORDER BY created_at
+     LIMIT :limit);
+
+
+-- ===== events ========================================================================================================
+
+-- name: write_event
+INSERT INTO events (kind, owner, at, subjects) VALUES (?, ?, ?, ?);
+
+-- name: events_of_anyone
+SELECT position, kind, owner, at, subjects FROM events WHERE position > :after ORDER BY position LIMIT :limit;
+
+-- name: events_of_owner
+SELECT position, kind, owner, at, subjects FROM events INDEXED BY events_owner
+ WHERE owner = :owner AND position > :after
+ ORDER BY position
+ LIMIT :limit;
+
+-- name: last_event
+-- The last position that was given, also when its row has gone.
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events';
+
+-- name: expire_events
+-- Only the first are looked at: positions and times have the same order, but for what a clock does.
+DELETE FROM events WHERE position IN (
+    SELECT position FROM (SELECT position, at FROM events ORDER BY position LIMIT :limit) WHERE at < :before);
+
+
+-- ===== declared schedules ============================================================================================
+
+-- name: declarations
+SELECT app, key, digest, seen_at FROM declarations WHERE owner = ? ORDER BY app, key, seen_at, digest;
+
+-- name: declare
+INSERT INTO declarations (owner, app, key, digest, seen_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: declare_anew
+INSERT INTO declarations (owner, app, key, digest, seen_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (owner, app, key, digest) DO UPDATE SET seen_at = excluded.seen_at;
+
+-- name: forget
+DELETE FROM declarations WHERE owner = ? AND app = ? AND key = ?;
+
+
+-- ===== queues ========================================================================================================
+
+-- name: set_queue
+INSERT INTO queues (queue, paused, concurrency) VALUES (?, ?, ?)
+ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, concurrency = excluded.concurrency;
+
+-- name: queue_settings
+SELECT queue, paused, concurrency FROM queues ORDER BY queue;
+
+-- name: limited_queues
+SELECT queue FROM queues WHERE concurrency IS NOT NULL;
+
+-- name: held_of_queue
+-- How many runs of a queue all nodes hold, up to a bound; of these indexes the rows are not read.
+SELECT count(*) FROM (
+    SELECT 1 FROM runs INDEXED BY runs_held
+     WHERE state IN ('claimed', 'running') AND queue = :queue
+     LIMIT :bound);
+
+-- name: depth_of_lane
+SELECT count(*), min(due_at) FROM (
+    SELECT due_at FROM runs INDEXED BY runs_claim
+     WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+       AND queue = :queue AND priority = :priority AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
+     LIMIT :bound);
+
+-- name: parked_by_queue
+SELECT queue, count(*), min(due_at) FROM (
+    SELECT queue, due_at FROM runs INDEXED BY runs_parked
+     WHERE parked = 1 AND due_at <= :now AND state = 'scheduled'
+     LIMIT :bound)
+ GROUP BY queue;
+
+-- name: held_by_queue
+SELECT queue, sum(state = 'running'), sum(state = 'claimed' AND due_at <= :now),
+       min(CASE WHEN state = 'claimed' AND due_at <= :now THEN due_at END)
+  FROM runs INDEXED BY runs_held
+ WHERE state IN ('claimed', 'running') AND (:owner IS NULL OR owner = :owner)
+ GROUP BY queue;
+
+-- name: paused_queues
+SELECT DISTINCT queue FROM runs INDEXED BY runs_paused WHERE paused = 1 AND finished_at IS NULL;
+
+-- name: queues_of_owner
+-- Queues in which an owner has runs that are due, of which at most a bound is looked at, the oldest.
+SELECT queue, sum(state = 'scheduled' AND NOT paused), min(CASE WHEN state = 'scheduled' AND NOT paused THEN due_at END)
+  FROM (SELECT queue, state, paused, due_at FROM runs INDEXED BY runs_live
+         WHERE owner = :owner AND finished_at IS NULL AND due_at <= :now
+         ORDER BY due_at
+         LIMIT :bound)
+ GROUP BY queue;
+
+-- name: queues_ahead_of_owner
+-- Queues in which an owner has runs that are not due yet, found by jumping from one queue to the next.
+WITH RECURSIVE theirs (queue) AS (
+    SELECT min(queue) FROM runs INDEXED BY runs_queue WHERE owner = :owner
+    UNION ALL
+    SELECT (SELECT min(queue) FROM runs INDEXED BY runs_queue WHERE owner = :owner AND runs.queue > theirs.queue)
+      FROM theirs
+     WHERE queue IS NOT NULL
+)
+SELECT queue FROM theirs
+ WHERE queue IS NOT NULL
+   AND EXISTS (SELECT 1 FROM runs INDEXED BY runs_queue
+                WHERE owner = :owner AND runs.queue = theirs.queue AND due_at > :now AND finished_at IS NULL);
+
+-- name: owners_and_queues
+-- The (owner, queue) pairs that ever had a run, of one owner or of all, found by jumping from one to the next.
+WITH RECURSIVE pairs (owner, queue) AS (
+    SELECT * FROM (
+        SELECT owner, queue FROM runs INDEXED BY runs_queue
+         WHERE owner >= coalesce(:owner, '')
+         ORDER BY owner, queue
+         LIMIT 1)
+    UNION ALL
+    SELECT runs.owner, runs.queue
+      FROM pairs JOIN runs ON runs.seq = coalesce(
+        (SELECT seq FROM runs INDEXED BY runs_queue
+          WHERE owner = pairs.owner AND queue > pairs.queue
+          ORDER BY queue
+          LIMIT 1),
+        (SELECT seq FROM runs INDEXED BY runs_queue
+          WHERE :owner IS NULL AND owner > pairs.owner
+          ORDER BY owner, queue
+          LIMIT 1))
+)
+SELECT owner, queue FROM pairs WHERE :owner IS NULL OR owner = :owner;
+
+-- name: latenesses
+SELECT due_at, first_started_at - due_at FROM runs INDEXED BY runs_queue
+ WHERE owner = :owner AND queue = :queue AND due_at > :since
+   AND finished_at IS NOT NULL AND first_started_at IS NOT NULL
+ ORDER BY due_at DESC
+ LIMIT :limit;
+
+
 -- ===== look-ups and lists ============================================================================================
 
 -- name: run
 SELECT * FROM runs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
+
+-- name: ended_run
+SELECT * FROM runs WHERE id = ? AND state IN ('succeeded', 'failed', 'cancelled', 'skipped');
 
 -- name: job
 SELECT * FROM jobs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
@@ -462,6 +763,17 @@ SELECT * FROM runs INDEXED BY runs_due
  ORDER BY due_at DESC, seq DESC
  LIMIT :limit;
 
+-- name: held_runs
+-- What nodes hold is little at any time, whoever owns it.
+SELECT * FROM runs INDEXED BY runs_held
+ WHERE state IN ('claimed', 'running') AND state IN (SELECT value FROM json_each(:states))
+   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+   AND (:task IS NULL OR task = :task)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+ ORDER BY due_at DESC, seq DESC
+ LIMIT :limit;
+
 -- name: runs_of_owner
 SELECT * FROM runs INDEXED BY runs_owner
  WHERE owner = :owner
@@ -540,7 +852,7 @@ SELECT job_id, revision, start_at, end_at, count, reason FROM skips INDEXED BY s
 
 -- name: ledger_backfills
 SELECT * FROM backfills
- WHERE job_id = :job_id AND trigger = 'schedule' AND start_at <= :end AND end_at >= :start
+ WHERE job_id = :job_id AND start_at <= :end AND end_at >= :start
  ORDER BY start_at;
 
 -- name: jobs_of_owner
@@ -703,36 +1015,18 @@ SELECT 'run', seq, id FROM runs INDEXED BY runs_id
  ORDER BY id DESC
  LIMIT :limit;
 
--- name: depth_of_lane
-SELECT count(*), min(due_at) FROM (
-    SELECT due_at FROM runs INDEXED BY runs_claim
-     WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-       AND queue = :queue AND priority = :priority AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
-     LIMIT :bound);
-
--- name: parked_by_queue
-SELECT queue, count(*), min(due_at) FROM (
-    SELECT queue, due_at FROM runs INDEXED BY runs_parked
-     WHERE parked = 1 AND due_at <= :now AND state = 'scheduled'
-     LIMIT :bound)
- GROUP BY queue;
-
--- name: held_by_queue
-SELECT queue, sum(state = 'running'), sum(state = 'claimed' AND due_at <= :now),
-       min(CASE WHEN state = 'claimed' AND due_at <= :now THEN due_at END)
-  FROM runs INDEXED BY runs_held
- WHERE state IN ('claimed', 'running')
- GROUP BY queue;
-
--- name: paused_queues
-SELECT DISTINCT queue FROM runs INDEXED BY runs_paused WHERE paused = 1 AND finished_at IS NULL;
-
 
 -- ===== history =======================================================================================================
 
 -- name: prune_attempts
 DELETE FROM attempts WHERE run_id IN (
     SELECT id FROM runs INDEXED BY runs_finished
+     WHERE finished_at IS NOT NULL AND finished_at < :before
+     ORDER BY finished_at LIMIT :limit);
+
+-- name: prune_letters
+DELETE FROM letters WHERE run IN (
+    SELECT seq FROM runs INDEXED BY runs_finished
      WHERE finished_at IS NOT NULL AND finished_at < :before
      ORDER BY finished_at LIMIT :limit);
 
@@ -785,8 +1079,3 @@ SELECT coalesce(max(number), 0) FROM migrations;
 
 -- name: note_migration
 INSERT INTO migrations (number, applied_at) VALUES (?, ?);
-
--- name: dead_letters
-SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_dead
-                       WHERE state = 'failed' AND resolution IS NULL
-                       LIMIT :bound);

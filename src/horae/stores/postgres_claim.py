@@ -1,0 +1,97 @@
+"""Claiming in PostgreSQL: one statement, and before it the locks of queues that have a limit."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from horae.core.model import NodeId, Run, RunId
+from horae.core.plan import Rival
+from horae.store import ClaimRequest, Claims, Contested
+from horae.stores.postgres_base import PostgresBase
+from horae.stores.postgres_pool import retried
+from horae.stores.postgres_rows import ROWS, columns
+from horae.stores.rows import RUN_COLUMNS
+
+LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+_MINE = len(RUN_COLUMNS) + 2  # the columns of `claim` after those of `live_runs`, which has two of its own
+_ALIVE, _NEXT_AT, _MORE, _LIMITED = range(_MINE + 1, _MINE + 5)
+
+
+class PostgresClaim(PostgresBase):
+    """The verb of the store that gives runs to nodes."""
+
+    @retried
+    async def claim(self, request: ClaimRequest) -> Claims:
+        """Take runs for a node: by priority, then by wake-up time."""
+        known = self._limited
+        found = await self._claim(request, known)
+        limited = self._learn_limits(request.queues, found[0][_LIMITED] or ())
+        runs = [ROWS.run(row) for row in found if row[_MINE]]
+        if not limited <= known:  # of queues whose limit we did not know, nothing came
+            found = await self._claim(replace(request, free_gates=(), limit=request.limit - len(runs)), limited)
+            runs = sorted((*runs, *(ROWS.run(row) for row in found if row[_MINE])), key=_turn)
+        blocked = [ROWS.run(row) for row in found if row[_MINE] is False]
+        if limited and request.limit > 0:
+            blocked += await self._beyond_limits(request, limited, blocked)
+        return Claims(
+            alive=found[0][_ALIVE],
+            runs=runs,
+            contested=await self._contested(request.node, blocked) if blocked else (),
+            next_at=found[0][_NEXT_AT],
+            more=found[0][_MORE],
+        )
+
+    def _learn_limits(self, queues: Sequence[str], limited: Sequence[str]) -> frozenset[str]:
+        """Remember which of the queues that were asked for have a limit, and what is known of the others."""
+        others = self._limited.difference(queues) if queues else frozenset()
+        self._limited = others.union(limited)
+        return frozenset(limited)
+
+    async def _claim(self, request: ClaimRequest, limited: frozenset[str]) -> list[Any]:
+        """Claim, with the limits of queues locked.
+
+        That is done before gates are written, so that claims never wait for each other in a ring, and in a statement of
+        its own, so that the claim sees whatever others have taken before us.
+        """
+        locked = sorted(limited.intersection(request.queues) if request.queues else limited)
+        arguments = (
+            request.node,
+            request.queues,
+            request.tasks,
+            request.now,
+            request.until,
+            request.floor or BEGINNING,
+            request.limit,
+            request.full_gates,
+            locked,
+        )
+        if not request.free_gates and not locked:
+            return await self._db.rows("claim", *arguments)
+        async with self._db.transaction() as session:
+            if locked:
+                await session.rows("lock_limits", locked)
+            if request.free_gates:
+                await session.rows("free_gates", request.node, sorted(request.free_gates))
+            return await session.rows("claim", *arguments)
+
+    async def _beyond_limits(self, request: ClaimRequest, limited: frozenset[str], known: Sequence[Run]) -> list[Run]:
+        """Runs that are due behind another one, and were not looked at because their queue is full."""
+        given = (sorted(limited), request.tasks, request.now, LOOK_BEYOND)
+        found = [ROWS.run(row) for row in await self._db.rows("contested_beyond_limits", *given)]
+        seen = {run.id for run in known}
+        return [run for run in found if run.id not in seen]
+
+    async def _contested(self, node: NodeId, blocked: Sequence[Run]) -> list[Contested]:
+        given = columns(lambda run: (run.id, run.job_id, run.gate, run.due_at), blocked)
+        rivals: dict[RunId, list[Rival]] = defaultdict(list)
+        for run_id, job_id, started_at, failed in await self._db.rows("rivals", node, *given):
+            rivals[run_id].append(Rival(job_id=job_id, started_at=started_at, failed=failed))
+        return [Contested(run=run, rivals=rivals[run.id]) for run in blocked]
+
+
+def _turn(run: Run) -> tuple[Any, ...]:
+    """By what runs of one claim are ordered."""
+    return -run.spec.priority, run.wake_at, run.due_at, run.id

@@ -1,0 +1,64 @@
+"""Dead letters in SQLite: what becomes of them, and by what they failed."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from horae.core.model import DISCARDED, RunId
+from horae.core.plan import blocks_key
+from horae.store import ErrorGroup, Receipt, Resolution, RunFilter
+from horae.stores import sqlite_receipts
+from horae.stores.rows import decode_error
+from horae.stores.sqlite_claim import wake_next
+from horae.stores.sqlite_database import STATEMENTS
+from horae.stores.sqlite_executor import Transaction
+from horae.stores.sqlite_reads import MAX_DEPTH, run_parameters
+from horae.stores.sqlite_rows import ROWS, run_values, to_blob, to_hex, to_time
+
+
+def resolve(transaction: Transaction, resolutions: Sequence[Resolution], now: datetime) -> list[bool | Receipt]:
+    """Resolve each letter that is still one, unless its request was answered before."""
+    return [_resolve(transaction, resolution, now) for resolution in resolutions]
+
+
+def _resolve(transaction: Transaction, resolution: Resolution, now: datetime) -> bool | Receipt:
+    db, receipt, successor = transaction.db, resolution.receipt, resolution.successor
+    if receipt is not None and (earlier := sqlite_receipts.earlier(db, receipt)) is not None:
+        return earlier
+    row = db.execute(STATEMENTS["letter"], (to_blob(resolution.run_id),)).fetchone()
+    if row is None:
+        return False
+    letter = ROWS.run(row)
+    db.execute(STATEMENTS["resolve_run"], (successor.id if successor else DISCARDED, to_blob(letter.id)))
+    db.execute(STATEMENTS["delete_letter"], (to_blob(letter.id),))
+    if successor is not None:
+        db.execute(STATEMENTS["insert_run"], run_values(successor))
+        transaction.due(successor.wake_at)
+    elif letter.gate is not None and blocks_key(letter):
+        wake_next(transaction, letter.gate, now)
+    if receipt is not None:
+        sqlite_receipts.write(db, receipt)
+    return True
+
+
+def groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGroup]:
+    """Letters that failed alike, the most frequent first."""
+    parameters = {**run_parameters(which), "limit": MAX_DEPTH}
+    return [
+        ErrorGroup(
+            error=error,
+            count=count,
+            oldest_at=to_time(oldest),
+            newest_at=to_time(newest),
+            task=task,
+            example=RunId(to_hex(example)),
+        )
+        for task, text, count, oldest, newest, example in db.execute(STATEMENTS[_statement(which)], parameters)
+        if (error := decode_error(text)) is not None
+    ]
+
+
+def _statement(which: RunFilter) -> str:
+    if which.job_id is not None:
+        return "dead_letter_groups_of_job"
+    return "dead_letter_groups_of_anyone" if which.owner is None else "dead_letter_groups_of_owner"

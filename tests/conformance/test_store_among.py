@@ -1,0 +1,34 @@
+"""Looking up many jobs at once, and what runs anywhere."""
+
+from horae.core.model import JobId, State
+from horae.store import RunFilter, Store
+from tests.conformance.builders import given_ended, given_job, given_running, new_id, one_shot
+
+
+async def test_many_jobs_are_found_at_once_whatever_they_are_and_whoever_owns_them(store: Store) -> None:
+    recurring = await given_job(store)
+    [ended] = await given_ended(store, one_shot(owner="bob"))
+    waiting = one_shot()
+    await store.create([waiting])
+    ids = [recurring.id, JobId(new_id()), waiting.job_id, ended.job_id]
+    found = await store.jobs(ids)
+    assert found.keys() == {recurring.id, waiting.job_id, ended.job_id}
+    for job_id, job in found.items():
+        assert job == await store.job(job_id, owner=None)
+    assert await store.jobs([]) == {}
+
+
+async def test_a_run_of_a_recurring_job_is_no_job(store: Store) -> None:
+    job = await given_job(store)
+    run = one_shot(schedule=None, job_id=job.id)
+    await store.create([run])
+    assert await store.jobs([JobId(run.id)]) == {}
+
+
+async def test_what_runs_is_listed_for_all_owners_together(store: Store) -> None:
+    running = await given_running(store, one_shot(), one_shot(owner="bob"))
+    await given_ended(store, one_shot())
+    await store.create([one_shot()])
+    listing = await store.list_runs(RunFilter(states=frozenset({State.RUNNING})), cursor=None, limit=10)
+    assert {run.id for run in listing.items} == {run.id for run in running}
+    assert listing.cursor is None

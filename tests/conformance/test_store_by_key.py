@@ -1,0 +1,56 @@
+"""The job that holds a key: whatever kind it is, as long as it is not finished."""
+
+from dataclasses import replace
+
+from horae.core.model import JobStatus
+from horae.core.plan import cancel, start, succeed
+from horae.store import JobChange, Store
+from tests.conformance.builders import DAY, NOW, ODD, firing, given_claimed, given_job, one_shot, recurring
+
+
+async def test_a_one_shot_is_found_by_its_key_until_it_ends(store: Store) -> None:
+    run = one_shot(key=ODD)
+    assert await store.job_by_key("ada", ODD) is None
+    [taken] = await given_claimed(store, run)
+    assert await store.job_by_key("ada", ODD) == taken
+    assert await store.settle([succeed(start(taken, NOW), None, NOW)]) == [True]
+    assert await store.job_by_key("ada", ODD) is None
+
+
+async def test_a_one_shot_that_is_cancelled_holds_its_key_no_more(store: Store) -> None:
+    run = one_shot(NOW + DAY, key="k")
+    await store.create([run])
+    assert await store.end_waiting([cancel(run, NOW)]) == [True]
+    assert await store.job_by_key("ada", "k") is None
+
+
+async def test_a_recurring_job_is_found_by_its_key_until_it_is_over(store: Store) -> None:
+    job = recurring(key="k")
+    await given_job(store, job)
+    assert await store.job_by_key("ada", "k") == job
+    cancelled = replace(job, status=JobStatus.CANCELLED, revision=2)
+    assert await store.change(JobChange(job=cancelled, expected=1)) is not None
+    assert await store.job_by_key("ada", "k") is None
+
+
+async def test_a_job_that_finishes_by_itself_holds_its_key_no_more(store: Store) -> None:
+    job = recurring(key="k")
+    await given_job(store, job)
+    done = firing(job, next_fire_at=None, plan_at=None, status=JobStatus.FINISHED)
+    assert await store.fire([done]) == [True]
+    assert await store.job_by_key("ada", "k") is None
+
+
+async def test_a_key_belongs_to_its_owner(store: Store) -> None:
+    mine, yours = one_shot(key="k"), recurring(key="k", owner="bob")
+    await store.create([mine, firing(yours)])
+    assert await store.job_by_key("ada", "k") == mine
+    assert await store.job_by_key("bob", "k") == yours
+    assert await store.job_by_key("eve", "k") is None
+
+
+async def test_who_lost_a_key_is_not_found_by_it(store: Store) -> None:
+    first, second = one_shot(key="k"), one_shot(key="k")
+    assert await store.create([first]) == [first.job_id]
+    assert await store.create([second]) == [first.job_id]
+    assert await store.job_by_key("ada", "k") == first
