@@ -9,6 +9,7 @@ from horae.clock import ManualClock
 from horae.stores.postgres import PostgresStore
 from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_executor import InlineExecutor
+from tests.checking.reading import found_in
 from tests.postgres_server import postgres_url, scratch_schema
 from tests.services.system import START, System
 
@@ -17,14 +18,18 @@ from tests.services.system import START, System
 async def system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
     clock = ManualClock(START)
     if request.param == "sqlite":
-        store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(), wall=clock.now)
+        store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
         await store.open()
-        yield System(store, clock)
+        system = System(store, clock)
+        yield system
+        assert await found_in(store, clock.now()) == []
         await store.close()
     else:
         async with scratch_schema(postgres_url()) as url:
             postgres = PostgresStore(url)
             await postgres.migrate()
             await postgres.open()
-            yield System(postgres, clock)
+            system = System(postgres, clock)
+            yield system
+            assert await found_in(postgres, clock.now()) == []
             await postgres.close()

@@ -26,6 +26,12 @@ def tell(run: Run) -> str:
     return f"{run.id} {run.attempt} {run.fence}"
 
 
+@app.task("tell.process", cpu=True)
+def tell_secret(run: Run, token: str, plain: str = "") -> dict[str, str]:
+    run.log.info("my token is %s", token)
+    return {"token": token, "plain": plain}
+
+
 @app.task("crash", cpu=True)
 def crash(how: str) -> None:
     if how == "kill":

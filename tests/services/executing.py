@@ -75,7 +75,14 @@ class Stage:
         self.executor = executor
 
     def begin(
-        self, task: str, *, attempt: int = 1, timeout: float | None = None, blob: str | None = None, **params: Any
+        self,
+        task: str,
+        *,
+        attempt: int = 1,
+        timeout: float | None = None,
+        blob: str | None = None,
+        secrets: str | None = None,
+        **params: Any,
     ) -> Try:
         run_id = new_id()
         policy = Policy(timeout=None if timeout is None else timedelta(seconds=timeout))
@@ -84,7 +91,13 @@ class Stage:
             job_id=JobId(run_id),
             owner="ann",
             created_by="ann",
-            spec=Spec(task=task, params=msgspec.json.encode(params).decode(), params_blob=blob, policy=policy),
+            spec=Spec(
+                task=task,
+                params=msgspec.json.encode(params).decode(),
+                params_blob=blob,
+                secrets=secrets,
+                policy=policy,
+            ),
             due_at=NOW,
             wake_at=NOW,
             created_at=NOW,

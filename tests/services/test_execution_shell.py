@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
+import uvloop
 
 from horae.core.model import Outcome
 from horae.core.plan import Failure
@@ -72,6 +73,17 @@ async def test_a_program_gets_its_input_and_its_directory(play: Stage, tmp_path:
     assert result["output"] == f"{tmp_path}\nin"
     assert told(await play.result("shell.run", command=["cat"]))["output"] == ""
     assert told(await play.result("shell.run", command=["true"], stdin="x" * 1_000_000))["exit_code"] == 0
+
+
+def test_a_program_may_be_over_before_it_is_given_anything_to_read() -> None:
+    """On the loop that a server has: it closes the pipe of a program that has exited at once."""
+
+    async def run_many() -> list[Result]:
+        async with stage() as play:
+            attempts = [play.begin("shell.run", command=["true"], stdin="unread" * 100) for _ in range(40)]
+            return [await attempt.result() for attempt in attempts]
+
+    assert [told(result)["exit_code"] for result in uvloop.run(run_many())] == [0] * 40
 
 
 async def test_another_exit_code_is_a_failure_with_the_last_lines(play: Stage) -> None:

@@ -75,3 +75,10 @@ def test_other_texts_are_no_ids() -> None:
         "g" * 32,
     ):
         assert not is_id(bad)
+
+
+def test_an_id_tells_a_day_that_there_can_be() -> None:
+    tail = "7000800000000000000f"
+    assert is_id(f"e677d21fdbff{tail}")
+    assert day_of(f"e677d21fdbff{tail}") == date(9999, 12, 31)
+    assert not is_id(f"e677d21fdc00{tail}")

@@ -12,15 +12,22 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 class StoreDouble:
-    """The one verb that retention uses."""
+    """The verbs that retention uses."""
 
-    def __init__(self, *answers: int) -> None:
+    def __init__(self, *answers: int, expired: int = 0) -> None:
         self.answers = list(answers)
+        self.expired = expired
         self.asked: list[date] = []
 
     async def prune(self, *, before: date, limit: int) -> int:
         self.asked.append(before)
         return self.answers.pop(0)
+
+    async def expire(self, *, now: datetime, limit: int) -> int:
+        assert now == NOW
+        expired = min(self.expired, limit)
+        self.expired -= expired
+        return expired
 
 
 async def test_it_goes_on_at_once_while_there_is_more_to_drop() -> None:
@@ -29,6 +36,13 @@ async def test_it_goes_on_at_once_while_there_is_more_to_drop() -> None:
     assert await retention.tick() == NOW
     assert await retention.tick() == NOW + INTERVAL
     assert store.asked == [date(2026, 10, 16)] * 2
+
+
+async def test_receipts_and_events_expire_whatever_the_history_is_kept_for() -> None:
+    store = StoreDouble(0, 0, 0, expired=7000)
+    retention = Retention(store, ManualClock(NOW), keep=timedelta(days=30))  # type: ignore[arg-type]
+    assert [await retention.tick() for _ in range(3)] == [NOW, NOW, NOW + INTERVAL]
+    assert store.expired == 0
 
 
 def age(folder: Path, *, spare: str) -> None:

@@ -134,6 +134,13 @@ class Cluster:
         )
         assert done.returncode == 0, f"horae db migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 
+    def check(self) -> None:
+        """`horae check`: whatever happened to the processes, the store tells a story that can be true."""
+        done = subprocess.run(
+            [HORAE, "check"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"horae check ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
     # --- starting
 
     def node(self, roles: str = "api,planner,worker", *more: str, name: str | None = None, wait: bool = True) -> Server:

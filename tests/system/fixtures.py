@@ -33,6 +33,8 @@ def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
             yield cluster
         finally:
             _open.remove(cluster)
+        cluster.close()
+        cluster.check()
 
 
 @asynccontextmanager

@@ -11,7 +11,9 @@ import structlog
 from horae.core.model import Run
 from horae.run import Run as Context
 from horae.services.logs import LogKeeper
-from horae.services.results import Result, Stopped, timed_out
+from horae.services.redaction import Redactor
+from horae.services.results import Result, Stopped, redacted, timed_out
+from horae.services.secrets import merged
 from horae.tasks.registry import AnyTask
 from horae.tasks.tools import Tools
 
@@ -39,7 +41,7 @@ class Execution(ABC):
     """An attempt that can be asked, or made, to stop."""
 
     __slots__ = (
-        "_abandoned", "_begun", "_done", "_progressed", "_timed_out", "_timer", "_withdrawn",
+        "_abandoned", "_begun", "_done", "_progressed", "_redactor", "_secrets", "_timed_out", "_timer", "_withdrawn",
         "around", "ended", "log", "run", "stopping", "task", "told",
     )  # fmt: skip
 
@@ -51,6 +53,8 @@ class Execution(ABC):
         self._done = done
         self._progressed = progressed
         self._timer: asyncio.TimerHandle | None = None
+        self._secrets: str | None = None
+        self._redactor: Redactor | None = None
         self.stopping = False  # asked to stop, or out of time
         self.told = False  # the task has seen that it should stop
         self._timed_out = False
@@ -81,6 +85,18 @@ class Execution(ABC):
         if not self._withdraw():
             self._end_by_force()
         self.finish(Stopped())
+
+    # --- for the executor
+
+    def hide(self, secrets: str) -> None:
+        """Let the task have these parameters, too, and nobody else see them in what it says."""
+        self._secrets = secrets
+        self._redactor = Redactor(secrets)
+        self.log.redact = self._redactor.text
+
+    def start_with(self, params: str) -> None:
+        """Begin, with the parameters and what was hidden."""
+        self.start(params if self._secrets is None else merged(params, self._secrets))
 
     # --- the way through an attempt, by kinds
 
@@ -119,6 +135,8 @@ class Execution(ABC):
         if self._timed_out:
             assert self.run.spec.policy.timeout is not None
             result = timed_out(self.run.spec.policy.timeout)
+        if self._redactor is not None:
+            result = redacted(result, self._redactor)
         self.log.close()
         self.around.live.discard(self)
         self._done(self.run, result)

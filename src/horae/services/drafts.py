@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
@@ -11,6 +12,25 @@ from horae.core.model import NO_LABELS, Policy, Spec
 MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are kept as a blob
 MAX_PARAMS = 10 * 1024 * 1024
 DEFAULT_MAX_RETRIES = 3
+
+
+class Kept(Enum):
+    """Says that something stays as it is."""
+
+    KEPT = "kept"
+
+
+KEEP = Kept.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsPatch:
+    """A change of the secrets that a job has: JSON text of a merge patch."""
+
+    text: str = field(repr=False)
+
+
+Secrets = str | SecretsPatch | Kept | None  # JSON text of an object, a change of what there is, no change, or none
 
 
 class TaskDefaults(Protocol):
@@ -29,6 +49,7 @@ class Draft:
 
     task: str
     params: str = "{}"  # JSON text of an object
+    secrets: Secrets = field(default=None, repr=False)
     name: str | None = None
     key: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
@@ -41,12 +62,15 @@ class Draft:
     timeout: timedelta | None = None
     allow_unknown_task: bool = False
 
-    def spec(self, defaults: TaskDefaults | None, *, params: str, params_blob: str | None) -> Spec:
-        """The draft completed by the defaults of its task."""
+    def spec(
+        self, defaults: TaskDefaults | None, *, params: str, params_blob: str | None, secrets: str | None = None
+    ) -> Spec:
+        """The draft completed by the defaults of its task; `secrets` are sealed."""
         return Spec(
             task=self.task,
             params=params,
             params_blob=params_blob,
+            secrets=secrets,
             name=self.name,
             key=self.key,
             labels=self.labels,

@@ -15,6 +15,7 @@ from horae.services.execution_process import ProcessExecution, ProcessPool
 from horae.services.execution_thread import ThreadExecution, ThreadPool
 from horae.services.logs import LIMIT, LogKeeper
 from horae.services.results import Result, Stopped, Success, failure, failure_of, success, trace
+from horae.services.secrets import Sealer, SecretsLocked
 from horae.tasks.processes import ProcessGroups
 from horae.tasks.registry import AnyTask, Kind, Registry, Task
 from horae.tasks.tools import Tools
@@ -87,13 +88,19 @@ class Executor:
         *,
         threads: int,
         allow_shell: bool,
+        pool: ThreadPool | None = None,
         processes: int | None = None,
         http_allow: tuple[str, ...] = (),
+        sealer: Sealer | None = None,
         log_limit: int = LIMIT,
         grace: float = 1.0,
     ) -> None:
-        """To be made on the event loop. `processes` None means one per core; `grace` is in seconds."""
+        """To be made on the event loop. `processes` None means one per core; `grace` is in seconds.
+
+        Without a `sealer` only secrets that were kept without a key can be read.
+        """
         self.registry = registry
+        self._sealer = sealer or Sealer()
         self._blobs = blobs
         self._groups = ProcessGroups()
         self._around = Surroundings(
@@ -102,7 +109,7 @@ class Executor:
             tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
             grace=grace,
         )
-        self._threads = ThreadPool(threads)
+        self._threads = pool or ThreadPool(threads)
         self._processes = ProcessPool(self._groups, self._around, limit=processes)
         self._loading: set[asyncio.Task[None]] = set()
 
@@ -114,13 +121,27 @@ class Executor:
     def begin(self, run: Run, done: Done, progressed: Progressed) -> Execution:
         """Start an attempt; `done` is called once, on the event loop and never before this returns."""
         execution = self._execution(self.registry.get(run.spec.task) or _missing(run.spec.task), run, done, progressed)
+        if not self._open_secrets(execution):
+            return execution
         if run.spec.params_blob is None:
-            execution.start(run.spec.params)
+            execution.start_with(run.spec.params)
         else:
             loading = self._around.loop.create_task(self._load_and_start(execution, run.spec.params_blob))
             self._loading.add(loading)
             loading.add_done_callback(self._loading.discard)
         return execution
+
+    def _open_secrets(self, execution: Execution) -> bool:
+        """Give the attempt its secrets; False when it fails because they cannot be read here."""
+        sealed = execution.run.spec.secrets
+        if sealed is None:
+            return True
+        try:
+            execution.hide(self._sealer.open(sealed))
+        except SecretsLocked as exc:
+            self._around.loop.call_soon(execution.finish, failure("secrets", str(exc)))  # another node may have the key
+            return False
+        return True
 
     def _execution(self, task: AnyTask, run: Run, done: Done, progressed: Progressed) -> Execution:
         match task.kind:
@@ -141,7 +162,11 @@ class Executor:
         if params is None:
             execution.finish(failure("ParamsLost", f"the parameters are not in the blobs any more ({key})", fatal=True))
         else:
-            execution.start(params)
+            execution.start_with(params)
+
+    def flush_logs(self) -> None:
+        """Write what tasks have logged so far, rather than within a second."""
+        self._around.logs.arm(0)
 
     async def close(self) -> None:
         """End everything that still runs, by force, and write the logs."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId, State
-from horae.core.plan import Rival
+from horae.core.plan import Rival, makes_way
 
 FULL = 8  # runs of one gate that a node holds ahead; more would only wait here instead of in the store
 
@@ -12,8 +11,9 @@ FULL = 8  # runs of one gate that a node holds ahead; more would only wait here 
 class Gatekeeper:
     """Knows, for each gate of this node, its unfinished runs by (due_at, id), and which of them have started.
 
-    A run that goes back unfinished stays ahead of the others, although this node no longer holds it. Until the store
-    knows that, it shows the run as ours and lets us claim its followers: such claims are not to be trusted.
+    A run that goes back unfinished, or fails and blocks, stays ahead of the others, although this node no longer holds
+    it. Until the store knows that, it shows the run as ours and lets us claim its followers: such claims are not to be
+    trusted.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Gatekeeper:
         """A run of the gate ended here; its result is on the way to the store."""
         if run.gate is None:
             return
-        if run.state not in FINAL:
+        if not makes_way(run):
             self._closed[run.gate] = None
         self._lines.get(run.gate, {}).pop(run.id, None)
         self._unsettled[run.gate] = self._unsettled.get(run.gate, 0) + 1

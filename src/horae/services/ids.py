@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 _FORM = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", re.ASCII)
+_LATEST = f"{253_402_300_799_999:012x}"  # the last millisecond that a datetime can tell: the end of the year 9999
 _TAIL_BITS = 74  # what remains of 128 bits beside 48 of milliseconds, 4 of version and 2 of variant
 _LOW_BITS = 62
 _STEP_BYTES = 4  # random steps within one millisecond: unguessable, and the low bits stay even over the shards
@@ -42,8 +43,8 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether the text has the form of our ids."""
-    return _FORM.fullmatch(text) is not None
+    """Whether the text has the form of our ids, with a time that there can be."""
+    return _FORM.fullmatch(text) is not None and text[:12] <= _LATEST
 
 
 def day_of(id: str) -> date:  # noqa: A002 - the domain's word

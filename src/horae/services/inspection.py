@@ -70,13 +70,16 @@ class Inspection:
     async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Overview]:
         """A page of jobs; large parameters are left out."""
         page = await self._store.list_jobs(which, cursor=cursor, limit=limit)
+        return Listing(items=await self.overviews(page.items), cursor=page.cursor)
+
+    async def overviews(self, jobs: Sequence[Job | Run]) -> list[Overview]:
+        """Jobs that were just read, as they are shown; large parameters are left out."""
         now = self._clock.now()
-        last_runs = await self._store.last_runs([_id_of(job) for job in page.items], now=now) if page.items else {}
-        items = [
+        last_runs = await self._store.last_runs([_id_of(job) for job in jobs], now=now) if jobs else {}
+        return [
             _overview(job, last_runs.get(_id_of(job)), None if job.spec.params_blob else job.spec.params, now)
-            for job in page.items
+            for job in jobs
         ]
-        return Listing(items=items, cursor=page.cursor)
 
     async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[Upcoming]:
         """The next times at which the job will run; none while it is paused, for then it will not."""

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
 import structlog
@@ -34,7 +34,7 @@ _CONTROLS = re.compile(
 class AttemptLog:
     """The log of one attempt; may be written to from any thread."""
 
-    __slots__ = ("_chunks", "_keeper", "_key", "_lines", "_total", "closed", "full")
+    __slots__ = ("_chunks", "_keeper", "_key", "_lines", "_total", "closed", "full", "redact")
 
     def __init__(self, key: str, keeper: "LogKeeper") -> None:
         self._key = key
@@ -44,13 +44,17 @@ class AttemptLog:
         self._chunks = 0
         self.full = False
         self.closed = False
+        self.redact: Callable[[str], str] | None = None  # strikes out what must not be kept
 
     def write(self, level: str, text: str) -> bool:
         """Add a message, or lines of output (level OUT); False when the log takes no more."""
         if self.full or self.closed:
             return False
         keeper = self._keeper
-        lines = _formatted(keeper.clock.now(), level, text[: keeper.limit + 1])
+        plain = _plain(text[: keeper.limit + 1])
+        if self.redact is not None:
+            plain = self.redact(plain)
+        lines = _formatted(keeper.clock.now(), level, plain)
         with keeper.lock:
             fresh = not self._lines
             lines = self._fitting(lines, min(keeper.limit - self._total, keeper.room))
@@ -199,9 +203,13 @@ async def read_log(blobs: Blobs, run_id: RunId, fence: int | None = None) -> Asy
             yield data.decode("utf-8", "replace")
 
 
+def _plain(text: str) -> str:
+    """The text without what a terminal would act upon."""
+    return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).rstrip("\n")
+
+
 def _formatted(now: datetime, level: str, text: str) -> bytes:
     """Each line of output gets its own time; further lines of a message are indented, so that none can pose as one."""
     prefix = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z {level} "
-    plain = _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).rstrip("\n")
-    plain = plain.replace("\n", f"\n{prefix}" if level == "OUT" else "\n  ")
-    return f"{prefix}{plain}\n".encode("utf-8", "replace")
+    lines = text.replace("\n", f"\n{prefix}" if level == "OUT" else "\n  ")
+    return f"{prefix}{lines}\n".encode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from horae.core.errors import Fatal, RetryAfter
 from horae.core.model import JobError, Outcome
 from horae.core.plan import Failure
+from horae.services.redaction import Redactor
 from horae.tasks.failures import TaskFailure
 
 MAX_MESSAGE = 10_000  # bytes of an error's message that are kept
@@ -69,6 +70,17 @@ def crashed(exit_code: int) -> Failure:
     """The process of the task died under it."""
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
     return failure("crash", f"the process of the task {how} before the task returned")
+
+
+def redacted(result: Result, redactor: Redactor) -> Result:
+    """The result without secret values."""
+    match result:
+        case Success(result=str(text)):
+            return Success(redactor.json(text))
+        case Failure():
+            error = replace(result.error, message=redactor.text(result.error.message))
+            return replace(result, error=error)
+    return result
 
 
 def trace(exc: BaseException) -> str | None:

@@ -1,11 +1,14 @@
 """Which tasks there are: those of this process, and those that any node ever registered."""
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from horae.clock import Clock
 from horae.core.errors import Fault, Invalid, UnknownTask
 from horae.services.drafts import TaskDefaults
+from horae.services.redaction import Redactor
+from horae.services.secrets import merged
 from horae.store import Reader
 from horae.tasks.schema import schema_faults
 
@@ -46,20 +49,35 @@ class TaskBook:
         if task not in self._schemas:
             raise UnknownTask(task, _hint(task, self._schemas))
 
-    def check(self, task: str, params: str) -> None:
+    def check(self, task: str, params: str, secrets: str | None = None) -> None:
         """Raise Invalid when the parameters do not fit the task, as far as this process or its schema can tell."""
-        faults: Sequence[Fault] = ()
-        if self.defaults(task) is not None:
-            faults = self._check_params(task, params)
-        elif task in self._schemas:
-            faults = schema_faults(self._schemas[task], params)
+        faults = self._faults(task, params if secrets is None else merged(params, secrets))
+        if faults and secrets is not None:
+            faults = _secret_faults(faults, secrets)
         if faults:
             first = f"{faults[0].pointer} {faults[0].detail}"
             raise Invalid(f"the parameters do not fit the task {task}: {first}", faults=faults)
 
+    def _faults(self, task: str, params: str) -> Sequence[Fault]:
+        if self.defaults(task) is not None:
+            return self._check_params(task, params)
+        return schema_faults(self._schemas[task], params) if task in self._schemas else ()
+
     async def _refresh(self) -> None:
         self._schemas = await self._store.tasks()
         self._read_at = self._clock.elapsed()
+
+
+def _secret_faults(faults: Sequence[Fault], secrets: str) -> list[Fault]:
+    """The faults, said of the secrets where they are theirs, and without their values."""
+    names, redact = json.loads(secrets).keys(), Redactor(secrets).text
+    return [Fault(_place(fault.pointer, names), redact(fault.detail)) for fault in faults]
+
+
+def _place(pointer: str, names: Collection[str]) -> str:
+    name = pointer.removeprefix("/params/").partition("/")[0]
+    plain = name.replace("~1", "/").replace("~0", "~")
+    return pointer.replace("/params/", "/secrets/", 1) if plain in names else pointer
 
 
 def _hint(task: str, known: Collection[str]) -> str:

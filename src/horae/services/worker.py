@@ -11,7 +11,7 @@ import structlog
 
 from horae.clock import Clock
 from horae.core.lifecycle import FINAL
-from horae.core.model import NodeId, Reason, Run, RunId, State
+from horae.core.model import NodeId, Reason, Run, RunId, State, Trigger
 from horae.core.plan import (
     Failure,
     Settled,
@@ -19,6 +19,7 @@ from horae.core.plan import (
     cancel,
     fail,
     give_back,
+    makes_way,
     overlap_is_open,
     release,
     skip,
@@ -299,7 +300,7 @@ class Worker:
         started = start(run, now)
         entry = self._running[run.id] = _Running(started)
         self._gates.enter(started)
-        if started.attempt == 1 and run.first_started_at is None:
+        if started.attempt == 1 and run.first_started_at is None and run.trigger is not Trigger.REQUEUE:
             self._metrics.started(now - run.due_at)
         self._settler.started(started)
         entry.execution = self._executor.begin(started, self._done, self._progressed)
@@ -364,7 +365,7 @@ class Worker:
         if run.gate is None:
             return
         now = self._clock.now()
-        if run.state not in FINAL:
+        if not makes_way(run):
             self._give_back_line(run.gate, now)  # it is still ahead of them, wherever it goes on
             return
         for follower in self._gates.line(run.gate):

@@ -10,10 +10,18 @@ from horae.tasks.failures import TaskFailure
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# `is_global` is true for all of these, or for what they carry in Python 3.11
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_RELAYS = ipaddress.IPv4Network("192.88.99.0/24")
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # before an IPv4 address in the lower half of an IPv6 address
+_NOT_PUBLIC = [  # although `is_global` may be true for them, depending on the version of Python
+    ipaddress.ip_network(text)
+    for text in (
+        "192.0.0.0/24",  # protocol assignments; some clouds keep their metadata here
+        "192.88.99.0/24",  # relays of 6to4
+        "168.63.129.16/32",  # where Azure's hosts answer their own machines
+        "3fff::/20",  # for examples
+    )
+]
 
 
 class BlockedAddress(Fatal):
@@ -30,45 +38,58 @@ async def permitted_addresses(host: str, port: int, allow: Sequence[str]) -> lis
     The caller must connect to one of these addresses: to ask for the name again may bring another answer.
     """
     found = await _resolve(host, port)
-    if host.lower().rstrip(".") in (entry.lower() for entry in allow):
+    if host.lower().rstrip(".") in (entry.lower().rstrip(".") for entry in allow):
         return found
-    for address in found:
-        if not _permitted(address, allow):
-            raise BlockedAddress(
-                f"{host} is at {address}, which is not a public address; "
-                "HORAE_HTTP_ALLOW names hosts and networks that may be reached nevertheless"
-            )
+    if not all(_permitted(address, allow) for address in found):
+        raise BlockedAddress(
+            f"{host} is not at a public address; "
+            "HORAE_HTTP_ALLOW names hosts and networks that may be reached nevertheless"
+        )
     return found
 
 
 async def _resolve(host: str, port: int) -> list[str]:
     try:
         answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as exc:
+    except (OSError, UnicodeError, ValueError) as exc:
         raise UnknownHost(f"the host {host} cannot be found: {exc}") from exc
     return list(dict.fromkeys(str(address[0]) for *_, address in answers))
 
 
 def _permitted(text: str, allow: Sequence[str]) -> bool:
-    address = _unwrapped(ipaddress.ip_address(text))
-    return is_public(address) or any(address in network for network in _networks(allow))
+    networks = _networks(allow)
+    return all(
+        _is_public_itself(address) or any(address in network for network in networks)
+        for address in _destinations(ipaddress.ip_address(text))
+    )
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is a single one on the open internet."""
-    plain = _unwrapped(address)
-    if isinstance(plain, ipaddress.IPv6Address):
-        return plain in _UNICAST and plain.is_global
-    return plain.is_global and not plain.is_multicast and not plain.is_reserved and plain not in _RELAYS
+    """Whether an address is a single one on the open internet, and so is every one that it carries."""
+    return all(_is_public_itself(one) for one in _destinations(address))
 
 
-def _unwrapped(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for (mapped, NAT64, 6to4), or the address itself."""
+def _is_public_itself(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return False
+    special = address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PUBLIC)
+    return address.is_global and not special
+
+
+def _destinations(address: Address) -> list[Address]:
+    """Where a packet to an address may end up: there, or at the IPv4 address that is written in it."""
     if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or address
+        return [address]
+    lower = int(address) & 0xFFFF_FFFF_FFFF_FFFF
+    carried = ipaddress.IPv4Address(lower & 0xFFFF_FFFF)
+    if address.ipv4_mapped is not None or address in _NAT64:
+        return [carried]
+    found: list[Address] = [address]
+    if address.sixtofour is not None:
+        found.append(address.sixtofour)
+    if lower >> 32 in _ISATAP:
+        found.append(carried)
+    return found
 
 
 def _networks(allow: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

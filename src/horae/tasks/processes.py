@@ -61,7 +61,8 @@ class ProcessGroup:
     def write(self, data: bytes) -> None:
         """Queue data for the standard input; nothing happens when nobody reads it any more."""
         assert self._streams.stdin is not None
-        self._streams.stdin.write(data)
+        if not self._streams.stdin.is_closing():  # uvloop raises where asyncio drops
+            self._streams.stdin.write(data)
 
     def close_input(self) -> None:
         assert self._streams.stdin is not None

@@ -77,6 +77,11 @@ class Task(Generic[P, R]):
         """The JSON schema of the parameters."""
         return self._binding.schema
 
+    @property
+    def returns(self) -> Any:
+        """The type of the result, as far as the function says."""
+        return self._binding.returns
+
     def bind(self, params: str) -> Arguments:
         """The arguments for parameters in JSON text; raises InvalidParams."""
         return self._binding.bind(params)

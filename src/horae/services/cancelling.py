@@ -1,0 +1,53 @@
+"""Cancelling jobs with the runs that wait for them."""
+
+from dataclasses import replace
+
+from horae.clock import Clock
+from horae.core.changes import status_of
+from horae.core.events import EventKind
+from horae.core.model import Job, JobId, JobStatus, Reason, Run
+from horae.services.accounting import Accounting
+from horae.services.acting import act, find, next_revision, refuse_over
+from horae.services.stopping import Stopper
+from horae.store import JobChange, Store
+
+
+class Cancelling:
+    """Ends jobs for good."""
+
+    def __init__(self, *, store: Store, clock: Clock, accounting: Accounting, stopper: Stopper) -> None:
+        self._store = store
+        self._clock = clock
+        self._accounting = accounting
+        self._stopper = stopper
+
+    async def cancel(self, job_id: JobId, *, keep_running: bool, owner: str | None) -> Job | Run:
+        """End the job and its waiting runs, and unless they are kept its running ones."""
+
+        async def change(job: Job | Run) -> Job | Run | None:
+            if status_of(job) is JobStatus.CANCELLED:
+                await self._stopper.stop_job(job_id, keep_running=keep_running)  # what an earlier cancel left undone
+            refuse_over(job)
+            return await self._cancel_recurring(job) if isinstance(job, Job) else job
+
+        job = await act(self._store, job_id, owner, change)
+        await self._stopper.stop_job(job_id, keep_running=keep_running)
+        return job if isinstance(job, Job) else await find(self._store, job_id, owner=owner)
+
+    async def _cancel_recurring(self, job: Job) -> Job | None:
+        now = self._clock.now()
+        up_to_date = await self._accounting.account_for_past(job, now, for_good=True)
+        if up_to_date is None:
+            return None
+        changed = await self._store.change(
+            JobChange(
+                job=replace(
+                    next_revision(up_to_date, now), status=JobStatus.CANCELLED, next_fire_at=None, plan_at=None
+                ),
+                expected=job.revision,
+                retract_after=now,
+                stop=Reason.CANCELLED,
+                event=EventKind.JOB_CANCELLED,
+            )
+        )
+        return None if changed is None else changed.job

@@ -1,0 +1,126 @@
+"""From what somebody asks for to what is written: drafts are checked, completed, and turned into rows."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from horae.core.errors import Invalid
+from horae.core.model import Job, JobId, Run, RunId, Spec
+from horae.core.plan import Due, Firing, NewId, fire, gate_of, one_shot_due
+from horae.core.schedule import Every, Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
+from horae.services.drafts import Draft
+from horae.services.parameters import Parameters
+from horae.services.secrets import Opened, Sealer
+from horae.services.taskbook import TaskBook
+
+Item = Run | Firing
+
+
+class Preparation:
+    """Checks drafts against tasks and the calendar, and makes the rows of jobs of them."""
+
+    def __init__(
+        self, tasks: TaskBook, parameters: Parameters, sealer: Sealer, *, new_id: NewId, horizon: timedelta
+    ) -> None:
+        self._tasks = tasks
+        self._parameters = parameters
+        self._sealer = sealer
+        self._new_id = new_id
+        self._horizon = horizon
+
+    async def item(self, draft: Draft, *, owner: str, by: str, now: datetime) -> Item:
+        """The rows of a new job: one run, or a job with the runs of its first horizon."""
+        schedule = await self.check(draft, now)
+        job_id = JobId(self._new_id())
+        spec = await self._spec(draft, job_id)
+        if is_recurring(schedule):
+            job = Job(
+                id=job_id,
+                owner=owner,
+                created_by=by,
+                spec=spec,
+                schedule=schedule,
+                next_fire_at=next_after(schedule, now),
+                plan_at=now,
+                created_at=now,
+                updated_at=now,
+            )
+            return fire(Due(job=job), now=now, horizon=self._horizon, new_id=self._new_id)
+        due_at = one_shot_due(schedule, now)
+        return Run(
+            id=RunId(job_id),
+            job_id=job_id,
+            owner=owner,
+            created_by=by,
+            spec=spec,
+            schedule=schedule,
+            due_at=due_at,
+            wake_at=max(due_at, now),
+            gate=gate_of(spec, job_id, owner, recurring=False),
+            created_at=now,
+        )
+
+    async def check(self, draft: Draft, now: datetime, before: Job | Run | None = None) -> Schedule:
+        """The schedule of a draft, after everything in it that is new was found to be right."""
+        schedule = _schedule(draft, now, before)
+        if before is None or schedule != before.schedule:
+            refuse_never_firing(schedule, now)
+        if not draft.allow_unknown_task and (before is None or draft.task != before.spec.task):
+            await self._tasks.require(draft.task)
+        self._tasks.check(draft.task, draft.params, _text(self._secrets(draft, before)))
+        return schedule
+
+    def check_params(self, spec: Spec, params: str) -> None:
+        """Raise Invalid when other parameters do not fit the task of a job, together with its secrets."""
+        self._tasks.check(spec.task, params, None if spec.secrets is None else self._sealer.open(spec.secrets))
+
+    def standing_alone(self, job: Job | Run, draft: Draft) -> Draft:
+        """The draft of another job with the secrets that this one would have."""
+        return replace(draft, secrets=_text(self._secrets(draft, job)))
+
+    async def revised(self, job: Job | Run, draft: Draft) -> Spec:
+        """The spec of the next version of a job; parameters that did not change stay where they are."""
+        if draft.key != job.spec.key:
+            raise Invalid("the key of a job cannot be changed; create another job with that key", pointer="/key")
+        if _same_json(draft.params, await self._parameters.of(job.spec)):
+            return self._completed(draft, job.spec.params, job.spec.params_blob, job)
+        return await self._spec(draft, f"{job.id}/{self._new_id()}", job)
+
+    async def _spec(self, draft: Draft, name: str, before: Job | Run | None = None) -> Spec:
+        params, blob = await self._parameters.keep(draft.params, name)
+        return self._completed(draft, params, blob, before)
+
+    def _completed(self, draft: Draft, params: str, blob: str | None, before: Job | Run | None) -> Spec:
+        secrets = self._secrets(draft, before)
+        return draft.spec(
+            self._tasks.defaults(draft.task),
+            params=params,
+            params_blob=blob,
+            secrets=None if secrets is None else secrets.sealed,
+        )
+
+    def _secrets(self, draft: Draft, before: Job | Run | None) -> Opened | None:
+        return self._sealer.revised(draft.secrets, None if before is None else before.spec.secrets)
+
+
+def _schedule(draft: Draft, now: datetime, before: Job | Run | None) -> Schedule:
+    """What a draft says about time; an interval that names no anchor keeps the one that it has."""
+    if before is not None and isinstance(before.schedule, Every):
+        anchored = parse_schedule(draft.schedule, now=before.schedule.anchor)
+        if anchored == before.schedule:
+            return anchored
+    return parse_schedule(draft.schedule, now=now)
+
+
+def _text(secrets: Opened | None) -> str | None:
+    return None if secrets is None else secrets.text
+
+
+def _same_json(one: str, other: str) -> bool:
+    """Whether two texts say the same, whatever their spaces and the order of their names."""
+    return one == other or _canonical(one) == _canonical(other)
+
+
+def _canonical(text: str) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(text), order="sorted")

@@ -1,0 +1,36 @@
+"""A web application of a user: FastAPI, with a whole node of Horae in each of its server processes."""
+
+import os
+
+from fastapi import FastAPI
+
+from horae import Horae, Run, every
+from tests.system.tasks import note
+
+app = Horae()
+
+
+@app.schedule(every(seconds=1), key="tick")
+@app.task("web.tick")
+async def tick(run: Run) -> None:
+    """Run once a second, in one of the processes."""
+    note("START", run, "tick")
+
+
+@app.task("web.greet")
+async def greet(run: Run, name: str) -> str:
+    """Be submitted by a request."""
+    note("START", run, name)
+    return f"hello, {name}"
+
+
+horae = app.asgi(roles=("api", "planner", "worker"))
+api = FastAPI(lifespan=horae.lifespan)
+api.mount("/horae", horae)
+
+
+@api.post("/greet/{name}")
+async def submit_greeting(name: str) -> dict[str, object]:
+    """Submit, wait for the result, and tell who asked and what came back."""
+    handle = await greet.submit(name=name)
+    return {"job": handle.id, "pid": os.getpid(), "says": await handle.result(timeout=20)}
