@@ -164,8 +164,6 @@ async def test_the_log_of_a_run_is_text(api: Api) -> None:
         answer = await api.client.get(path)
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"
         assert answer.text == "1.1\n1.2\n2.1\n2.2\n"
-    problem = await api.get(f"/v1/runs/run_{run_id}/logs?follow=1", 422)
-    assert problem["code"] == "not_supported"
 
 
 async def test_a_job_that_never_ran_has_no_log(api: Api) -> None:

@@ -7,7 +7,6 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from horae.api.problems import NotSupported
 from horae.core.errors import Fault, Invalid, Malformed, TooLarge
 
 MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters and some room
@@ -27,8 +26,6 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     """The body; an absent one is an empty object. Raises TooLarge as soon as it is known to be."""
-    if "idempotency-key" in request.headers:
-        raise NotSupported("the header Idempotency-Key")
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise _too_large(limit)
@@ -45,8 +42,11 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     return b"".join(chunks) or b"{}"
 
 
-def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body]) -> Body:
-    """The body as a value of its kind; raises Malformed for what is no JSON, Invalid for what is wrong."""
+def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body], *, in_parts: bool = False) -> Body:
+    """The body as a value of its kind; raises Malformed for what is no JSON, Invalid for what is wrong.
+
+    With `in_parts` its text is not looked at, because each of its undecoded parts will be.
+    """
     try:
         value = decoder.decode(data)
     except msgspec.ValidationError:
@@ -54,7 +54,8 @@ def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body]) -
         raise _explanation(data, kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
-    _refuse_bad_text(data)
+    if not in_parts:
+        _refuse_bad_text(data)
     return value
 
 
@@ -163,7 +164,7 @@ def _faults(value: dict[str, Any], kind: type[msgspec.Struct], pointer: str) -> 
 
 
 def _field_faults(name: str, value: Any, kind: Any, pointer: str) -> list[Fault]:
-    if kind is msgspec.Raw:
+    if msgspec.Raw in (kind, *get_args(kind)):
         return []
     try:
         msgspec.convert(value, kind)

@@ -1,26 +1,37 @@
 """What the routes work with, and how a request reaches it."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Generic, TypeVar
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from horae.api.auth import authorize
+from horae.api.operation import Operation, begin
 from horae.blob import Blobs
 from horae.clock import Clock
 from horae.core.plan import NewId
 from horae.metrics import Metrics
+from horae.services.dead_letters import DeadLetters
 from horae.services.drafts import TaskDefaults
+from horae.services.feed import Feed
+from horae.services.following import Following
 from horae.services.inspection import Inspection
 from horae.services.jobs import Jobs
 from horae.services.parameters import Parameters
+from horae.services.queues import Queues
+from horae.services.secrets import Sealer
 from horae.services.taskbook import CheckParams, TaskBook
+from horae.services.why import Why
 from horae.store import Store
 
-Handler = Callable[[Request], Awaitable[Response]]
+Item = TypeVar("Item")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -31,11 +42,17 @@ class Services:
 
     jobs: Jobs
     inspection: Inspection
+    dead_letters: DeadLetters
+    queues: Queues
+    why: Why
     tasks: TaskBook
+    feed: Feed
+    following: Following
     store: Store
     clock: Clock
     metrics: Metrics
     ready: Callable[[], bool]  # whether this node beats
+    closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the server can stop
 
     @classmethod
     def over(
@@ -50,10 +67,13 @@ class Services:
         task_defaults: Callable[[str], TaskDefaults | None],
         check_params: CheckParams,
         ready: Callable[[], bool],
+        dead_after: timedelta = timedelta(seconds=15),
+        sealer: Sealer | None = None,
     ) -> "Services":
         """The use cases over a store; `task_defaults` answers None for a task that this process does not know."""
         parameters = Parameters(blobs)
         tasks = TaskBook(store, clock, defaults=task_defaults, check_params=check_params)
+        inspection = Inspection(store=store, blobs=blobs, parameters=parameters, clock=clock)
         return cls(
             jobs=Jobs(
                 store=store,
@@ -63,14 +83,27 @@ class Services:
                 metrics=metrics,
                 new_id=new_id,
                 horizon=horizon,
+                sealer=sealer,
             ),
-            inspection=Inspection(store=store, blobs=blobs, parameters=parameters, clock=clock),
+            inspection=inspection,
+            dead_letters=DeadLetters(
+                store=store, clock=clock, tasks=tasks, parameters=parameters, new_id=new_id, sealer=sealer
+            ),
+            queues=Queues(store, clock),
+            why=Why(store, clock, dead_after=dead_after),
             tasks=tasks,
+            feed=Feed(store, inspection, clock),
+            following=Following(store, inspection, blobs, clock),
             store=store,
             clock=clock,
             metrics=metrics,
             ready=ready,
         )
+
+    def close_streams(self) -> None:
+        """End every stream, for a server that stops waits for its answers."""
+        self.closing.set()
+        self.feed.wake()
 
 
 def services_of(request: Request) -> Services:
@@ -79,19 +112,56 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def resource(path: str, **handlers: Handler) -> Route:
-    """One route with a handler per method, so that a 405 can name all that are allowed."""
+class Resource(Route):
+    """One route with an operation per method; it answers for every method, so that a 405 can name those allowed."""
 
-    async def dispatch(request: Request) -> Response:
-        method = "GET" if request.method == "HEAD" else request.method
-        return await handlers[method](request)
+    def __init__(self, path: str, operations: Mapping[str, Operation]) -> None:
+        super().__init__(path, self._dispatch)
+        self.methods = None  # any: a path that is known is not looked for among the patterns of others
+        self.operations = operations
 
-    return Route(path, dispatch, methods=list(handlers))
+    async def _dispatch(self, request: Request) -> Response:
+        operation = self.operations.get("GET" if request.method == "HEAD" else request.method)
+        if operation is None:
+            raise HTTPException(405, headers={"Allow": self._allowed()})
+        begin(request, operation)
+        await authorize(request, operation.scope)
+        response = await operation.handler(request)
+        return _without_stream(response) if request.method == "HEAD" else response
+
+    def _allowed(self) -> str:
+        return ", ".join([*self.operations, *(["HEAD"] if "GET" in self.operations else [])])
+
+
+def resource(path: str, **operations: Operation) -> Resource:
+    """A route with an operation per method."""
+    return Resource(path, operations)
+
+
+def _without_stream(response: Response) -> Response:
+    """The head of an answer; a stream that nobody reads is not begun."""
+    if not isinstance(response, StreamingResponse):
+        return response
+    head = Response(status_code=response.status_code)
+    head.raw_headers = response.raw_headers
+    return head
+
+
+class Page(msgspec.Struct, Generic[Item]):
+    """One page of a list; `next_cursor` asks for what follows, null at the end."""
+
+    items: list[Item]
+    next_cursor: str | None
 
 
 def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A value as a JSON answer."""
     return Response(_ENCODER.encode(value), status_code=status, media_type="application/json", headers=headers)
+
+
+def located(request: Request, path: str) -> dict[str, str]:
+    """The header that says where a thing is, also below the place where this API is mounted."""
+    return {"Location": f"{request.scope.get('root_path', '')}{path}"}
 
 
 def page(items: Sequence[object], cursor: str | None) -> Response:

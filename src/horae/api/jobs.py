@@ -1,74 +1,84 @@
 """Routes of jobs."""
 
-import asyncio
+from datetime import datetime
+from typing import Literal
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth import Principal, principal
-from horae.api.body import MAX_BATCH_BODY, decode, read_body
-from horae.api.context import answer, page, resource, services_of
-from horae.api.filters import JOB_FILTERS, RUN_FILTERS, job_filter, run_filter
-from horae.api.problems import problem_of
-from horae.api.query import Query
-from horae.api.runs import log_response
-from horae.api.views import BatchItem, BatchView, job_view, run_view, slot_view, status_view, upcoming_view
+from horae.api.auth import Principal, principal, refuse_shell
+from horae.api.body import read_body
+from horae.api.conditions import IF_MATCH, IF_NONE_MATCH, expected_revision, refuse_changed
+from horae.api.context import Page, answer, located, page, resource, services_of
+from horae.api.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, run_filter
+from horae.api.logs import LOG_MEDIA, LOG_PARAMS, job_log
+from horae.api.once import once
+from horae.api.operation import Param, Scope, operation
+from horae.api.problems import Problem
+from horae.api.query import PAGING, Count, Query
+from horae.api.views import (
+    JobView,
+    RunView,
+    SlotView,
+    StatusView,
+    UpcomingView,
+    job_view,
+    run_view,
+    slot_view,
+    status_view,
+    upcoming_view,
+)
 from horae.api.wire import (
-    EmptyBody,
-    ResumeBody,
-    RunBody,
-    read_batch,
+    JobBody,
+    PatchBody,
+    ReplacementBody,
     read_job,
     read_job_id,
-    read_params,
+    read_key,
     read_patch,
+    read_replacement,
 )
-from horae.core.errors import HoraeError, RevisionChanged
-from horae.core.model import Job, JobId, Misfire, Run
+from horae.core.model import Job, JobId, Run
+from horae.services.acting import id_of
 from horae.services.drafts import Draft
 from horae.services.inspection import Overview
-
-SLICE = 100  # jobs of a batch that are decoded before other requests get their turn
-LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
-
-_EMPTY = msgspec.json.Decoder(EmptyBody)
-_RESUME = msgspec.json.Decoder(ResumeBody)
-_RUN = msgspec.json.Decoder(RunBody)
-
+from horae.services.receipts import Issue
+from horae.store import Receipt
 
 # --- all jobs
 
 
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=JobBody,
+    answers={201: JobView, 409: Problem},
+    headers=("ETag", "Location"),
+    idempotent=True,
+)
 async def create(request: Request) -> Response:
-    """201, the job."""
+    """Create a job."""
     who, services = principal(request), services_of(request)
-    draft = read_job(await read_body(request))
-    job = await services.jobs.create(draft, owner=who.owner, by=who.subject)
-    overview = await services.inspection.created(job)
-    return _job_answer(overview, 201, {"Location": f"/v1/jobs/job_{_id_of(job)}"})
+    data = await read_body(request)
+
+    async def act(issue: Issue[Job | Run] | None) -> Job | Run | Receipt:
+        draft = read_job(data)
+        refuse_shell(who, draft.task)
+        if issue is None:
+            return await services.jobs.create(draft, owner=who.owner, by=who.subject)
+        return await services.jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue)
+
+    async def told(job: Job | Run) -> Response:
+        return job_answer(await services.inspection.created(job), 201, _place(request, job))
+
+    return await once(request, who, data, act, told)
 
 
-async def create_batch(request: Request) -> Response:
-    """What became of each job, in order."""
-    who, services = principal(request), services_of(request)
-    lines = request.headers.get("content-type", "").partition(";")[0].strip().lower() in LINES
-    bodies = read_batch(await read_body(request, MAX_BATCH_BODY), lines=lines)
-    drafts: list[Draft | HoraeError] = []
-    for place, body in enumerate(bodies):
-        if place % SLICE == SLICE - 1:
-            await asyncio.sleep(0)
-        drafts.append(_draft_or_error(body))
-    outcomes = await services.jobs.create_many(drafts, owner=who.owner, by=who.subject)
-    items = [_batch_item(outcome) for outcome in outcomes]
-    accepted = sum(1 for item in items if item.error is None)
-    return answer(BatchView(items=items, accepted=accepted, rejected=len(items) - accepted))
-
-
+@operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: Page[JobView]})
 async def list_jobs(request: Request) -> Response:
-    """Newest first."""
+    """List jobs, newest first."""
     services = services_of(request)
-    query = Query(request, *JOB_FILTERS, "limit", "cursor")
+    query = Query(request)
     which = job_filter(query, principal(request), services.clock.now())
     found = await services.inspection.jobs(which, cursor=query.cursor, limit=query.limit)
     return page([job_view(overview) for overview in found.items], found.cursor)
@@ -77,106 +87,170 @@ async def list_jobs(request: Request) -> Response:
 # --- one job
 
 
+@operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
 async def show(request: Request) -> Response:
-    """The job."""
-    job_id, who = _asked(request)
-    return _job_answer(await services_of(request).inspection.job(job_id, owner=who.reach))
+    """Show a job."""
+    job_id, who = asked(request)
+    return job_answer(await services_of(request).inspection.job(job_id, owner=who.reach))
 
 
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=PatchBody,
+    takes=("application/json", "application/merge-patch+json"),
+    params=(IF_MATCH,),
+    answers={200: JobView, 409: Problem, 412: Problem},
+    headers=("ETag",),
+)
 async def patch(request: Request) -> Response:
-    """The job, changed by a merge patch."""
-    job_id, who = _asked(request)
+    """Change some fields of a job by a merge patch."""
+    job_id, who = asked(request)
     services = services_of(request)
     before = await services.inspection.job(job_id, owner=who.reach)
-    if not _matches(request, before.job.revision):
-        raise RevisionChanged(f"job_{job_id}")
-    body = await read_body(request)
-    expected = before.job.revision if "if-match" in request.headers else None
+    expected = expected_revision(request, before.job)
+    data = await read_body(request)
 
     async def revise(job: Job | Run) -> Draft:
         overview = before if job == before.job else await services.inspection.overview(job)
         assert overview.params is not None
-        return read_patch(body, job, overview.params)
+        draft = read_patch(data, job, overview.params)
+        refuse_shell(who, draft.task)
+        return draft
 
     job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
-    return _job_answer(await services.inspection.overview(job))
+    return job_answer(await services.inspection.overview(job))
 
 
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=ReplacementBody,
+    params=(IF_MATCH,),
+    answers={200: JobView, 409: Problem, 412: Problem},
+    headers=("ETag",),
+)
+async def put(request: Request) -> Response:
+    """Replace a job as a whole.
+
+    Fields that are left out take their defaults, but secrets that are left out stay. What only the server can tell is
+    passed over, so that the answer to a GET can be changed and sent back.
+    """
+    job_id, who = asked(request)
+    services = services_of(request)
+    before = await services.jobs.find(job_id, owner=who.reach)
+    expected = expected_revision(request, before)
+    draft = read_replacement(await read_body(request), before.spec.key)
+    refuse_shell(who, draft.task)
+
+    async def revise(job: Job | Run) -> Draft:
+        return draft
+
+    job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
+    return job_answer(await services.inspection.overview(job))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=ReplacementBody,
+    params=(IF_MATCH, IF_NONE_MATCH),
+    answers={200: JobView, 201: JobView, 409: Problem, 412: Problem},
+    headers=("ETag", "Location"),
+)
+async def put_by_key(request: Request) -> Response:
+    """Create the job with this key, or make it what the body says.
+
+    A job that is so already stays as it is. One that runs once and shall recur, or the other way round, is cancelled
+    and gets a successor under the key.
+    """
+    who, services = principal(request), services_of(request)
+    key = read_key(request.path_params["key"])
+    refuse_changed(request, await services.jobs.find_by_key(who.owner, key))
+    draft = read_replacement(await read_body(request), key)
+    refuse_shell(who, draft.task)
+    done = await services.jobs.put(
+        draft, owner=who.owner, by=who.subject, check=lambda there: refuse_changed(request, there)
+    )
+    overview = services.inspection.created if done.created else services.inspection.overview
+    return job_answer(await overview(done.job), 201 if done.created else 200, _place(request, done.job))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    params=(
+        Param(
+            name="running",
+            schema=Literal["cancel", "keep"],
+            description="what becomes of the runs that are under way; `cancel` unless said",
+        ),
+    ),
+    answers={200: JobView, 409: Problem},
+    headers=("ETag",),
+)
 async def cancel(request: Request) -> Response:
-    """The job, cancelled."""
-    job_id, who = _asked(request)
+    """Cancel a job and its waiting runs, and those under way unless told to keep them."""
+    job_id, who = asked(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
-    running = Query(request, "running").one_of("running", ("cancel", "keep"))
+    running = Query(request).one_of("running", ("cancel", "keep"))
     job = await services.jobs.cancel(job_id, keep_running=running == "keep", owner=who.reach)
-    return _job_answer(await services.inspection.overview(job))
+    return job_answer(await services.inspection.overview(job))
 
 
-async def run_now(request: Request) -> Response:
-    """202, the run."""
-    job_id, who = _asked(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
-    params = read_params(decode(await read_body(request), RunBody, _RUN).params)
-    run = await services.jobs.run_now(job_id, params, owner=who.reach, by=who.subject)
-    view = run_view(run, services.clock.now(), [])
-    return answer(view, 202, {"Location": f"/v1/runs/{view.id}"})
-
-
-async def pause(request: Request) -> Response:
-    """The job, paused."""
-    job_id, who = _asked(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
-    decode(await read_body(request), EmptyBody, _EMPTY)
-    job = await services.jobs.pause(job_id, owner=who.reach)
-    return _job_answer(await services.inspection.overview(job))
-
-
-async def resume(request: Request) -> Response:
-    """The job, going on."""
-    job_id, who = _asked(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
-    missed = decode(await read_body(request), ResumeBody, _RESUME).missed or Misfire.SKIP
-    job = await services.jobs.resume(job_id, missed=missed, owner=who.reach)
-    return _job_answer(await services.inspection.overview(job))
-
-
+@operation(scope=Scope.READ, tag="jobs", answers={200: StatusView})
 async def status(request: Request) -> Response:
-    """How the latest run that is due stands."""
-    job_id, who = _asked(request)
+    """Show how the latest run of a job that is due stands."""
+    job_id, who = asked(request)
     return answer(status_view(await services_of(request).inspection.job(job_id, owner=who.reach)))
 
 
+@operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: Page[RunView]})
 async def list_runs(request: Request) -> Response:
-    """The runs of the job."""
-    job_id, who = _asked(request)
+    """List the runs of a job, by due time, latest first."""
+    job_id, who = asked(request)
     services = services_of(request)
     job = await services.jobs.find(job_id, owner=who.reach)
-    query = Query(request, *(name for name in RUN_FILTERS if name not in ("job_id", "owner")), "limit", "cursor")
+    query = Query(request)
     now = services.clock.now()
     which = run_filter(query, owner=job.owner, job_id=job_id, now=now)
     found = await services.inspection.runs(which, cursor=query.cursor, limit=query.limit)
     return page([run_view(run, now) for run in found.items], found.cursor)
 
 
+@operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=(Param(name="count", schema=Count, description="how many times; 10 unless said"),),
+    answers={200: Page[UpcomingView]},
+)
 async def upcoming(request: Request) -> Response:
-    """When it will run next."""
-    job_id, who = _asked(request)
+    """List the times at which a job will run next."""
+    job_id, who = asked(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
-    count = Query(request, "count").number("count", 10, 1000)
+    count = Query(request).number("count", 10, 1000)
     found = await services.inspection.upcoming(job_id, count, owner=who.reach)
     return page([upcoming_view(one) for one in found], None)
 
 
+@operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=(
+        Param(name="start", schema=datetime, description="slots from this time on; the job's creation unless said"),
+        Param(name="end", schema=datetime, description="slots up to this time; now unless said"),
+        *PAGING,
+    ),
+    answers={200: Page[SlotView]},
+)
 async def slots(request: Request) -> Response:
-    """The ledger."""
-    job_id, who = _asked(request)
+    """List what became of every slot of a job: the ledger."""
+    job_id, who = asked(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
-    query = Query(request, "start", "end", "limit", "cursor")
+    query = Query(request)
     found = await services.inspection.slots(
         job_id,
         owner=who.reach,
@@ -188,21 +262,24 @@ async def slots(request: Request) -> Response:
     return page([slot_view(entry) for entry in found.items], found.cursor)
 
 
+@operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=LOG_PARAMS,
+    media=LOG_MEDIA,
+    headers=("X-Run-Id",),
+    answers={200: None, 410: Problem},
+)
 async def logs(request: Request) -> Response:
-    """What the latest run that is due wrote."""
-    job_id, who = _asked(request)
-    services = services_of(request)
-    run = await services.inspection.last_run(job_id, owner=who.reach)
-    return log_response(request, run)
+    """Show what the latest run of a job that is due wrote, as text, or follow it to its end."""
+    job_id, _ = asked(request)
+    return await job_log(request, job_id)
 
 
 ROUTES = [
     resource("/v1/jobs", POST=create, GET=list_jobs),
-    resource("/v1/jobs/batch", POST=create_batch),
-    resource("/v1/jobs/{id}", GET=show, PATCH=patch, DELETE=cancel),
-    resource("/v1/jobs/{id}/run", POST=run_now),
-    resource("/v1/jobs/{id}/pause", POST=pause),
-    resource("/v1/jobs/{id}/resume", POST=resume),
+    resource("/v1/jobs/by-key/{key:path}", PUT=put_by_key),
+    resource("/v1/jobs/{id}", GET=show, PUT=put, PATCH=patch, DELETE=cancel),
     resource("/v1/jobs/{id}/status", GET=status),
     resource("/v1/jobs/{id}/runs", GET=list_runs),
     resource("/v1/jobs/{id}/next", GET=upcoming),
@@ -214,36 +291,17 @@ ROUTES = [
 # --- helpers
 
 
-def _asked(request: Request) -> tuple[JobId, Principal]:
+def asked(request: Request) -> tuple[JobId, Principal]:
+    """Which job a request is about, and who asks."""
     who = principal(request)
     return read_job_id(request.path_params["id"]), who
 
 
-def _id_of(job: Job | Run) -> JobId:
-    return job.id if isinstance(job, Job) else job.job_id
-
-
-def _job_answer(overview: Overview, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def job_answer(overview: Overview, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A job as an answer, with its revision as its ETag."""
     etag = {"ETag": f'"{overview.job.revision}"'}
     return answer(job_view(overview), status, etag if headers is None else etag | headers)
 
 
-def _matches(request: Request, revision: int) -> bool:
-    """Whether If-Match, if there is one, names this revision; weak tags never do (RFC 9110)."""
-    wanted = request.headers.get("if-match")
-    if wanted is None:
-        return True
-    return f'"{revision}"' in (tags := [tag.strip() for tag in wanted.split(",")]) or "*" in tags
-
-
-def _draft_or_error(body: bytes) -> Draft | HoraeError:
-    try:
-        return read_job(body)
-    except HoraeError as exc:
-        return exc
-
-
-def _batch_item(outcome: Job | Run | HoraeError) -> BatchItem:
-    if isinstance(outcome, HoraeError):
-        return BatchItem(error=problem_of(outcome))
-    return BatchItem(id=f"job_{_id_of(outcome)}")
+def _place(request: Request, job: Job | Run) -> dict[str, str]:
+    return located(request, f"/v1/jobs/job_{id_of(job)}")

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from horae.core.errors import (
     Conflict,
     Fault,
+    Gone,
     HoraeError,
+    InFlight,
     Invalid,
     Malformed,
     NotFound,
@@ -35,18 +37,46 @@ class NotSupported(Invalid):
         super().__init__(f"{what} is not available yet", pointer=pointer)
 
 
+class Unauthorized(HoraeError):
+    """Not known who asks; `error` is what RFC 6750 calls it."""
+
+    def __init__(self, detail: str, *, error: str | None = None) -> None:
+        super().__init__(detail)
+        self.headers = {"WWW-Authenticate": _challenge(error)}
+
+
 class Forbidden(HoraeError):
-    """Known who asks, and they may not."""
+    """Known who asks, and they may not; `scope` is what their token would need."""
+
+    def __init__(self, detail: str, *, scope: str | None = None) -> None:
+        super().__init__(detail)
+        self.headers = {} if scope is None else {"WWW-Authenticate": _challenge("insufficient_scope", scope)}
+
+
+class RateLimited(HoraeError):
+    """Asked too often."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"too many requests; try again after {seconds} s")
+        self.headers = {"Retry-After": str(seconds)}
+
+
+def _challenge(error: str | None, scope: str | None = None) -> str:
+    told = {"realm": "horae", "error": error, "scope": scope}
+    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in told.items() if value is not None)
 
 
 STATUS: Sequence[tuple[type[HoraeError], int, str]] = (  # the first that fits; a code of its own wins over the third
     (RevisionChanged, 412, "revision_changed"),
     (Malformed, 400, "malformed"),
+    (Unauthorized, 401, "unauthorized"),
     (Forbidden, 403, "forbidden"),
     (NotFound, 404, "not_found"),
     (Conflict, 409, "conflict"),
+    (Gone, 410, "gone"),
     (TooLarge, 413, "too_large"),
     (Invalid, 422, "invalid"),
+    (RateLimited, 429, "rate_limited"),
     (Unavailable, 503, "unavailable"),
 )
 
@@ -74,13 +104,14 @@ def problem_of(error: HoraeError) -> Problem:
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             faults = error.faults if isinstance(error, Invalid) else ()
-            return _problem(status, getattr(error, "code", code), str(error), faults)
+            return new_problem(status, getattr(error, "code", code), str(error), faults)
     return _internal()
 
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     """The problem as an answer."""
-    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if problem.status in (429, 503) else {}
+    soon = problem.status in (429, 503) or problem.code == InFlight.code
+    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if soon else {}
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,
@@ -95,7 +126,7 @@ async def on_error(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status >= 500:
         log.warning("request_failed", method=request.method, path=request.url.path, error=str(error))
-    return problem_response(problem)
+    return problem_response(problem, getattr(error, "headers", None))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -108,7 +139,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     }
     code = HTTPStatus(status).phrase.lower().replace(" ", "_")
     detail = details.get(status, error.detail)
-    return problem_response(_problem(status, code, detail), dict(error.headers or {}))
+    return problem_response(new_problem(status, code, detail), dict(error.headers or {}))
 
 
 async def on_surprise(request: Request, error: Exception) -> Response:
@@ -117,10 +148,11 @@ async def on_surprise(request: Request, error: Exception) -> Response:
 
 
 def _internal() -> Problem:
-    return _problem(500, "internal", "something went wrong here; the server's log tells what")
+    return new_problem(500, "internal", "something went wrong here; the server's log tells what")
 
 
-def _problem(status: int, code: str, detail: str, faults: Sequence[Fault] = ()) -> Problem:
+def new_problem(status: int, code: str, detail: str, faults: Sequence[Fault] = ()) -> Problem:
+    """A problem document."""
     return Problem(
         type=f"urn:horae:problem:{code}",
         title=HTTPStatus(status).phrase,

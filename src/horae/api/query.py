@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from msgspec import Meta
 from starlette.requests import Request
 
+from horae.api.operation import Param, operation_of
 from horae.core.errors import Fault, Invalid
 from horae.core.schedule import parse_timestamp
 
@@ -17,12 +19,21 @@ MAX_TEXT = 500
 MAX_CURSOR = 2000
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+Cursor = Annotated[str, Meta(min_length=1, max_length=MAX_CURSOR)]
+
+PAGING = (
+    Param(name="limit", schema=Count, description=f"how many at most on this page; {DEFAULT_LIMIT} unless said"),
+    Param(name="cursor", schema=Cursor, description="`next_cursor` of the page before"),
+)
 
 
 class Query:
-    """The parameters of one request; errors point at them by name."""
+    """The parameters of one request, which are those that its operation declares; errors point at them by name."""
 
-    def __init__(self, request: Request, *known: str) -> None:
+    def __init__(self, request: Request) -> None:
+        known = operation_of(request).queries
         self._values: dict[str, str] = {}
         for name, value in request.query_params.multi_items():
             if name not in known:

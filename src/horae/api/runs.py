@@ -2,25 +2,32 @@
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from horae.api.auth import Principal, principal
+from horae.api.auth import Principal, principal, refuse_shell
 from horae.api.body import decode, read_body
-from horae.api.context import answer, page, resource, services_of
+from horae.api.context import Page, answer, located, page, resource, services_of
 from horae.api.filters import RUN_FILTERS, owner_asked_for, run_filter
-from horae.api.problems import NotSupported
-from horae.api.query import Query
-from horae.api.views import run_view
-from horae.api.wire import EmptyBody, read_job_id, read_run_id
+from horae.api.logs import LOG_MEDIA, LOG_PARAMS, run_log
+from horae.api.once import once
+from horae.api.operation import Scope, operation
+from horae.api.problems import Problem
+from horae.api.query import PAGING, Query
+from horae.api.views import RunView, WhyView, run_view, why_view
+from horae.api.wire import AgainBody, EmptyBody, read_job_id, read_run_id
 from horae.core.model import Run, RunId
+from horae.services.receipts import Issue
+from horae.store import Receipt
 
+_AGAIN = msgspec.json.Decoder(AgainBody)
 _EMPTY = msgspec.json.Decoder(EmptyBody)
 
 
+@operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: Page[RunView], 404: Problem})
 async def list_runs(request: Request) -> Response:
-    """By due time, latest first."""
+    """List runs, by due time, latest first."""
     services, who = services_of(request), principal(request)
-    query = Query(request, *RUN_FILTERS, "limit", "cursor")
+    query = Query(request)
     job = query.text("job_id")
     now = services.clock.now()
     which = run_filter(
@@ -30,16 +37,18 @@ async def list_runs(request: Request) -> Response:
     return page([run_view(run, now) for run in found.items], found.cursor)
 
 
+@operation(scope=Scope.READ, tag="runs", answers={200: RunView})
 async def show(request: Request) -> Response:
-    """The run and its attempts."""
+    """Show a run and its attempts."""
     services = services_of(request)
     run_id, who = _asked(request)
     run, attempts = await services.inspection.run(run_id, owner=who.reach)
     return answer(run_view(run, services.clock.now(), attempts))
 
 
+@operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})
 async def cancel(request: Request) -> Response:
-    """The run, `cancelled` or still `cancelling`."""
+    """Cancel a run; it is `cancelling` until its worker confirms."""
     services = services_of(request)
     run_id, who = _asked(request)
     await services.inspection.run(run_id, owner=who.reach)
@@ -49,25 +58,60 @@ async def cancel(request: Request) -> Response:
     return answer(run_view(run, services.clock.now(), attempts))
 
 
-async def logs(request: Request) -> Response:
-    """What the attempts wrote, as text."""
+@operation(scope=Scope.READ, tag="runs", answers={200: WhyView})
+async def why(request: Request) -> Response:
+    """Tell why a run has not started."""
     run_id, who = _asked(request)
-    run, _ = await services_of(request).inspection.run(run_id, owner=who.reach)
-    return log_response(request, run)
+    return answer(why_view(await services_of(request).why.explain(run_id, owner=who.reach)))
 
 
-def log_response(request: Request, run: Run) -> Response:
-    """The log of a run as a stream of text."""
-    if Query(request, "follow").one_of("follow", ("0", "1")) == "1":
-        raise NotSupported("follow=1", pointer="/follow")
-    text = services_of(request).inspection.logs(run.id)
-    return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers={"X-Run-Id": f"run_{run.id}"})
+@operation(
+    scope=Scope.WRITE,
+    tag="runs",
+    body=AgainBody,
+    answers={202: RunView, 409: Problem},
+    headers=("Location",),
+    idempotent=True,
+)
+async def retry(request: Request) -> Response:
+    """Try a failed run again, as a new run that takes its place."""
+    services = services_of(request)
+    run_id, who = _asked(request)
+    run, _ = await services.inspection.run(run_id, owner=who.reach)
+    refuse_shell(who, run.spec.task)
+    data = await read_body(request)
+
+    async def act(issue: Issue[Run] | None) -> Run | Receipt:
+        patch = decode(data, AgainBody, _AGAIN).params
+        return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
+
+    async def told(successor: Run) -> Response:
+        view = run_view(successor, services.clock.now(), [])
+        return answer(view, 202, located(request, f"/v1/runs/{view.id}"))
+
+    return await once(request, who, data, act, told)
+
+
+@operation(
+    scope=Scope.READ,
+    tag="runs",
+    params=LOG_PARAMS,
+    media=LOG_MEDIA,
+    headers=("X-Run-Id",),
+    answers={200: None, 410: Problem},
+)
+async def logs(request: Request) -> Response:
+    """Show what the attempts of a run wrote, as text, or follow it to its end."""
+    run_id, _ = _asked(request)
+    return await run_log(request, run_id)
 
 
 ROUTES = [
     resource("/v1/runs", GET=list_runs),
     resource("/v1/runs/{id}", GET=show),
     resource("/v1/runs/{id}/cancel", POST=cancel),
+    resource("/v1/runs/{id}/retry", POST=retry),
+    resource("/v1/runs/{id}/why", GET=why),
     resource("/v1/runs/{id}/logs", GET=logs),
 ]
 

@@ -4,9 +4,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth import principal
 from horae.api.body import decode, read_body
 from horae.api.context import answer, resource, services_of
+from horae.api.operation import Scope, operation
 from horae.api.views import FireView, PreviewView
 from horae.api.wire import PreviewBody
 from horae.core.schedule import parse_schedule, parse_timestamp, preview, refuse_never_firing, warnings
@@ -15,9 +15,9 @@ from horae.core.words import describe
 _PREVIEW = msgspec.json.Decoder(PreviewBody)
 
 
+@operation(scope=Scope.READ, tag="schedules", body=PreviewBody, answers={200: PreviewView})
 async def show_preview(request: Request) -> Response:
-    """What a schedule means: in words, its next times, and what may surprise."""
-    principal(request)
+    """Tell what a schedule means: in words, its next times, and what may surprise."""
     body = decode(await read_body(request), PreviewBody, _PREVIEW)
     now = services_of(request).clock.now()
     schedule = parse_schedule(body.schedule, now=now)

@@ -4,21 +4,21 @@ from msgspec import Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth import principal
-from horae.api.context import page, resource, services_of
-from horae.api.views import TaskView, worker_view
+from horae.api.context import Page, page, resource, services_of
+from horae.api.operation import Scope, operation
+from horae.api.views import TaskView, WorkerView, worker_view
 
 
+@operation(scope=Scope.READ, tag="tasks", answers={200: Page[TaskView]})
 async def list_tasks(request: Request) -> Response:
-    """Every task that a node ever registered."""
-    principal(request)
+    """List every task that a node ever registered."""
     schemas = await services_of(request).tasks.schemas()
     return page([TaskView(name=name, schema=Raw(schema.encode())) for name, schema in sorted(schemas.items())], None)
 
 
+@operation(scope=Scope.READ, tag="tasks", answers={200: Page[WorkerView]})
 async def list_workers(request: Request) -> Response:
-    """Every node that runs tasks."""
-    principal(request)
+    """List every node that runs tasks."""
     return page([worker_view(node) for node in await services_of(request).inspection.workers()], None)
 
 

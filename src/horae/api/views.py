@@ -8,13 +8,15 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from horae.api.problems import Problem
-from horae.core.lifecycle import HELD
-from horae.core.model import Attempt, Job, JobError, Node, Reason, Run, State
+from horae.core.changes import run_status
+from horae.core.model import DISCARDED, Attempt, Job, JobError, Node, Run, State
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import Schedule, schedule_to_wire
 from horae.core.words import describe
+from horae.services.backfilling import Filling
 from horae.services.inspection import Overview, Upcoming
 from horae.services.ledger import Entry
+from horae.services.why import Explanation
 
 
 class RetryView(Struct, frozen=True):
@@ -118,6 +120,8 @@ class RunView(Struct):
     error: ErrorView | None
     reason: str | None
     created_at: datetime
+    requeue_of: str | None  # the dead letter that this run replaces
+    resolution: str | None  # of a failed run: `discarded`, or the run that replaced it
     attempts: list[AttemptView] | UnsetType = UNSET
 
 
@@ -176,6 +180,24 @@ class WorkerView(Struct):
     last_seen_at: datetime
 
 
+class BackfillView(Struct):
+    """Slots of the past that are being turned into runs."""
+
+    id: str
+    job_id: str
+    start: datetime
+    end: datetime
+    runs: int  # that are to come
+
+
+class WhyView(Struct):
+    """Why a run has not started."""
+
+    reason: str
+    detail: str
+    expected_at: datetime | None
+
+
 class BatchItem(Struct, omit_defaults=True):
     """What became of one job of a batch."""
 
@@ -211,7 +233,7 @@ def job_view(overview: Overview) -> JobView:
         queue=spec.queue,
         priority=spec.priority,
         ordering_key=spec.ordering_key,
-        on_failure="continue",
+        on_failure=policy.on_failure,
         max_retries=policy.retry.max_retries,
         retry=retry_view(policy.retry),
         timeout_seconds=seconds_of(policy.timeout),
@@ -282,22 +304,13 @@ def run_view(run: Run, now: datetime, attempts: Sequence[Attempt] | None = None)
         worker_id=run.node,
         progress=run.progress,
         result=_raw(run.result),
-        error=_error_view(run.error),
+        error=error_view(run.error),
         reason=run.reason,
         created_at=run.created_at,
+        requeue_of=None if run.requeue_of is None else f"run_{run.requeue_of}",
+        resolution=_resolution(run),
         attempts=UNSET if attempts is None else _attempt_views(run, attempts),
     )
-
-
-def run_status(run: Run, now: datetime) -> str:
-    """The status that users see: claims are the engine's own affair."""
-    if run.stop is Reason.CANCELLED and run.state in HELD:
-        return "cancelling"
-    if run.state is State.CLAIMED and run.attempt > 0:
-        return State.RETRYING
-    if run.state in (State.SCHEDULED, State.CLAIMED):
-        return "queued" if run.due_at <= now and not run.paused else State.SCHEDULED
-    return run.state
 
 
 def slot_view(entry: Entry) -> SlotView:
@@ -315,6 +328,22 @@ def slot_view(entry: Entry) -> SlotView:
 def upcoming_view(upcoming: Upcoming) -> UpcomingView:
     """A time to come as users see it."""
     return UpcomingView(at=upcoming.due_at, slot=upcoming.slot, note=upcoming.note)
+
+
+def backfill_view(filling: Filling) -> BackfillView:
+    """A backfill as users see it."""
+    return BackfillView(
+        id=f"backfill_{filling.id}",
+        job_id=f"job_{filling.job_id}",
+        start=filling.start,
+        end=filling.end,
+        runs=filling.runs,
+    )
+
+
+def why_view(explanation: Explanation) -> WhyView:
+    """An explanation as users see it."""
+    return WhyView(reason=explanation.cause, detail=explanation.detail, expected_at=explanation.expected_at)
 
 
 def worker_view(node: Node) -> WorkerView:
@@ -342,7 +371,7 @@ def _attempt_views(run: Run, attempts: Sequence[Attempt]) -> list[AttemptView]:
             finished_at=attempt.ended_at,
             worker_id=attempt.node,
             fence=attempt.fence,
-            error=_error_view(attempt.error),
+            error=error_view(attempt.error),
         )
         for attempt in attempts
     ]
@@ -361,17 +390,26 @@ def _attempt_views(run: Run, attempts: Sequence[Attempt]) -> list[AttemptView]:
     return views
 
 
+def _resolution(run: Run) -> str | None:
+    return f"run_{run.resolution}" if run.resolution not in (None, DISCARDED) else run.resolution
+
+
 def _touched_at(run: Run) -> datetime:
     return max(filter(None, (run.created_at, run.started_at, run.finished_at)))
 
 
 def _lateness(run: Run) -> float | None:
-    if run.first_started_at is None:
-        return None
-    return round((run.first_started_at - run.due_at) / timedelta(milliseconds=1), 3)
+    return None if run.first_started_at is None else milliseconds(run.first_started_at - run.due_at)
 
 
-def _error_view(error: JobError | None) -> ErrorView | None:
+def milliseconds(duration: timedelta | None) -> float | None:
+    """A duration on the wire, where it is a short one."""
+    return None if duration is None else round(duration / timedelta(milliseconds=1), 3)
+
+
+def error_view(error: JobError | None) -> ErrorView | None:
+    """An error as users see it."""
+    """Why an attempt failed, as users see it."""
     return None if error is None else ErrorView(error.type, error.message)
 
 

@@ -1,7 +1,8 @@
 """The shapes of what users write, every limit on it, and what it means in the domain; answers are in `views`."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -13,40 +14,39 @@ from horae.api.body import decode, decode_object, unknown_field
 from horae.api.problems import NotSupported
 from horae.api.views import retry_view, seconds_of
 from horae.core.errors import Fault, Invalid, NotFound, TooLarge
+from horae.core.merge_patch import merged
 from horae.core.model import (
     NO_LABELS,
     Job,
     JobId,
     Misfire,
+    OnFailure,
     Overlap,
     Policy,
     Run,
     RunId,
 )
 from horae.core.retry import RetryPolicy
-from horae.core.schedule import schedule_to_wire
-from horae.services.drafts import MAX_PARAMS, Draft
+from horae.core.schedule import parse_timestamp, schedule_to_wire
+from horae.services.drafts import KEEP, MAX_PARAMS, Draft, Secrets, SecretsPatch
 from horae.services.ids import is_id
+from horae.services.limits import (
+    Duration,
+    Key,
+    Labels,
+    MaxRetries,
+    Name,
+    Priority,
+    Queue,
+    RetryDelay,
+    RetryFactor,
+    Task,
+    Timeout,
+)
 
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 MAX_BATCH = 10_000  # jobs in one request
-MAX_LABELS = 50
-MONTH, DECADE = 30 * 86_400, 3653 * 86_400  # seconds
-
-Task = Annotated[str, Meta(min_length=1, max_length=200)]
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Key = Annotated[str, Meta(min_length=1, max_length=200)]
-LabelName = Annotated[str, Meta(min_length=1, max_length=100)]
-LabelValue = Annotated[str, Meta(max_length=200)]
-Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MAX_LABELS)]
-Queue = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$(?!\n)")]
-Priority = Annotated[int, Meta(ge=-100, le=100)]
-MaxRetries = Annotated[int, Meta(ge=0, le=1000)]
-RetryDelay = Annotated[float, Meta(ge=0, le=MONTH)]
-RetryFactor = Annotated[float, Meta(ge=1, le=1000)]
-Timeout = Annotated[float, Meta(gt=0, le=MONTH)]
-Duration = Annotated[float, Meta(ge=0, le=DECADE)]
 FireCount = Annotated[int, Meta(ge=1, le=1000)]
 
 LATER_OVERLAPS = ("buffer_all", "cancel_other")
@@ -72,7 +72,7 @@ class JobBody(Struct, forbid_unknown_fields=True):
     """A job as it is asked for; null is the same as leaving a field out."""
 
     task: Task
-    params: Raw = Raw(b"{}")
+    params: Raw | UnsetType = UNSET
     secrets: Raw | UnsetType = UNSET
     name: Name | None = None
     key: Key | None = None
@@ -81,7 +81,7 @@ class JobBody(Struct, forbid_unknown_fields=True):
     queue: Queue | None = None
     priority: Priority | None = None
     ordering_key: Key | None = None
-    on_failure: Literal["continue", "block"] | None = None
+    on_failure: OnFailure | None = None
     max_retries: MaxRetries | None = None
     retry: RetryBody | None = None
     timeout_seconds: Timeout | None = None
@@ -91,7 +91,17 @@ class JobBody(Struct, forbid_unknown_fields=True):
     catchup_seconds: Duration | None = None
     notify: Raw | UnsetType = UNSET
     allow_unknown_task: bool | None = None
-    idempotency_key: Raw | UnsetType = UNSET
+    idempotency_key: Key | None = None
+
+
+class PatchBody(Struct, forbid_unknown_fields=True):
+    """A merge patch (RFC 7396) over the fields of a job; it is read by `read_patch`."""
+
+
+class ReplacementBody(Struct, forbid_unknown_fields=True):
+    """The whole of a job, with or without what only the server can tell; it is read by `read_replacement`."""
+
+    task: Task
 
 
 class BatchBody(Struct, forbid_unknown_fields=True):
@@ -106,10 +116,23 @@ class RunBody(Struct, forbid_unknown_fields=True):
     params: Raw | UnsetType = UNSET
 
 
+class BackfillBody(Struct, forbid_unknown_fields=True):
+    """Which slots of the past to run, both ends included."""
+
+    start: str
+    end: str
+
+
 class ResumeBody(Struct, forbid_unknown_fields=True):
     """What becomes of the slots that came due in the pause."""
 
     missed: Misfire | None = None
+
+
+class AgainBody(Struct, forbid_unknown_fields=True):
+    """How to try a failed run again: `params` is a merge patch over those that it had."""
+
+    params: dict[str, Any] | None = None
 
 
 class EmptyBody(Struct, forbid_unknown_fields=True):
@@ -125,13 +148,20 @@ class PreviewBody(Struct, forbid_unknown_fields=True):
 
 
 _JOB = msgspec.json.Decoder(JobBody)
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _PARAMS = msgspec.json.Decoder(dict[str, Any])
 _DEFAULT_POLICY = Policy()
 
 
 def read_job(data: bytes) -> Draft:
     """The job that a body asks for."""
-    return _draft(decode(data, JobBody, _JOB))
+    return _alone(decode(data, JobBody, _JOB))
+
+
+def read_batch_job(data: bytes) -> tuple[Draft, str | None]:
+    """One job of a batch, and its idempotency key."""
+    body = decode(data, JobBody, _JOB)
+    return _draft(body), body.idempotency_key
 
 
 def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
@@ -140,12 +170,46 @@ def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
     faults = [_not_writable(name) for name in patch if name not in JobBody.__struct_fields__]
     if faults:
         raise Invalid(faults[0].detail, faults=faults)
+    secrets = _patched_secrets(patch)
     before = definition(job)
     schedule = patch.get("schedule")
     if isinstance(schedule, dict) and schedule.get("type", before["schedule"]["type"]) != before["schedule"]["type"]:
         before["schedule"] = {}
     before["params"] = msgspec.json.decode(params) if isinstance(patch.get("params"), dict) else Raw(params.encode())
-    return read_job(msgspec.json.encode(merged(before, patch)))
+    return replace(read_job(msgspec.json.encode(merged(before, patch))), secrets=secrets)
+
+
+def _patched_secrets(patch: dict[str, Any]) -> Secrets:
+    """Take what a patch says about the secrets out of it: they cannot be merged here, for nobody reads them."""
+    secrets = patch.pop("secrets", UNSET)
+    if secrets is UNSET:
+        return KEEP
+    if secrets is None:
+        return None
+    if not isinstance(secrets, dict):
+        raise Invalid("secrets must be an object of named parameters", pointer="/secrets")
+    return SecretsPatch(msgspec.json.encode(secrets).decode())
+
+
+def read_replacement(data: bytes, key: str | None) -> Draft:
+    """The whole of a job that may be there already, with the key that it has, or shall have.
+
+    What the server tells of a job is passed over, so that the answer to a GET can be sent back. Secrets that are not
+    named stay, for nobody can read them.
+    """
+    fields = _fields(data)
+    body = decode(msgspec.json.encode(fields), JobBody, _JOB)
+    if body.key not in (None, key):
+        raise Invalid(f"the key of this job is {key!r}; leave it out, or create another job", pointer="/key")
+    body.key = key
+    draft = _alone(body)
+    return draft if "secrets" in fields else replace(draft, secrets=KEEP)
+
+
+def _fields(data: bytes) -> dict[str, Raw]:
+    """The fields of an object that users may write, as they wrote them."""
+    decode_object(data)
+    return {name: raw for name, raw in _FIELDS.decode(data).items() if name not in READ_ONLY}
 
 
 def definition(job: Job | Run) -> dict[str, Any]:
@@ -161,7 +225,7 @@ def definition(job: Job | Run) -> dict[str, Any]:
         "queue": spec.queue,
         "priority": spec.priority,
         "ordering_key": spec.ordering_key,
-        "on_failure": "continue",
+        "on_failure": policy.on_failure,
         "max_retries": policy.retry.max_retries,
         "retry": msgspec.to_builtins(retry_view(policy.retry)),
         "timeout_seconds": seconds_of(policy.timeout),
@@ -170,19 +234,6 @@ def definition(job: Job | Run) -> dict[str, Any]:
         "misfire": policy.misfire,
         "catchup_seconds": seconds_of(policy.catchup),
     }
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7396: null removes, objects are merged, everything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
 
 
 def read_params(raw: Raw | UnsetType) -> str | None:
@@ -202,12 +253,20 @@ def read_params(raw: Raw | UnsetType) -> str | None:
     return data.decode()
 
 
+def read_moment(text: str, pointer: str) -> datetime:
+    """A timestamp with an offset."""
+    try:
+        return parse_timestamp(text, pointer)
+    except Invalid as exc:
+        raise Invalid(str(exc), faults=exc.faults) from exc
+
+
 def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
     """The jobs of a batch, each still to be read: `{"jobs": [...]}`, or one a line."""
     if lines:
         jobs = [line for line in data.split(b"\n") if line.strip()] if data != b"{}" else []
     else:
-        jobs = [bytes(raw) for raw in decode(data, BatchBody, _BATCH).jobs]
+        jobs = [bytes(raw) for raw in decode(data, BatchBody, _BATCH, in_parts=True).jobs]
     if len(jobs) > MAX_BATCH:
         raise TooLarge(f"a batch holds at most {MAX_BATCH} jobs, not {len(jobs)}")
     return jobs
@@ -216,11 +275,21 @@ def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
 _BATCH = msgspec.json.Decoder(BatchBody)
 
 
+def _alone(body: JobBody) -> Draft:
+    """A job that does not come in a batch."""
+    if body.idempotency_key is not None:
+        raise Invalid(
+            "idempotency_key is for the jobs of a batch; send the header Idempotency-Key", pointer="/idempotency_key"
+        )
+    return _draft(body)
+
+
 def _draft(body: JobBody) -> Draft:
     _refuse_what_comes_later(body)
     return Draft(
         task=body.task,
         params=read_params(body.params) or "{}",
+        secrets=_read_secrets(body.secrets),
         name=body.name,
         key=body.key,
         labels=MappingProxyType(body.labels) if body.labels else NO_LABELS,
@@ -236,20 +305,21 @@ def _draft(body: JobBody) -> Draft:
 
 
 def _refuse_what_comes_later(body: JobBody) -> None:
-    for name in ("secrets", "notify", "idempotency_key"):
-        value = getattr(body, name)
-        if value is not UNSET and bytes(value) != b"null":
-            raise NotSupported(f"the field {name}", pointer=f"/{name}")
-    if body.on_failure == "block":
-        raise NotSupported("on_failure: block", pointer="/on_failure")
+    if body.notify is not UNSET and bytes(body.notify) != b"null":
+        raise NotSupported("the field notify", pointer="/notify")
     if body.overlap in LATER_OVERLAPS:
         raise NotSupported(f"overlap: {body.overlap}", pointer="/overlap")
 
 
+def _read_secrets(raw: Raw | UnsetType) -> str | None:
+    """Secrets as JSON text; whoever seals them looks at them."""
+    return None if isinstance(raw, UnsetType) or bytes(raw) == b"null" else bytes(raw).decode()
+
+
 def _policy(body: JobBody) -> Policy:
     """The policy but for max_retries and the timeout, which the task has a say in."""
-    given = (body.retry, body.start_within_seconds, body.overlap, body.misfire, body.catchup_seconds)
-    return _DEFAULT_POLICY if given == (None,) * 5 else _policy_of(*given)
+    given = (body.retry, body.start_within_seconds, body.overlap, body.misfire, body.catchup_seconds, body.on_failure)
+    return _DEFAULT_POLICY if given == (None,) * 6 else _policy_of(*given)
 
 
 @lru_cache(1024)
@@ -259,6 +329,7 @@ def _policy_of(
     overlap: str | None,
     misfire: Misfire | None,
     catchup: float | None,
+    on_failure: OnFailure | None,
 ) -> Policy:
     default = _DEFAULT_POLICY
     return Policy(
@@ -267,6 +338,7 @@ def _policy_of(
         overlap=default.overlap if overlap is None else Overlap(overlap),
         misfire=default.misfire if misfire is None else misfire,
         catchup=default.catchup if catchup is None else timedelta(seconds=catchup),
+        on_failure=default.on_failure if on_failure is None else on_failure,
     )
 
 
@@ -296,6 +368,23 @@ def read_job_id(text: str) -> JobId:
 def read_run_id(text: str) -> RunId:
     """The id of a run; one that is malformed names nothing."""
     return RunId(_read_id(text, "run"))
+
+
+def read_run_ids(texts: Sequence[str]) -> list[RunId]:
+    """Those of some ids that a run can have."""
+    bare = (text.removeprefix("run_") for text in texts if text.startswith("run_"))
+    return [RunId(text) for text in bare if is_id(text)]
+
+
+def read_key(text: str) -> str:
+    """The key of a job, from a path."""
+    try:
+        key = msgspec.convert(text, Key)
+    except msgspec.ValidationError as exc:
+        raise Invalid("a key has from 1 to 200 characters") from exc
+    if "\0" in key:
+        raise Invalid("a key cannot hold the character NUL")
+    return key
 
 
 def _read_id(text: str, kind: str) -> str:

@@ -1,0 +1,122 @@
+"""HTTP connections with limits: nobody fills memory or holds a connection with a request that does not come to be."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from horae.api.problems import Problem, new_problem
+
+MAX_URL = 16_384  # bytes; cursors and filters are much shorter
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 65_536  # of all headers together
+HEAD_SECONDS = 20.0  # from the first byte of a request, or the beginning of the connection, to the end of its headers
+BODY_SECONDS = 300.0
+_CODES = {400: "malformed", 408: "request_timeout", 414: "uri_too_long", 431: "headers_too_large"}
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """Refuses requests whose head is too large or too slow, and ends those whose body never ends."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._refusal: Problem | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._head_bytes: int | None = 0  # received of a head that is not complete; None outside of one
+
+    # --- the life of a connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_timer(HEAD_SECONDS, self._head_too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return  # what comes after a refusal is not read
+        received = self._head_bytes
+        super().data_received(data)
+        if received is not None and self._head_bytes is not None and self._refusal is None:
+            self._head_bytes = received + len(data)
+            if self._head_bytes > MAX_URL + MAX_HEADER_BYTES:
+                self._refuse(431, _TOO_MANY_HEADERS)
+
+    # --- the parser tells
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = 0
+        self._set_timer(HEAD_SECONDS, self._head_too_slow)
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > MAX_URL:
+            raise self._refused(414, f"the address is longer than {MAX_URL} bytes")
+
+    def on_headers_complete(self) -> None:
+        size = sum(len(name) + len(value) for name, value in self.headers)
+        if len(self.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+            raise self._refused(431, _TOO_MANY_HEADERS)
+        self._head_bytes = None
+        self._set_timer(BODY_SECONDS, self._body_too_slow)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stop_timer()
+        super().on_message_complete()
+
+    # --- refusing
+
+    def send_400_response(self, msg: str) -> None:
+        """Called for whatever the parser refuses, our own refusals among them."""
+        if self._refusal is None:
+            self._refused(400, "this is not HTTP as Horae understands it")
+        self._answer()
+
+    def _refused(self, status: int, detail: str) -> ValueError:
+        """Remember why; raised in a callback, the exception makes the parser stop."""
+        self._refusal = new_problem(status, _CODES[status], detail)
+        return ValueError(detail)
+
+    def _refuse(self, status: int, detail: str) -> None:
+        self._refused(status, detail)
+        self._answer()
+
+    def _answer(self) -> None:
+        assert self._refusal is not None
+        self._stop_timer()
+        if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
+            self.transport.close()  # nobody is there, or still waits for another answer
+            return
+        status, body = self._refusal.status, msgspec.json.encode(self._refusal)
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+            f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    # --- taking too long
+
+    def _head_too_slow(self) -> None:
+        self._refuse(408, f"the request did not come within {HEAD_SECONDS:g} s")
+
+    def _body_too_slow(self) -> None:
+        self.transport.close()  # the handler learns that the sender is gone
+
+    def _set_timer(self, seconds: float, act: Any) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, act)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_TOO_MANY_HEADERS = f"there may be {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes together"

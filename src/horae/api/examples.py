@@ -1,0 +1,42 @@
+"""Bodies that work, for the documentation: each is sent as it stands by the tests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → what it shows → the body
+    "JobRequest": {
+        "now": {"task": "demo.echo", "params": {"message": "hello"}},
+        "recurring": {
+            "task": "demo.echo",
+            "name": "morning report",
+            "schedule": {"type": "cron", "expression": "0 9 * * mon-fri", "timezone": "Europe/Paris"},
+            "labels": {"team": "billing"},
+            "max_retries": 5,
+        },
+        "every five minutes": {"task": "demo.echo", "schedule": "every 5m", "overlap": "skip"},
+    },
+    "PatchRequest": {
+        "another rhythm": {"schedule": "every 10m"},
+        "more urgent": {"priority": 10, "labels": {"team": None}},
+    },
+    "BatchRequest": {"two jobs": {"jobs": [{"task": "demo.echo"}, {"task": "demo.sleep", "params": {"seconds": 0.1}}]}},
+    "ReplacementRequest": {
+        "a whole job": {"task": "demo.echo", "schedule": "every 5m", "params": {"message": "again"}},
+    },
+    "BackfillRequest": {"one day": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}},
+    "AgainRequest": {"as it was": {}, "with other parameters": {"params": {"times": 0}}},
+    "RequeueRequest": {
+        "all of one's own": {"filter": {}},
+        "those of a task, with other parameters": {"filter": {"task": "demo.fail"}, "params": {"times": 0}},
+    },
+    "DiscardRequest": {"those of a task": {"filter": {"task": "demo.fail"}}},
+    "QueueRequest": {"stop": {"paused": True}, "go on, ten at a time": {"paused": False, "concurrency": 10}},
+    "RunRequest": {"as it is": {}, "with another message": {"params": {"message": "by hand"}}},
+    "ResumeRequest": {"forget what was missed": {}, "make up for the newest": {"missed": "once"}},
+    "EmptyRequest": {"nothing": {}},
+    "PreviewRequest": {
+        "a cron expression": {"schedule": "0 9 * * mon-fri", "count": 3},
+        "a calendar": {"schedule": {"type": "calendar", "hour": 9, "weekdays": ["mon"], "timezone": "Europe/Paris"}},
+    },
+}
+LINES_EXAMPLE = '{"task": "demo.echo"}\n{"task": "demo.sleep", "params": {"seconds": 0.1}}\n'

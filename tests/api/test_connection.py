@@ -1,0 +1,120 @@
+"""Connections: what is too large, too slow or no HTTP is refused by a problem document, and the server goes on."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from horae.api import connection
+from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL, LimitedConnection
+
+
+class Server(uvicorn.Server):
+    """Serves in the test's own loop, and leaves its signals alone."""
+
+    def install_signal_handlers(self) -> None: ...
+
+
+async def echo(request: Request) -> Response:
+    body = await request.body()
+    return JSONResponse({"headers": len(request.headers), "body": len(body), "path": len(request.url.path)})
+
+
+@pytest.fixture
+async def port(unused_tcp_port: int) -> AsyncIterator[int]:
+    app = Starlette(routes=[Route("/{rest:path}", echo, methods=["GET", "POST"])])
+    config = uvicorn.Config(
+        app, http=LimitedConnection, ws="none", lifespan="off", log_config=None, port=unused_tcp_port
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server._serve())
+    async with asyncio.timeout(10):
+        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.01)
+    yield unused_tcp_port
+    server.should_exit = True
+    await serving
+
+
+async def say(port: int, *pieces: bytes) -> tuple[int, Any, bytes]:
+    """Send pieces, and read until the server closes; status, JSON and the head of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        answer = await asyncio.wait_for(reader.read(), 10)
+    except ConnectionError:
+        answer = b""
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return (int(head.split()[1]) if head else 0), (json.loads(body) if body else None), head
+
+
+def request(*, path: str = "/", headers: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+    lines = {"Host": "localhost", "Connection": "close", "Content-Length": str(len(body)), **(headers or {})}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+async def test_a_request_within_the_limits_is_served(port: int) -> None:
+    headers = {f"X-{number}": "v" * 500 for number in range(MAX_HEADERS - 3)}
+    status, told, _ = await say(port, request(path="/" + "p" * 9000, headers=headers, body=b"x" * 1_000_000))
+    assert (status, told) == (200, {"headers": MAX_HEADERS, "body": 1_000_000, "path": 9001})
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status", "code"),
+    [
+        ([request(path="/" + "p" * MAX_URL)], 414, "uri_too_long"),
+        ([request(headers={f"X-{number}": "v" for number in range(MAX_HEADERS)})], 431, "headers_too_large"),
+        ([request(headers={"X": "v" * MAX_HEADER_BYTES})], 431, "headers_too_large"),
+        ([request(headers={f"X-{number}": "v" * 10_000 for number in range(10)})], 431, "headers_too_large"),
+        ([b"GET / HTTP/1.1\r\nX: ", *[b"v" * 10_000] * 20], 431, "headers_too_large"),
+        ([b"nonsense\r\n\r\n"], 400, "malformed"),
+        ([b"GET / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"], 400, "malformed"),
+        ([b"GET / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"], 400, "malformed"),
+    ],
+)
+async def test_what_is_too_large_or_no_http_is_refused(port: int, pieces: list[bytes], status: int, code: str) -> None:
+    answered, problem, head = await say(port, *pieces)
+    if answered:  # a sender that is still writing may lose the answer with its connection
+        assert answered == status, problem
+        assert b"application/problem+json" in head
+        assert problem["status"] == status
+        assert problem["code"] == code
+    else:
+        assert len(pieces) > 1
+    assert (await say(port, request()))[0] == 200
+
+
+async def test_a_head_that_does_not_come_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+    for beginning in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+        status, problem, _ = await say(port, beginning)
+        assert (status, problem["code"]) == (408, "request_timeout")
+
+
+async def test_a_body_that_does_not_end_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "BODY_SECONDS", 0.2)
+    beginning = request(headers={"Content-Length": "1000"}, body=b"x")
+    status, _, _ = await say(port, beginning)
+    assert status == 0
+
+
+async def test_a_connection_can_be_used_again_and_has_as_much_time_again(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(3):
+        writer.write(request(headers={"Connection": "keep-alive"}))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+    writer.close()
