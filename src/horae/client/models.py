@@ -1,0 +1,278 @@
+"""What the server answers, as values; a field that this version does not know is passed over."""
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+T = TypeVar("T")
+
+ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})  # the statuses that a run keeps
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """Part of a list; `next_cursor` is None on its last page."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class RunError(Struct, frozen=True):
+    """Why an attempt failed: `timeout`, `crash`, or the exception's name."""
+
+    type: str
+    message: str
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One try of a run."""
+
+    number: int
+    outcome: str  # running, succeeded, failed, timeout, lost, released or cancelled
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    worker_id: str | None = None
+    fence: int = 0
+    error: RunError | None = None
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One occurrence of a job; in lists without its attempts."""
+
+    id: str
+    job_id: str
+    status: str  # scheduled, queued, running, retrying, cancelling, or one of ENDED
+    trigger: str  # schedule, manual, backfill or requeue
+    due_at: datetime
+    owner: str = ""
+    task: str = ""
+    name: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    slot: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    lateness_ms: float | None = None
+    attempt: int = 0
+    attempts: list[Attempt] = []
+    crashes: int = 0
+    worker_id: str | None = None
+    progress: float | None = None
+    result: Any = None
+    error: RunError | None = None
+    reason: str | None = None
+    created_at: datetime | None = None
+    requeue_of: str | None = None
+    resolution: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it will change any more."""
+        return self.status in ENDED
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """How the latest run of a job that is already due stands; before any, `scheduled` without a run."""
+
+    job_id: str
+    run_id: str | None
+    status: str
+    due_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempt: int = 0
+    progress: float | None = None
+    worker_id: str | None = None
+    lateness_ms: float | None = None
+    next_run_at: datetime | None = None
+
+
+class Retry(Struct, frozen=True):
+    """The delays between attempts."""
+
+    initial_seconds: float = 5
+    factor: float = 2
+    max_seconds: float = 600
+    jitter: bool = True
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What to run, and when."""
+
+    id: str
+    owner: str
+    status: str  # scheduled, paused, finished or cancelled
+    task: str
+    schedule: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    revision: int  # for `if_match`
+    params: dict[str, Any] | None = None  # None in lists where they are large
+    created_by: str = ""
+    name: str | None = None
+    key: str | None = None
+    labels: dict[str, str] = {}
+    description: str = ""  # the schedule in words
+    queue: str = "default"
+    priority: int = 0
+    ordering_key: str | None = None
+    on_failure: str = "continue"
+    max_retries: int = 3
+    retry: Retry = Retry()
+    timeout_seconds: float | None = None
+    start_within_seconds: float | None = None
+    overlap: str = "skip"
+    misfire: str = "once"
+    catchup_seconds: float = 3600
+    next_run_at: datetime | None = None
+    last_run: Status | None = None
+
+
+class Place(Struct, frozen=True):
+    """One thing that is wrong with a request, and where: a JSON pointer."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """What the server says when it refuses (RFC 9457)."""
+
+    status: int = 0
+    detail: str = ""
+    title: str = ""
+    code: str = "refused"
+    type: str = "about:blank"
+    errors: list[Place] = []
+
+
+class BatchItem(Struct, frozen=True, kw_only=True):
+    """What became of one job of a batch: its id, or why it was refused."""
+
+    id: str | None = None
+    error: Problem | None = None
+
+
+class BatchResult(Struct, frozen=True, kw_only=True):
+    """What became of a batch, in its order."""
+
+    items: list[BatchItem]
+    accepted: int
+    rejected: int
+
+
+class Backfill(Struct, frozen=True, kw_only=True):
+    """Slots of the past that are made up for."""
+
+    id: str
+    job_id: str
+    start: datetime
+    end: datetime
+    runs: int  # that are to come
+
+
+class Upcoming(Struct, frozen=True, kw_only=True):
+    """A time at which a job will run; later than its slot where the schedule has jitter."""
+
+    at: datetime
+    slot: datetime | None = None
+    note: str | None = None
+
+
+class Slot(Struct, frozen=True, kw_only=True):
+    """An entry of the ledger: a slot, or a range of slots with one fate."""
+
+    start: datetime = msgspec.field(name="from")
+    end: datetime = msgspec.field(name="to")
+    count: int
+    outcome: str  # ran, skipped or pending
+    reason: str | None = None
+    run_id: str | None = None
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """Why a run has not started."""
+
+    reason: str
+    detail: str
+    expected_at: datetime | None = None
+
+
+class DeadLetterGroup(Struct, frozen=True, kw_only=True):
+    """Dead letters that failed alike."""
+
+    error: RunError
+    task: str
+    count: int
+    oldest_at: datetime
+    newest_at: datetime
+    example_run_id: str
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """What became of dead letters: how many fitted, were dealt with, and still fit."""
+
+    matched: int
+    done: int
+    remaining: int
+
+
+class QueueView(Struct, frozen=True, kw_only=True):
+    """A queue and how it fares."""
+
+    name: str
+    depth: int
+    running: int
+    oldest_age_seconds: float | None = None
+    lateness_p99_ms: float | None = None
+    paused: bool = False
+    concurrency: int | None = None
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """A node that runs tasks."""
+
+    id: str
+    name: str
+    version: str = ""
+    roles: list[str] = []
+    queues: list[str] = []  # none: every queue
+    concurrency: int = 0
+    running: int = 0
+    started_at: datetime | None = None
+    last_seen_at: datetime | None = None
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A task that some worker knows, with the JSON schema of its parameters."""
+
+    name: str
+    schema: dict[str, Any]
+
+
+class Fire(Struct, frozen=True, kw_only=True):
+    """A time at which a schedule fires."""
+
+    at: datetime
+    note: str | None = None
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What a schedule means."""
+
+    description: str
+    fires: list[Fire]
+    warnings: list[str] = []
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """Something that happened to a job or a run, with what it then was."""
+
+    type: str
+    at: datetime
+    job_id: str
+    run_id: str | None = None
+    job: Job | None = None
+    run: Run | None = None
+    id: str | None = None  # where to come back with `last_event_id`
