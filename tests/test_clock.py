@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from horae.clock import ManualClock, StoreClock
+from horae.connect import follow_store
 from horae.store import Store as AnyStore
-from horae.wiring import follow_store
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

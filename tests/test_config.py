@@ -1,11 +1,12 @@
 """Settings: where values come from, and which cannot work."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from horae.config import load_settings
+from horae.config import load_settings, shown_settings
 from horae.core.errors import Misconfigured
 
 NO_FILE = Path("there-is-no-such-file.toml")
@@ -47,12 +48,69 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({"HORAE_HORIZON_SECONDS": "10"}, "longer than HORAE_DEAD_AFTER_SECONDS"),
         ({"HORAE_LEAD_SECONDS": "45"}, "shorter than HORAE_HORIZON_SECONDS"),
         ({"HORAE_QUEUE": "redis://localhost"}, "only the queue `store`"),
-        ({"HORAE_AUTH": "jwt"}, "only `off`"),
+        ({"HORAE_QUEUE": "sqs://eu-west-1/horae"}, "only the queue `store`"),
+        ({"HORAE_STORE": "dynamodb://eu-west-1/horae"}, "DynamoDB is not available in this version"),
+        ({"HORAE_BLOBS": "s3://bucket/prefix"}, "S3 is not available in this version"),
+        ({"HORAE_EVENTS": "kafka://localhost:9092/events"}, "HORAE_EVENTS is not available in this version"),
+        ({"HORAE_AUTH": "basic"}, "must be off .* or jwt"),
+        ({"HORAE_JWT_OWNER_CLAIM": " "}, "name of a claim"),
+        ({"HORAE_RATE_LIMIT": "-1"}, "requests per second"),
+        ({"HORAE_RATE_LIMIT": "nan"}, "requests per second"),
+        ({"HORAE_PORT": "70000"}, "65535"),
+        ({"HORAE_HTTP_ALLOW": "intern.example,10.0.0.0/33"}, "'10.0.0.0/33' is neither a host nor a network"),
+        ({"HORAE_HTTP_ALLOW": "http://intern.example"}, "neither a host nor a network"),
+        ({"HORAE_HTTP_ALLOW": "10.0.0.300"}, "neither a host nor a network"),
     ],
 )
 def test_what_cannot_work_is_refused_with_a_sentence(environ: dict[str, str], why: str) -> None:
     with pytest.raises(Misconfigured, match=why):
         load_settings(environ=environ, file=NO_FILE)
+
+
+def test_authentication_is_read_from_the_environment() -> None:
+    environ = {
+        "HORAE_AUTH": "jwt",
+        "HORAE_JWT_SECRET": "s" * 40,
+        "HORAE_JWT_AUDIENCE": "horae",
+        "HORAE_JWT_OWNER_CLAIM": "org",
+        "HORAE_RATE_LIMIT": "2.5",
+        "HORAE_HTTP_ALLOW": "intern.example, 10.0.0.0/8,::1",
+    }
+    settings = load_settings(environ=environ, file=NO_FILE)
+    assert (settings.auth, settings.jwt_secret, settings.jwt_audience) == ("jwt", "s" * 40, "horae")
+    assert (settings.jwt_owner_claim, settings.rate_limit) == ("org", 2.5)
+    assert settings.http_allow == ("intern.example", "10.0.0.0/8", "::1")
+
+
+def test_secrets_are_shown_to_nobody() -> None:
+    environ = {
+        "HORAE_JWT_SECRET": "very-secret-indeed",
+        "HORAE_ENCRYPTION_KEY": "also-very-secret",
+        "HORAE_STORE": "postgresql://ann:hidden-word@host/db?sslmode=require&password=hidden-too",
+        "HORAE_JWKS": "https://ann:hidden-word@issuer.example/keys",
+    }
+    settings = load_settings(environ=environ, file=NO_FILE)
+    shown = {line.variable: line for line in shown_settings(settings)}
+    assert (shown["HORAE_JWT_SECRET"].value, shown["HORAE_ENCRYPTION_KEY"].value) == ("***", "***")
+    assert shown["HORAE_STORE"].value == "postgresql://ann:***@host/db?sslmode=require&password=***"
+    assert shown["HORAE_JWKS"].value == "https://ann:***@issuer.example/keys"
+    assert shown["HORAE_STORE"].source == "environment HORAE_STORE"
+    assert (shown["HORAE_RETENTION"].value, shown["HORAE_RETENTION"].source) == ("30d", "default")
+    for text in (repr(settings), str(list(shown.values()))):
+        assert "secret-indeed" not in text
+        assert "also-very" not in text
+
+
+def test_a_setting_that_is_not_given_is_shown_as_empty() -> None:
+    shown = {line.variable: line.value for line in shown_settings(load_settings(environ={}, file=NO_FILE))}
+    assert (shown["HORAE_JWT_SECRET"], shown["HORAE_ALLOW_SHELL"], shown["HORAE_RATE_LIMIT"]) == ("", "0", "0")
+
+
+def test_what_is_shown_can_be_written_as_it_is() -> None:
+    settings = load_settings(environ={"HORAE_RETENTION": "36h", "HORAE_RATE_LIMIT": "0.5"}, file=NO_FILE)
+    environ = {line.variable: line.value for line in shown_settings(settings)}
+    again = load_settings(environ=environ, file=NO_FILE)
+    assert replace(again, sources={}) == replace(settings, sources={})
 
 
 def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from horae.config import load_settings
+from horae import Horae
+from horae.config import load_settings, without_password
+from horae.connect import make_store, sqlite_path
 from horae.core.errors import Misconfigured
-from horae.wiring import NodePlan, load_app, make_store, run_node, sqlite_path, without_password
+from horae.launch import load_app, run_node, with_store_of
+from horae.wiring import NodePlan
 
 NO_FILE = Path("there-is-no-such-file.toml")
 
@@ -41,6 +44,15 @@ def test_without_authentication_it_listens_on_loopback_only(host: str) -> None:
 def test_an_application_that_cannot_be_loaded_is_explained(name: str, why: str) -> None:
     with pytest.raises(Misconfigured, match=why):
         load_app(name)
+
+
+def test_a_node_works_on_the_store_of_its_application_unless_a_flag_names_another() -> None:
+    by_environment = load_settings(environ={"HORAE_STORE": "sqlite:///env.db"}, file=NO_FILE)
+    by_flag = load_settings({"store": "sqlite:///flag.db"}, environ={}, file=NO_FILE)
+    app = Horae(store="sqlite:///app.db")
+    assert with_store_of(app, by_environment).store == "sqlite:///app.db"
+    assert with_store_of(app, by_flag).store == "sqlite:///flag.db"
+    assert with_store_of(Horae(), by_environment).store == "sqlite:///env.db"
 
 
 def test_a_password_is_not_shown() -> None:

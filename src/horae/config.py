@@ -6,12 +6,18 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from horae.core.errors import Misconfigured
 
+MIN_JWT_SECRET = 32  # bytes: as long as what HS256 makes of it (RFC 7518, 3.2)
+MAKE_SECRET = "make one with: openssl rand -base64 48"
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.ASCII)
+_PASSWORD = re.compile(r"([?&]password=)[^&#]*")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -35,7 +41,8 @@ def _seconds(value: object) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _duration(value: object) -> timedelta:
+def parse_duration(value: object) -> timedelta:
+    """`30d`, `12h`, `90s`; a number alone is seconds. Raises ValueError."""
     match = _DURATION.fullmatch(str(value).strip())
     if match is None:
         raise ValueError("must be a duration such as 30d, 12h or 90s")
@@ -47,8 +54,47 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(name for item in items if (name := str(item).strip()))
 
 
-def _setting(default: Any, parse: Callable[[object], Any]) -> Any:
-    return field(default=default, metadata={"parse": parse})
+def _reachable(value: object) -> tuple[str, ...]:
+    """Hosts and networks; what looks like a network must be one, or it would silently open nothing."""
+    for name in (names := _names(value)):
+        if "/" in name or re.fullmatch(r"[\d.]+|\[.*|.*:.*", name):
+            try:
+                ip_network(name, strict=False)
+            except ValueError as exc:
+                raise ValueError(f"{name!r} is neither a host nor a network such as 10.0.0.0/8 or fd00::/8") from exc
+    return names
+
+
+def _authentication(value: object) -> str:
+    text = str(value).strip().lower()
+    if text not in ("off", "jwt"):
+        raise ValueError("must be off (loopback only, one owner) or jwt")
+    return text
+
+
+def _claim(value: object) -> str:
+    text = str(value).strip()
+    if not text:
+        raise ValueError("must be the name of a claim; the default is sub")
+    return text
+
+
+def _rate(value: object) -> float:
+    rate = float(str(value))
+    if not 0 <= rate < 1_000_000:
+        raise ValueError("must be a number of requests per second, 0 for no limit")
+    return rate
+
+
+def _port(value: object) -> int:
+    port = int(str(value))
+    if not 0 <= port < 65536:
+        raise ValueError("must be a number from 0 (any free one) to 65535")
+    return port
+
+
+def _setting(default: Any, parse: Callable[[object], Any], *, secret: bool = False) -> Any:
+    return field(default=default, repr=not secret, metadata={"parse": parse, "secret": secret})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +104,57 @@ class Settings:
     store: str = _setting("sqlite:///.horae/horae.db", _text)
     queue: str = _setting("store", _text)
     blobs: str = _setting("store", _text)
-    auth: str = _setting("off", _text)
+    events: str = _setting("", _text)
+    auth: str = _setting("off", _authentication)
+    jwt_secret: str = _setting("", _text, secret=True)
+    jwks: str = _setting("", _text)
+    jwt_audience: str = _setting("", _text)
+    jwt_owner_claim: str = _setting("sub", _claim)
+    encryption_key: str = _setting("", _text, secret=True)
+    rate_limit: float = _setting(0.0, _rate)  # requests per second and owner; 0: none
     allow_shell: bool = _setting(False, _switch)
-    retention: timedelta = _setting(timedelta(days=30), _duration)
-    http_allow: tuple[str, ...] = _setting((), _names)
+    retention: timedelta = _setting(timedelta(days=30), parse_duration)
+    http_allow: tuple[str, ...] = _setting((), _reachable)
     heartbeat_seconds: timedelta = _setting(timedelta(seconds=3), _seconds)
     dead_after_seconds: timedelta = _setting(timedelta(seconds=15), _seconds)
     horizon_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
     lead_seconds: timedelta = _setting(timedelta(seconds=1), _seconds)
     drain_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
     host: str = _setting("127.0.0.1", _text)
-    port: int = _setting(8765, lambda value: int(str(value)))
+    port: int = _setting(8765, _port)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A setting as it may be shown to anybody."""
+
+    variable: str
+    value: str
+    source: str
+
+
+def shown_settings(settings: Settings) -> list[Shown]:
+    """Every setting with its source; secrets and passwords are not shown."""
+    return [
+        Shown(
+            variable=_variable(setting.name),
+            value=_hidden(value) if setting.metadata["secret"] else _shown(setting.name, value),
+            source=settings.sources.get(setting.name, "default"),
+        )
+        for setting in fields(Settings)
+        if setting.name != "sources"
+        for value in [getattr(settings, setting.name)]
+    ]
+
+
+def without_password(url: str) -> str:
+    """An address that can be shown."""
+    parts = urlsplit(url)
+    shown = url.replace(f":{parts.password}@", ":***@") if parts.password else url
+    if any(name == "password" for name, _ in parse_qsl(parts.query)):
+        shown = _PASSWORD.sub(r"\1***", shown)
+    return shown
 
 
 def load_settings(
@@ -89,9 +174,15 @@ def load_settings(
         try:
             values[setting.name] = setting.metadata["parse"](raw)
         except ValueError as exc:
-            name = _variable(setting.name)
-            raise Misconfigured(f"{name} = {raw!r} (from {sources[setting.name]}): {exc}") from exc
+            shown = "" if setting.metadata["secret"] else f" = {raw!r}"
+            raise Misconfigured(f"{_variable(setting.name)}{shown} (from {sources[setting.name]}): {exc}") from exc
     return _checked(Settings(**values, sources=sources))
+
+
+def refuse_short_secret(secret: str) -> None:
+    """Raise Misconfigured for a HORAE_JWT_SECRET that somebody could find out by trying."""
+    if (size := len(secret.encode())) < MIN_JWT_SECRET:
+        raise Misconfigured(f"HORAE_JWT_SECRET has {size} bytes, and at least {MIN_JWT_SECRET} are safe; {MAKE_SECRET}")
 
 
 def _gather(flags: Mapping[str, object], environ: Mapping[str, str], file: Path) -> dict[str, tuple[object, str]]:
@@ -120,12 +211,7 @@ def _read_file(file: Path) -> dict[str, object]:
 
 
 def _checked(settings: Settings) -> Settings:
-    if settings.queue != "store":
-        raise Misconfigured(f"HORAE_QUEUE = {settings.queue!r}: only the queue `store` is available in this version")
-    if settings.auth != "off":
-        raise Misconfigured(
-            f"HORAE_AUTH = {settings.auth!r}: only `off` (loopback, one owner) is available in this version"
-        )
+    _refuse_later(settings)
     if settings.dead_after_seconds < 3 * settings.heartbeat_seconds:
         raise Misconfigured(
             "HORAE_DEAD_AFTER_SECONDS must be at least three heartbeats, or a hiccup buries a live node"
@@ -137,6 +223,42 @@ def _checked(settings: Settings) -> Settings:
     if settings.lead_seconds >= settings.horizon_seconds:
         raise Misconfigured("HORAE_LEAD_SECONDS must be shorter than HORAE_HORIZON_SECONDS")
     return settings
+
+
+def _refuse_later(settings: Settings) -> None:
+    """What the contract names for later versions is refused, never half-supported."""
+    if settings.queue != "store":
+        shown = without_password(settings.queue)
+        raise Misconfigured(f"HORAE_QUEUE = {shown!r}: only the queue `store` is available in this version")
+    if settings.store.startswith("dynamodb:"):
+        raise Misconfigured("HORAE_STORE: DynamoDB is not available in this version; use sqlite:/// or postgresql://")
+    if settings.blobs.startswith("s3:"):
+        raise Misconfigured("HORAE_BLOBS: S3 is not available in this version; use `store` or file:///a/folder")
+    if settings.events:
+        raise Misconfigured("HORAE_EVENTS is not available in this version; GET /v1/events streams what happens")
+
+
+def _hidden(value: object) -> str:
+    return "***" if value else ""
+
+
+def _shown(name: str, value: object) -> str:
+    """A value as it could be written in the environment."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.15g}" if name.endswith("_seconds") else _shown_duration(value)
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return without_password(str(value))
+
+
+def _shown_duration(value: timedelta) -> str:
+    seconds = value.total_seconds()
+    unit = next(unit for unit in ("d", "h", "m", "s") if seconds % _UNITS[unit] == 0 or unit == "s")
+    return f"{seconds / _UNITS[unit]:.15g}{unit}"
 
 
 def _variable(name: str) -> str:

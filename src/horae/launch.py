@@ -1,0 +1,147 @@
+"""From a command to a running node: users' code is loaded, unsafe set-ups are refused, the API is served."""
+
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Generator
+from dataclasses import replace
+from functools import partial
+
+import structlog
+import uvicorn
+import uvloop
+from starlette.applications import Starlette
+
+from horae.api.connection import LimitedConnection
+from horae.api.safety import refuse_unsafe
+from horae.app import Horae
+from horae.config import Settings, without_password
+from horae.core.errors import Misconfigured
+from horae.logs import configure_logs
+from horae.sdk.opening import opened_connection
+from horae.services.declaring import Declaring, Verdict
+from horae.services.node import NodeService, describe_roles
+from horae.supervisor import Supervisor
+from horae.wiring import NodePlan, running_node
+
+log = structlog.get_logger(__name__)
+
+
+def load_app(name: str | None) -> Horae:
+    """The users' application, or an empty one."""
+    if name is None:
+        return Horae()
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise Misconfigured(f"--app {name!r}: use MODULE:APP, for example tasks:app")
+    sys.path.insert(0, os.getcwd())
+    try:
+        app = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as exc:
+        raise Misconfigured(f"--app {name!r}: {exc}; is the module in this folder or installed?") from exc
+    except AttributeError as exc:
+        raise Misconfigured(f"--app {name!r}: the module has no {attribute!r}") from exc
+    if not isinstance(app, Horae):
+        raise Misconfigured(f"--app {name!r} is a {type(app).__name__}, not a Horae()")
+    return app
+
+
+def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1) -> int:
+    """Run a node, or several that share a port, until told to stop; the exit code."""
+    configure_logs()
+    refuse_unsafe(settings, roles=plan.roles, local=plan.local)
+    if processes == 1:
+        return uvloop.run(_main(settings, plan))
+    load_app(plan.app)  # so that a mistake is told once, and at once
+    if "api" in plan.roles:
+        plan = replace(plan, listener=_bind(settings.host, settings.port))
+    target = partial(run_node, settings, plan)
+    return Supervisor(target, processes, drain_seconds=settings.drain_seconds.total_seconds()).run()
+
+
+async def _main(settings: Settings, plan: NodePlan) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    app = load_app(plan.app)
+    settings = with_store_of(app, settings)
+    async with running_node(settings, plan, app) as running, _serving(running.api, settings, plan):
+        log.info("ready", roles=describe_roles(plan.roles), store=without_password(settings.store))
+        await _until_stopped(stop, running.node)
+        log.info("stopping")
+    return 0
+
+
+async def prune_schedules(name: str, settings: Settings, *, dry_run: bool) -> list[Verdict]:
+    """Make the store hold the schedules that an application declares, and no others of it."""
+    app = load_app(name)
+    settings = with_store_of(app, settings)
+    async with opened_connection(settings, app.registry) as connection:
+        declaring = Declaring(connection.store, connection.clock, connection.jobs, owner=app.owner, app=app.name)
+        return await declaring.prune(app.declared, dry_run=dry_run)
+
+
+def with_store_of(app: Horae, settings: Settings) -> Settings:
+    """The settings, on the store that the application itself submits to unless a flag names another."""
+    if app.store is None or settings.sources.get("store", "").startswith("flag"):
+        return settings
+    return replace(settings, store=app.store, sources={**settings.sources, "store": "the application"})
+
+
+async def _until_stopped(stop: asyncio.Event, node: NodeService) -> None:
+    stopped = asyncio.create_task(stop.wait())
+    failed = asyncio.create_task(node.failed())
+    await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if failed.done():
+        failed.result()
+    failed.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _serving(api: Starlette, settings: Settings, plan: NodePlan) -> AsyncIterator[None]:
+    """The API of the node on its port, if it has that role."""
+    if "api" not in plan.roles:
+        yield
+        return
+    listener = plan.listener or _bind(settings.host, settings.port)
+    server = _Server(
+        uvicorn.Config(
+            api,
+            http=LimitedConnection,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="api")
+    try:
+        log.info("listening", url=f"http://{settings.host}:{settings.port}")
+        yield
+    finally:
+        api.state.services.close_streams()
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """A server whose process handles signals itself."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as exc:
+        raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}; choose another with --port") from exc

@@ -1,0 +1,1 @@
+"""The Python SDK: submitting tasks, and hearing what became of them."""

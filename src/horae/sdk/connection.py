@@ -1,0 +1,72 @@
+"""An open store as the SDK works with it.
+
+This is the seam for everything that runs an application on something else than the store of its settings. A node binds
+its own (`wiring`), and `horae.testing` binds one over its store and its virtual clock:
+
+    connection = Connection(store=store, clock=clock, jobs=jobs, inspection=inspection, ends=ends)
+    with app.bind(connection):          # in the event loop that the store was opened in
+        await task.submit(...)          # goes to `connection`, without a thread or a second connection
+
+`Connection.over(...)` builds the use cases for whoever has only a store and a clock. `ends` says how a handle waits for
+the end of its run; the default looks into the store again and again in real time, so whoever moves time by hand brings
+one that moves it.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from horae.blob import Blobs
+from horae.clock import Clock
+from horae.core.plan import NewId
+from horae.metrics import Metrics
+from horae.sdk.waiting import Ends, Watch
+from horae.services.ids import Ids
+from horae.services.inspection import Inspection
+from horae.services.jobs import Jobs
+from horae.services.parameters import Parameters
+from horae.services.secrets import Sealer
+from horae.services.taskbook import TaskBook
+from horae.store import Store
+from horae.tasks.registry import Registry
+
+HORIZON = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A store with its clock and the use cases over it; it belongs to one event loop."""
+
+    store: Store
+    clock: Clock
+    jobs: Jobs
+    inspection: Inspection
+    ends: Ends
+
+    @classmethod
+    def over(
+        cls,
+        store: Store,
+        clock: Clock,
+        registry: Registry,
+        *,
+        blobs: Blobs | None = None,
+        new_id: NewId | None = None,
+        horizon: timedelta = HORIZON,
+        sealer: Sealer | None = None,
+        ends: Ends | None = None,
+    ) -> "Connection":
+        """The use cases over a store that is open, for the tasks of a registry."""
+        kept_in = store.blobs if blobs is None else blobs
+        parameters = Parameters(kept_in)
+        jobs = Jobs(
+            store=store,
+            clock=clock,
+            tasks=TaskBook(store, clock, defaults=registry.get, check_params=registry.check),
+            parameters=parameters,
+            metrics=Metrics(),
+            new_id=new_id or Ids(wall=lambda: clock.now().timestamp()),
+            horizon=horizon,
+            sealer=sealer,
+        )
+        inspection = Inspection(store=store, blobs=kept_in, parameters=parameters, clock=clock)
+        return cls(store=store, clock=clock, jobs=jobs, inspection=inspection, ends=ends or Watch(store))

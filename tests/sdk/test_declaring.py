@@ -1,0 +1,234 @@
+"""Schedules in code: what a worker brings to the store, what it leaves alone, and what pruning takes away."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from horae import Horae, Run, cron, every
+from horae.clock import ManualClock
+from horae.core.errors import Conflict, Invalid, InvalidSchedule
+from horae.core.model import Job, JobStatus, Misfire, Overlap
+from horae.core.schedule import CronSchedule
+from horae.sdk.connection import Connection
+from horae.services.declaring import Declaring, Outcome
+from horae.store import JobFilter, Store
+from tests.sdk.conftest import node
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAILY, HOURLY = cron("0 9 * * *"), every("1h")
+
+
+class Deploys:
+    """Versions of one application, each as a worker would start with it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.clock = ManualClock(NOON)
+
+    async def start(self, name: str = "reports", **schedules: Any) -> dict[str, Outcome]:
+        """A worker of a version starts that declares schedules by key."""
+        app = declaring_app(name, schedules)
+        verdicts = await self._declaring(app).apply(app.declared)
+        self.clock.advance(seconds=1)
+        return {verdict.key: verdict.outcome for verdict in verdicts}
+
+    async def prune(self, name: str = "reports", *, dry_run: bool = False, **schedules: Any) -> dict[str, Outcome]:
+        app = declaring_app(name, schedules)
+        verdicts = await self._declaring(app).prune(app.declared, dry_run=dry_run)
+        self.clock.advance(seconds=1)
+        return {verdict.key: verdict.outcome for verdict in verdicts}
+
+    async def schedules(self) -> dict[str, str]:
+        """What holds: key → cron expression, or the type."""
+        which = JobFilter(owner="ada", status=JobStatus.SCHEDULED)
+        page = await self.store.list_jobs(which, cursor=None, limit=100)
+        return {
+            str(job.spec.key): job.schedule.expression if isinstance(job.schedule, CronSchedule) else "every"
+            for job in page.items
+        }
+
+    async def cancel(self, key: str) -> None:
+        job = await self.store.job_by_key("ada", key)
+        assert isinstance(job, Job)
+        await self._connection(declaring_app("x", {})).jobs.cancel(job.id, keep_running=False, owner="ada")
+
+    def _connection(self, app: Horae) -> Connection:
+        return Connection.over(self.store, self.clock, app.registry)
+
+    def _declaring(self, app: Horae) -> Declaring:
+        return Declaring(self.store, self.clock, self._connection(app).jobs, owner="ada", app=app.name)
+
+
+def declaring_app(name: str, schedules: dict[str, Any]) -> Horae:
+    app = Horae(store="mysql://nowhere", owner="ada", name=name)
+    task = app.task("report")(lambda: None)
+    for key, when in schedules.items():
+        app.schedule(when, key=key)(task)
+    return app
+
+
+@pytest.fixture
+def deploys(store: Store) -> Deploys:
+    return Deploys(store)
+
+
+# --- declaring
+
+
+def test_a_function_becomes_a_task_with_a_schedule() -> None:
+    app = Horae(owner="ada", name="reports")
+
+    @app.schedule(cron("0 9 * * mon-fri", tz="Europe/Paris"), queue="slow", overlap="allow", misfire="all", catchup=60)
+    @app.schedule({"type": "calendar", "hour": 7}, key="early", params={"day": "monday"})
+    @app.schedule("every 5m")
+    @app.task("report", max_retries=1)
+    async def report(run: Run, day: str = "today") -> str:
+        return day
+
+    @app.schedule("@daily")
+    def morning() -> None: ...
+
+    assert report.name == "report"
+    assert [declared.key for declared in app.declared] == ["report", "early", "report:2", morning.name]
+    every_five, early, weekdays, _ = (declared.draft for declared in app.declared)
+    assert every_five.schedule == {"type": "every", "seconds": 300, "anchor": "1970-01-01T00:00:00Z"}
+    assert (early.params, early.schedule) == ('{"day":"monday"}', {"type": "calendar", "hour": 7})
+    assert weekdays.queue == "slow"
+    assert (weekdays.policy.overlap, weekdays.policy.misfire) == (Overlap.ALLOW, Misfire.ALL)
+    assert app.registry.get(morning.name) is morning
+    with pytest.raises(TypeError, match=r"put @app\.schedule above @app\.task"):
+        app.task(morning)
+
+
+@pytest.mark.parametrize(
+    ("when", "options", "error", "reason"),
+    [
+        ("now", {}, InvalidSchedule, "repeats"),
+        ("2990-01-01T00:00:00Z", {}, InvalidSchedule, "repeats"),
+        ("61 * * * *", {}, InvalidSchedule, "61"),
+        ("@daily", {"overlap": "sometimes"}, Invalid, "overlap"),
+        ("@daily", {"key": "k" * 201}, Invalid, "key"),
+        ("@daily", {"key": "taken"}, Conflict, "'taken'"),
+        ("@daily", {"colour": "red"}, Invalid, "colour"),
+    ],
+)
+def test_a_mistake_in_a_schedule_is_told_when_the_code_is_loaded(
+    when: str, options: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    app = Horae()
+    app.schedule("@hourly", key="taken")(app.task("first")(lambda: None))
+    declare = app.schedule(when, **options)
+    with pytest.raises(error, match=reason):
+        declare(app.task("second")(lambda: None))
+    assert len(app.declared) == 1
+
+
+def test_an_application_is_named_for_the_module_that_makes_it() -> None:
+    assert Horae().name == __name__
+    assert Horae(name="billing").name == "billing"
+
+
+# --- deploys
+
+
+async def test_a_new_schedule_is_created_and_a_restart_changes_nothing(deploys: Deploys) -> None:
+    assert await deploys.start(report=DAILY) == {"report": Outcome.CREATED}
+    assert await deploys.schedules() == {"report": "0 9 * * *"}
+    assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
+    job = await deploys.store.job_by_key("ada", "report")
+    assert job is not None
+    assert (job.revision, job.created_by) == (1, "app:reports")
+
+
+async def test_an_older_deploy_never_overwrites_a_newer(deploys: Deploys) -> None:
+    await deploys.start(report=DAILY)
+    assert await deploys.start(report=HOURLY) == {"report": Outcome.CHANGED}
+    assert await deploys.start(report=DAILY) == {"report": Outcome.LEFT}  # an old node restarts
+    assert await deploys.schedules() == {"report": "every"}
+    assert await deploys.start(report=cron("0 10 * * *")) == {"report": Outcome.CHANGED}
+    assert await deploys.start(report=HOURLY) == {"report": Outcome.LEFT}
+    assert await deploys.schedules() == {"report": "0 10 * * *"}
+
+
+async def test_the_newest_version_is_brought_back_when_its_job_is_gone(deploys: Deploys) -> None:
+    await deploys.start(report=DAILY)
+    await deploys.start(report=HOURLY)
+    await deploys.cancel("report")
+    assert await deploys.start(report=DAILY) == {"report": Outcome.LEFT}
+    assert await deploys.schedules() == {}
+    assert await deploys.start(report=HOURLY) == {"report": Outcome.CREATED}
+
+
+async def test_what_a_person_changed_stays_until_the_code_changes(deploys: Deploys, store: Store) -> None:
+    await deploys.start(report=DAILY)
+    job = await store.job_by_key("ada", "report")
+    assert isinstance(job, Job)
+    jobs = deploys._connection(declaring_app("x", {})).jobs
+    await jobs.pause(job.id, owner="ada")
+    assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
+    assert await deploys.start(report=HOURLY) == {"report": Outcome.CHANGED}
+    paused = await store.job_by_key("ada", "report")
+    assert isinstance(paused, Job)
+    assert paused.status is JobStatus.PAUSED
+
+
+async def test_one_schedule_that_is_refused_does_not_stop_the_others(deploys: Deploys) -> None:
+    over = {"type": "cron", "expression": "0 9 * * *", "ends_at": "2020-01-01T00:00:00Z"}
+    assert await deploys.start(over=over, report=DAILY) == {"over": Outcome.REFUSED, "report": Outcome.CREATED}
+
+
+# --- pruning
+
+
+async def test_pruning_cancels_what_is_no_longer_declared(deploys: Deploys) -> None:
+    await deploys.start(report=DAILY, digest=HOURLY)
+    await deploys.start(report=DAILY)
+    assert await deploys.schedules() == {"report": "0 9 * * *", "digest": "every"}  # nobody said it should go
+    told = {"digest": Outcome.CANCELLED, "report": Outcome.KEPT}
+    assert await deploys.prune(report=DAILY, dry_run=True) == told
+    assert await deploys.schedules() == {"report": "0 9 * * *", "digest": "every"}
+    assert await deploys.prune(report=DAILY) == told
+    assert await deploys.schedules() == {"report": "0 9 * * *"}
+    assert await deploys.prune(report=DAILY) == {"report": Outcome.KEPT}
+    assert await deploys.start(report=DAILY, digest=HOURLY) == {"report": Outcome.KEPT, "digest": Outcome.CREATED}
+
+
+async def test_pruning_makes_a_rollback_hold(deploys: Deploys) -> None:
+    await deploys.start(report=DAILY)
+    await deploys.start(report=HOURLY)
+    assert await deploys.prune(report=DAILY, dry_run=True) == {"report": Outcome.CHANGED}
+    assert await deploys.prune(report=DAILY) == {"report": Outcome.CHANGED}
+    assert await deploys.start(report=HOURLY) == {"report": Outcome.LEFT}
+    assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
+    assert await deploys.schedules() == {"report": "0 9 * * *"}
+
+
+async def test_pruning_one_application_does_not_touch_another(deploys: Deploys) -> None:
+    await deploys.start("billing", invoice=DAILY)
+    await deploys.start("reports", report=DAILY, moved=DAILY)
+    await deploys.start("billing", invoice=DAILY, moved=DAILY)  # it moved there
+    assert await deploys.prune("reports", report=DAILY) == {"moved": Outcome.LEFT, "report": Outcome.KEPT}
+    assert (await deploys.schedules()).keys() == {"invoice", "report", "moved"}
+
+
+# --- a worker
+
+
+async def test_a_worker_declares_when_it_starts_and_tells_what_it_did(address: str, store: Store) -> None:
+    app = Horae(store=address, owner="ada", name="reports")
+    app.schedule(every(hours=1), key="report")(app.task("report")(lambda: None))
+    app.schedule(every(hours=1), key="wrong", params={"nope": 1})(app.task("other")(lambda: None))
+    with capture_logs() as lines:
+        async with node(app, address, "planner"):
+            assert await store.job_by_key("ada", "report") is None  # a planner runs no code, and declares nothing
+        async with node(app, address, "worker"):
+            pass
+    job = await store.job_by_key("ada", "report")
+    assert isinstance(job, Job)
+    told = {line["event"]: line for line in lines if line["event"].startswith("schedule_")}
+    assert told["schedule_created"]["key"] == "report"
+    assert told["schedule_created"]["job"] == f"job_{job.id}"
+    assert told["schedule_refused"]["key"] == "wrong"
+    assert "nope" in told["schedule_refused"]["detail"]
