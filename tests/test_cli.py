@@ -19,7 +19,17 @@ from horae.cli.app import COMMANDS, run
 from horae.core.errors import Malformed
 from tests.live import HORAE, Live, environment, free_port, live_horae
 
-HEAVY = ("httpx2", "starlette", "uvicorn", "asyncpg", "structlog", "msgspec", "horae.wiring", "horae.core.schedule")
+HEAVY = (
+    "httpx2",
+    "starlette",
+    "uvicorn",
+    "asyncpg",
+    "structlog",
+    "msgspec",
+    "horae.launch",
+    "horae.wiring",
+    "horae.core.schedule",
+)
 
 
 def horae(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:

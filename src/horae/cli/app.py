@@ -19,9 +19,13 @@ COMMANDS = {  # in the order of the help page; the sentence stands here so that 
     "serve": ("horae.cli.serve:serve", "Start a node for production, with the roles you choose."),
     "worker": ("horae.cli.serve:worker", "Start a node that only works: it runs your tasks."),
     "db": ("horae.cli.db:app", "Prepare the store and see where it stands."),
+    "token": ("horae.cli.token:app", "Make tokens for a server that checks them with a secret."),
     "jobs": ("horae.cli.jobs:app", "Create, list, change and stop jobs."),
     "runs": ("horae.cli.runs:app", "See what became of each occurrence, and stop one."),
     "run": ("horae.cli.runs:start", "Run a job now; with --follow the exit code tells how it ended."),
+    "dlq": ("horae.cli.dlq:app", "See, requeue or discard failed runs that nobody has resolved."),
+    "doctor": ("horae.cli.doctor:doctor", "Show each setting and its source, and what is well or not."),
+    "check": ("horae.cli.check:check", "Verify that what the store tells keeps every promise."),
     "explain": ("horae.cli.explain:explain", "Say in words when a schedule fires; needs no server."),
 }
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from cyclopts import Parameter, validators
@@ -30,6 +31,20 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
 def text_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
     """As `pairs`, with every value as text: labels are strings even when they look like numbers."""
     return dict(_split(pair, option) for pair in given or ())
+
+
+def secret_pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
+    """As `pairs`; `key=@file` takes the text of a file, which keeps it out of the shell's history."""
+    return {key: _secret(text, option) for key, text in (_split(pair, option) for pair in given or ())}
+
+
+def _secret(text: str, option: str) -> Any:
+    if not text.startswith("@"):
+        return value_of(text)
+    try:
+        return Path(text[1:]).read_text("utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Malformed(f"{option}: {exc}") from exc
 
 
 def changes(given: Sequence[str] | None, option: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STOR
 @app.command(sort_key=0)
 def migrate(*, store: StoreUrl = None) -> None:
     """Bring the schema up to date; several may do so at once, and there is no harm in doing it again."""
-    from horae.config import load_settings
-    from horae.wiring import make_store, without_password  # late: it imports everything
+    from horae.config import load_settings, without_password
+    from horae.connect import make_store  # late: it imports the adapters
 
     url = load_settings({"store": store}).store
     applied = asyncio.run(make_store(url).migrate())
@@ -27,8 +27,8 @@ def migrate(*, store: StoreUrl = None) -> None:
 @app.command(sort_key=1)
 def status(*, store: StoreUrl = None, output: Output = "table") -> int:
     """Show the version of the schema; the exit code is 1 when it is not the one that this Horae needs."""
-    from horae.config import load_settings
-    from horae.wiring import make_store, without_password
+    from horae.config import load_settings, without_password
+    from horae.connect import make_store
 
     url = load_settings({"store": store}).store
     version, expected = asyncio.run(make_store(url).status())

@@ -5,7 +5,18 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from horae.cli import runs
-from horae.cli.arguments import Flag, Positive, Several, changes, json_object, pairs, schedule_of, text_pairs
+from horae.cli.arguments import (
+    Flag,
+    Positive,
+    Several,
+    changes,
+    json_object,
+    pairs,
+    schedule_of,
+    secret_pairs,
+    text_pairs,
+)
+from horae.cli.batch import create_from
 from horae.cli.client import Client, Document
 from horae.cli.output import (
     NOTHING,
@@ -45,9 +56,10 @@ FIRES = (Column(title="WHEN"), Column(title=""), Column(title="NOTE", rank=1, le
 
 @app.command(sort_key=0)
 def create(
-    task: Annotated[str, Parameter(help="The task's name, such as http.request.")],
+    task: Annotated[str | None, Parameter(help="The task's name, such as http.request.")] = None,
     /,
     *,
+    file: Annotated[str | None, Parameter(help="Many jobs instead, one JSON object a line; - reads stdin.")] = None,
     schedule: Annotated[
         str | None, Parameter(help="now (default), a timestamp, cron, 'every 5m', or an object.")
     ] = None,
@@ -60,6 +72,12 @@ def create(
     queue: str | None = None,
     priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None,
     ordering_key: Annotated[str | None, Parameter(help="Runs that share one start one after another.")] = None,
+    on_failure: Annotated[
+        Literal["continue", "block"] | None, Parameter(help="What a dead letter means for those behind it.")
+    ] = None,
+    secret: Annotated[
+        list[str] | None, Several, Parameter(help="A parameter that is never shown, as key=value; or key=@FILE.")
+    ] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None,
     start_within: Annotated[float | None, Parameter(help="Seconds late that a run may still start.")] = None,
     max_retries: int | None = None,
@@ -68,9 +86,9 @@ def create(
     catchup: Annotated[float | None, Parameter(help="Seconds back for which missed slots are made up.")] = None,
     allow_unknown_task: Annotated[bool, Flag, Parameter(help="Although no worker knows the task yet.")] = False,
     output: Output = "table",
-) -> None:
-    """Create a job: TASK, when to run it and how."""
-    given = {
+) -> int:
+    """Create a job: TASK, when to run it and how; or with --file many, and the exit code is 1 if one was refused."""
+    given: dict[str, Any] = {
         "task": task,
         "schedule": _schedule(schedule, tz),
         "params": {**json_object(params, "--params"), **pairs(param, "--param")} or None,
@@ -80,6 +98,8 @@ def create(
         "queue": queue,
         "priority": priority,
         "ordering_key": ordering_key,
+        "on_failure": on_failure,
+        "secrets": secret_pairs(secret, "--secret") or None,
         "timeout_seconds": timeout,
         "start_within_seconds": start_within,
         "max_retries": max_retries,
@@ -88,9 +108,17 @@ def create(
         "catchup_seconds": catchup,
         "allow_unknown_task": allow_unknown_task or None,
     }
+    body = {field: value for field, value in given.items() if value is not None}
+    if file is not None:
+        if body:
+            raise Malformed("--file has everything about its jobs; leave TASK and the other options away")
+        return create_from(file, output)
+    if task is None:
+        raise Malformed("name the TASK to run, or a --file of jobs")
     with Client() as client:
-        job = client.post("/v1/jobs", {field: value for field, value in given.items() if value is not None})
+        job = client.post("/v1/jobs", body)
     _tell("created", job, output)
+    return 0
 
 
 @app.command(sort_key=1)
@@ -211,6 +239,20 @@ def next_fires(
         print_json(coming)
     else:
         print_table(FIRES, map(_fire, coming["items"]), empty="it does not fire again")
+
+
+app.command(
+    "horae.cli.backfill:backfill",
+    name="backfill",
+    sort_key=9,
+    help="Run the slots of a job in a range of the past once more.",
+)
+app.command(
+    "horae.cli.prune:prune",
+    name="prune",
+    sort_key=10,
+    help="Cancel the schedules that an application no longer declares in its code.",
+)
 
 
 def _schedule(schedule: str | None, tz: str | None) -> Any:

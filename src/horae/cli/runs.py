@@ -1,6 +1,7 @@
 """`horae runs` and `horae run`: what became of each occurrence, and a run at once."""
 
 import time
+from threading import Thread
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -27,9 +28,11 @@ from horae.cli.output import (
 app = App(name="runs", help="See what became of each occurrence, and stop one.")
 
 RunName = Annotated[str, Parameter(help="Its id (run_…).")]
+Follow = Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Wait, print the log, exit as it ends.")]
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped")
 POLL_SECONDS = 0.2
+LAST_LINES_SECONDS = 10.0  # for the end of the log, after the end of the run
 COLUMNS = (
     Column(title="ID"),
     Column(title="TASK", rank=2, least=10),
@@ -77,7 +80,7 @@ def ls(
             limit=limit,
             cursor=cursor,
         )
-    print_page(page, output, COLUMNS, _row, empty="no runs")
+    print_page(page, output, COLUMNS, row, empty="no runs")
 
 
 @app.command(sort_key=1)
@@ -95,10 +98,16 @@ def show(run: RunName, /, *, output: Output = "table") -> None:
 
 
 @app.command(sort_key=2)
-def logs(run: RunName, /) -> None:
+def logs(
+    run: RunName,
+    /,
+    *,
+    follow: Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Go on until the run ends.")] = False,
+) -> None:
     """Print what a run logged."""
     with Client() as client:
-        print(client.text(f"/v1/runs/{run_id(run)}/logs"), end="")
+        for line in client.runs.logs(run_id(run), follow=follow):
+            print(line, flush=follow)
 
 
 @app.command(sort_key=3)
@@ -112,23 +121,55 @@ def cancel(run: RunName, /, *, output: Output = "table") -> None:
         print_fields({cancelled["status"]: cancelled["id"]})
 
 
+@app.command(sort_key=4)
+def retry(
+    run: RunName,
+    /,
+    *,
+    param: Annotated[list[str] | None, Several, Parameter(help="A parameter to change, as key=value.")] = None,
+    params: Annotated[str | None, Parameter(help="Parameters to change, as a JSON object.")] = None,
+    follow: Follow = False,
+    output: Output = "table",
+) -> int:
+    """Try a failed run again, as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
+    given = {**json_object(params, "--params"), **pairs(param, "--param")}
+    with Client() as client:
+        again: Document = client.post(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
+        return _begun(client, again, follow=follow, output=output)
+
+
+@app.command(sort_key=5)
+def why(run: RunName, /, *, output: Output = "table") -> None:
+    """Say why a run has not started, and what to do about it."""
+    with Client() as client:
+        told = client.get(f"/v1/runs/{run_id(run)}/why")
+    if output == "json":
+        print_json(told)
+    else:
+        expected = when(told["expected_at"]) if told.get("expected_at") else None
+        print_fields({"reason": told["reason"], "why": told["detail"], "expected": expected})
+
+
 def start(
     job: Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")],
     /,
     *,
     param: Annotated[list[str] | None, Several, Parameter(help="A parameter for this run, as key=value.")] = None,
     params: Annotated[str | None, Parameter(help="Parameters for this run, as a JSON object.")] = None,
-    follow: Annotated[
-        bool, Flag, Parameter(name=["--follow", "-f"], help="Wait, print the log, exit as it ends.")
-    ] = False,
+    follow: Follow = False,
     output: Output = "table",
 ) -> int:
     """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
     with Client() as client:
         run: Document = client.post(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
-        if follow:
-            run = _follow(client, run, quiet=output == "json")
+        return _begun(client, run, follow=follow, output=output)
+
+
+def _begun(client: Client, run: Document, *, follow: bool, output: str) -> int:
+    """Tell of a new run, or of its whole life; the exit code."""
+    if follow:
+        run = _follow(client, run, quiet=output == "json")
     if output == "json":
         print_json(run)
     elif not follow:
@@ -138,25 +179,31 @@ def start(
 
 def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
     """Wait for the end of a run, telling its steps on stderr and its log on stdout."""
-    printed, shown = 0, ""
+    log = Thread(target=_print_log, args=(run["id"],), daemon=True)  # a daemon, so that Ctrl-C ends it too
+    shown = ""
     try:
+        if not quiet:
+            log.start()
         while True:
             run = client.get(f"/v1/runs/{run['id']}")
-            if not quiet:
-                printed += _print_new_log(client, run, printed)
-                shown = _print_step(run, shown)
             if run["status"] in FINAL:
-                return run
+                break
+            shown = shown if quiet else _print_step(run, shown)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         print_note(f"the run goes on; stop it with `horae runs cancel {run['id']}`")
         raise
+    if not quiet:
+        log.join(LAST_LINES_SECONDS)
+        _print_step(run, shown)
+    return run
 
 
-def _print_new_log(client: Client, run: Document, printed: int) -> int:
-    text = client.text(f"/v1/runs/{run['id']}/logs")[printed:]
-    print(text, end="", flush=True)
-    return len(text)
+def _print_log(run: str) -> None:
+    """Print the log while it is written; how the run stands is told elsewhere."""
+    with Client() as client:
+        for line in client.runs.logs(run, follow=True):
+            print(line, flush=True)
 
 
 def _print_step(run: Document, shown: str) -> str:
@@ -177,7 +224,7 @@ def _step(run: Document) -> str:
     return words
 
 
-def _row(run: Document) -> list[Any]:
+def row(run: Document) -> list[Any]:
     return [
         run["id"],
         run.get("task") or NOTHING,
@@ -209,7 +256,13 @@ def _fields(run: Document) -> dict[str, Any]:
         "progress": f"{run['progress']:.0%}" if run.get("progress") is not None else None,
         "result": one_line(run["result"]) if run.get("result") is not None else None,
         "error": _error(run.get("error")) or None,
+        "replaces": run.get("requeue_of"),
+        "resolved": _resolved(run.get("resolution")),
     }
+
+
+def _resolved(resolution: str | None) -> str | None:
+    return f"replaced by {resolution}" if resolution and resolution.startswith("run_") else resolution
 
 
 def _attempt(attempt: Document) -> list[str]:

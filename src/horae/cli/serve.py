@@ -26,8 +26,15 @@ def dev(
     no_demo: Annotated[bool, Flag, Parameter(help="Without demo jobs.")] = False,
 ) -> int:
     """Start all roles in one process on this machine only: SQLite in .horae/, no auth, `shell.run` allowed."""
-    flags = {"host": "127.0.0.1", "port": port, "store": store, "allow_shell": True, "drain_seconds": DEV_DRAIN_SECONDS}
-    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo)
+    flags = {
+        "host": "127.0.0.1",
+        "port": port,
+        "store": store,
+        "auth": "off",
+        "allow_shell": True,
+        "drain_seconds": DEV_DRAIN_SECONDS,
+    }
+    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo, local=True)
 
 
 def serve(
@@ -69,7 +76,8 @@ def _run(
     processes: int = 1,
 ) -> int:
     from horae.config import load_settings
-    from horae.wiring import DEFAULT_CONCURRENCY, NodePlan, run_node  # late: it imports everything
+    from horae.launch import run_node  # late: it imports everything
+    from horae.wiring import DEFAULT_CONCURRENCY, NodePlan
 
     plan = NodePlan(
         roles=roles,

@@ -1,0 +1,119 @@
+"""`horae check`: verify that what the store tells keeps every promise."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from horae.cli.output import Column, Output, print_fields, print_json, print_note, print_table
+from horae.core.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from horae.checking import Seen, Violation
+    from horae.config import Settings
+
+MOST = 1000  # violations that are told; whoever has more has seen enough
+
+COLUMNS = (Column(title="violation"), Column(title="subject"), Column(title="detail"))
+
+StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
+Since = Annotated[
+    datetime | None, Parameter(help="Judge only what was due since then, for example 2026-03-01T00:00:00Z.")
+]
+
+
+def check(*, store: StoreUrl = None, since: Since = None, output: Output = "table") -> int:
+    """Verify every slot, run and attempt in the store: on time, in order, once, and accounted for.
+
+    It only reads, and may do so while nodes are at work. The exit code is 1 when something is wrong.
+    """
+    from horae.config import load_settings, without_password
+
+    settings = load_settings({"store": store})
+    with _progress() as told:
+        seen, found = asyncio.run(_check(settings, since, told))
+    if output == "json":
+        print_json(_document(without_password(settings.store), seen, found))
+    elif found:
+        print_table(COLUMNS, [(v.code, v.subject, v.detail) for v in found], empty="")
+    else:
+        shown = without_password(settings.store)
+        print_fields({"store": shown, "looked at": _amount(seen), "violations": "none"})
+    if found and output == "table":
+        more = f"; only the first {MOST} are shown" if len(found) >= MOST else ""
+        print_note(f"{len(found)} violations in {_amount(seen)}{more}")
+    return 1 if found else 0
+
+
+async def _check(
+    settings: "Settings", since: datetime | None, told: Callable[["Seen"], None]
+) -> tuple["Seen", list["Violation"]]:
+    from horae.checking import Checker, Tolerance
+    from horae.connect import make_store  # late: it imports the drivers
+
+    store = make_store(settings.store)
+    await _refuse_other_schema(settings.store, store)
+    await store.open()
+    try:
+        kept_since = await store.time() - settings.retention + timedelta(days=1)
+        checker = Checker(
+            store,
+            since=kept_since if since is None else max(_aware(since), kept_since),
+            tolerance=Tolerance(claimed=2 * settings.lead_seconds),
+            progress=told,
+        )
+        found: list[Violation] = []
+        async for violation in checker.violations():
+            found.append(violation)
+            if len(found) >= MOST:
+                break
+    finally:
+        await store.close()
+    return checker.seen, found
+
+
+async def _refuse_other_schema(url: str, store: Any) -> None:
+    """A look must not make a store, nor bring one up to date."""
+    from horae.connect import sqlite_path
+
+    if url.startswith("sqlite:") and not sqlite_path(url).exists():
+        raise Misconfigured(f"there is no store at {sqlite_path(url)}; name another with --store or HORAE_STORE")
+    version, expected = await store.status()
+    if version != expected:
+        raise Misconfigured(f"the store has schema version {version}, not {expected}: run `horae db migrate` first")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[["Seen"], None]]:
+    """A line that tells how far it is, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda seen: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        line = shown.add_task("opening the store", total=None)
+        yield lambda seen: shown.update(line, description=f"{_amount(seen)}, {seen.violations} violations")
+
+
+def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, object]:
+    return {
+        "store": store,
+        "jobs": seen.jobs,
+        "runs": seen.runs,
+        "violations": [{"code": v.code, "subject": v.subject, "detail": v.detail} for v in found],
+    }
+
+
+def _amount(seen: "Seen") -> str:
+    return f"{seen.runs:,} runs and {seen.jobs:,} recurring jobs"
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,0 +1,86 @@
+"""`horae token`: make tokens for a server that checks them with a secret."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from horae.cli.arguments import Several
+from horae.core.errors import Malformed, Misconfigured
+
+SCOPES = ("jobs:read", "jobs:write", "shell", "admin")
+DEFAULT_SCOPES = ("jobs:read", "jobs:write")
+MAX_SUBJECT = 200  # characters
+
+app = App(name="token", help="Make tokens for a server that checks them with a secret.")
+
+
+@app.command
+def create(
+    *,
+    sub: Annotated[str, Parameter(help="Whose token it is: the owner of what is created with it.")],
+    scope: Annotated[
+        list[str] | None,
+        Several,
+        Parameter(help="jobs:read, jobs:write, shell or admin; several as a,b or repeated (default: read and write)."),
+    ] = None,
+    ttl: Annotated[str, Parameter(help="How long it is good, such as 90s, 12h or 30d.")] = "1h",
+    audience: Annotated[str | None, Parameter(help="Whom it is for (HORAE_JWT_AUDIENCE).")] = None,
+) -> None:
+    """Print a token signed with HORAE_JWT_SECRET, and nothing else, so that it can be captured."""
+    import jwt  # late: no other command needs it
+
+    from horae.config import load_settings, refuse_short_secret
+
+    settings = load_settings({"jwt_audience": audience})
+    if not settings.jwt_secret:
+        raise Misconfigured(_no_secret(settings.jwks))
+    refuse_short_secret(settings.jwt_secret)
+    now = int(time.time())
+    claims = {
+        "sub": _subject(sub),
+        settings.jwt_owner_claim: sub,
+        "scope": " ".join(_scopes(scope)),
+        "iat": now,
+        "exp": now + _seconds(ttl),
+        **({"aud": settings.jwt_audience} if settings.jwt_audience else {}),
+    }
+    print(jwt.encode(claims, settings.jwt_secret, algorithm="HS256"))
+
+
+def _no_secret(jwks: str) -> str:
+    if jwks:
+        return (
+            "only HORAE_JWKS is set, and those keys can check tokens, but not make them;"
+            " get a token from the issuer that they belong to"
+        )
+    return "set HORAE_JWT_SECRET to the secret that the server has; it signs the token"
+
+
+def _subject(sub: str) -> str:
+    if not sub.strip() or len(sub) > MAX_SUBJECT or "\0" in sub:
+        raise Malformed(f"--sub must be a name of 1 to {MAX_SUBJECT} characters")
+    return sub
+
+
+def _scopes(given: Sequence[str] | None) -> Sequence[str]:
+    if given is None:
+        return DEFAULT_SCOPES
+    names = [name for part in given for name in part.replace(",", " ").split()]
+    unknown = [name for name in names if name not in SCOPES]
+    if unknown or not names:
+        raise Malformed(f"--scope {' '.join(unknown)!r}: the scopes are {', '.join(SCOPES)}")
+    return list(dict.fromkeys(names))
+
+
+def _seconds(ttl: str) -> int:
+    from horae.config import parse_duration
+
+    try:
+        seconds = int(parse_duration(ttl).total_seconds())
+    except (ValueError, OverflowError) as exc:
+        raise Malformed(f"--ttl {ttl!r}: {exc}") from exc
+    if seconds < 1:
+        raise Malformed(f"--ttl {ttl!r}: must be at least a second")
+    return seconds
