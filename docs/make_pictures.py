@@ -29,43 +29,43 @@ SCENES: dict[str, Sequence[Sequence[str]]] = {
         ("run", "demo-flaky", "--follow"),
     ),
     "explain": (("explain", "30 2 * * *", "--tz", "Europe/Paris", "--count", "3"),),
+    "doctor": (("doctor",), ("check",)),
 }
 
 
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
-    with running_horae() as environment:
+    with tempfile.TemporaryDirectory() as folder, running_horae(folder) as environment:
         for name, commands in SCENES.items():
             picture = Console(record=True, width=COLUMNS, file=StringIO())
             for command in commands:
                 picture.print(
                     Text.assemble(("$ ", "bright_black"), ("horae " + " ".join(map(quoted, command)), "bold"))
                 )
-                picture.print(typed(command, environment))
+                picture.print(typed(command, folder, environment))
             write(IMAGES / f"{name}.svg", picture)
 
 
 @contextmanager
-def running_horae() -> Iterator[dict[str, str]]:
+def running_horae(folder: str) -> Iterator[dict[str, str]]:
     """Horae with its demo jobs, long enough for some of them to have run."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HORAE_")}
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [HORAE, "dev", "--port", str(port)],
-            cwd=folder,
-            env=kept,
-            stderr=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            wait_until_ready(url)
-            time.sleep(20)  # demo jobs fire every few seconds
-            yield kept | {"HORAE_URL": url, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(20)
+    process = subprocess.Popen(
+        [HORAE, "dev", "--port", str(port)],
+        cwd=folder,
+        env=kept,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_until_ready(url)
+        time.sleep(20)  # demo jobs fire every few seconds
+        yield kept | {"HORAE_URL": url, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
 
 
 def wait_until_ready(url: str) -> None:
@@ -80,10 +80,16 @@ def wait_until_ready(url: str) -> None:
     raise SystemExit("horae dev was not ready within 30 s")
 
 
-def typed(command: Sequence[str], environment: dict[str, str]) -> Text:
+def typed(command: Sequence[str], folder: str, environment: dict[str, str]) -> Text:
     """What the command prints on both streams, with its colours."""
     done = subprocess.run(
-        [HORAE, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        [HORAE, *command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
     )
     return Text.from_ansi(done.stdout + "\n")
 

@@ -1,0 +1,216 @@
+"""Writes the generated parts of the reference from the code: `python docs/make_reference.py`.
+
+A page marks them with `<!-- generated: NAME -->` and `<!-- end -->`; everything else in it is written by hand.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args, get_origin
+
+from cyclopts import App
+
+from horae.api.app import create_app
+from horae.api.context import Services
+from horae.api.openapi import REFUSALS, TAGS, document
+from horae.cli.app import build
+
+DOCS = Path(__file__).parent
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TOLD_ONCE = {
+    "400",
+    "401",
+    "403",
+    "408",
+    "413",
+    "414",
+    "422",
+    "429",
+    "431",
+    "503",
+}  # told once, above the tables
+
+Schema = Mapping[str, Any]
+
+
+def main() -> None:
+    for page in pages():
+        page.write_text(filled(page.read_text("utf-8")), "utf-8")
+
+
+def pages() -> list[Path]:
+    """The pages with generated parts."""
+    return [page for page in sorted(DOCS.glob("*.md")) if PART.search(page.read_text("utf-8"))]
+
+
+def filled(text: str) -> str:
+    """A page with its generated parts as the code has them now."""
+    return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
+
+
+# --- REST -------------------------------------------------------------------------------------------------------------
+
+
+def openapi() -> Schema:
+    return document(create_app(cast(Services, None)).routes)
+
+
+def operations() -> str:
+    """A table of operations for each tag, in the order of the OpenAPI document."""
+    found: dict[str, list[list[str]]] = {tag: [] for tag in TAGS}
+    for path, methods in openapi()["paths"].items():
+        for method, operation in methods.items():
+            found[operation["tags"][0]].append(_operation_row(method, path, operation))
+    return "\n\n".join(
+        f"**{tag.capitalize()}.** {TAGS[tag]}\n\n{_table(('call', 'does', 'takes', 'scope', 'answers'), rows)}"
+        for tag, rows in found.items()
+        if rows
+    )
+
+
+def _operation_row(method: str, path: str, operation: Schema) -> list[str]:
+    taken = [param["name"] for param in operation["parameters"] if param["in"] != "path"]
+    scopes = [scope for needed in operation["security"] for scope in needed["bearer"]]
+    answers = [status for status in operation["responses"] if status not in TOLD_ONCE]
+    return [
+        f"`{method.upper()} {path}`",
+        operation["summary"],
+        ", ".join(f"`{name}`" for name in taken),
+        ", ".join(f"`{scope}`" for scope in scopes) or "open",
+        ", ".join(answers),
+    ]
+
+
+def job_fields() -> str:
+    """The fields of a new job, with their defaults and limits."""
+    schema = openapi()["components"]["schemas"]["JobRequest"]
+    rows = [
+        [f"`{name}`", _default(name, field, schema["required"]), _limits(field), field.get("description", "")]
+        for name, field in schema["properties"].items()
+    ]
+    return _table(("field", "default", "is", ""), rows)
+
+
+def _default(name: str, field: Schema, required: Iterable[str]) -> str:
+    if name in required:
+        return "required"
+    value = field.get("default")
+    return "none" if value is None else f"`{_compact(value)}`"
+
+
+def _compact(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f'"{name}": {_compact(item)}' for name, item in value.items()) + "}"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def _limits(field: Schema) -> str:
+    """The type of a field in words."""
+    if "anyOf" in field:
+        return " or ".join(words for each in field["anyOf"] if (words := _limits(each)))
+    if "$ref" in field:
+        return _referred(field["$ref"].rpartition("/")[2])
+    if "enum" in field:
+        return ", ".join(f"`{choice}`" for choice in field["enum"])
+    match field.get("type"):
+        case "integer" | "number" as kind:
+            low, high = field.get("minimum", field.get("exclusiveMinimum", 0)), field.get("maximum")
+            return f"{'an integer' if kind == 'integer' else 'a number'}, {_compact(low)} to {_compact(high)}"
+        case "string":
+            return f"text of up to {field['maxLength']} characters" if "maxLength" in field else "text"
+        case "boolean":
+            return "`true` or `false`"
+        case "object":
+            most = field.get("maxProperties")
+            return "an object" if most is None else f"an object of up to {most} texts"
+        case _:
+            return ""
+
+
+def _referred(name: str) -> str:
+    schema = openapi()["components"]["schemas"][name]
+    if "enum" in schema:
+        return _limits(schema)
+    return {"Schedule": "a [schedule](concepts.md#schedules)"}.get(name, "an object")
+
+
+def refusals() -> str:
+    """What each status of a refusal means."""
+    return _table(("status", "means that"), [[str(status), meaning] for status, meaning in REFUSALS.items()])
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """Every command with its options."""
+    return "\n\n".join(_command(words, app) for words, app in _leaves("horae", build()))
+
+
+def _leaves(words: str, app: App) -> Iterator[tuple[str, App]]:
+    inner = [name for name in app if not name.startswith("-")]
+    if not inner:
+        yield words, app
+    for name in inner:
+        yield from _leaves(f"{words} {name}", app[name])
+
+
+def _command(words: str, app: App) -> str:
+    collected = app.assemble_argument_collection(parse_docstring=False)
+    arguments = [argument for argument in collected if argument.show and argument.name != "--output"]
+    usage = [_usage(argument) for argument in arguments if not argument.name.startswith("-")]
+    rows = [[_option(argument), _meaning(argument)] for argument in arguments]
+    optional = " [OPTIONS]" if any(argument.name.startswith("-") for argument in arguments) else ""
+    title = f"### {' '.join((words, *usage))}{optional}"
+    return f"{title}\n\n{_sentences(app)}\n\n{_table(('', ''), rows)}" if rows else f"{title}\n\n{_sentences(app)}"
+
+
+def _sentences(app: App) -> str:
+    """The docstring of a command, which says more than the line in the list of commands."""
+    text = getattr(app.default_command, "__doc__", None) or app.help or ""
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _usage(argument: Any) -> str:
+    name = argument.name.strip("-")
+    return name if argument.required else f"[{name}]"
+
+
+def _option(argument: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in argument.names)
+    return f"{names} (required)" if argument.required and argument.name.startswith("-") else names
+
+
+def _meaning(argument: Any) -> str:
+    choices = [choice for hint in (argument.hint, *get_args(argument.hint)) for choice in _literals(hint)]
+    said = [argument.parameter.help or "", ", ".join(f"`{choice}`" for choice in choices)]
+    default = argument.field_info.default
+    if isinstance(default, str | int) and not isinstance(default, bool):
+        said.append(f"(default `{default}`)")
+    return " ".join(filter(None, said))
+
+
+def _literals(hint: object) -> tuple[object, ...]:
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "operations": operations,
+    "job_fields": job_fields,
+    "refusals": refusals,
+    "commands": commands,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What the documentation lists is what there is: generated parts, tests that show promises, metrics in alert rules."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from horae.cli.app import build
+from horae.metrics import Metrics
+from tests.docs.pages import ROOT, blocks_of, name_of
+
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+NOT_OURS = {"up", "le", "job", "queue", "verb", "status", "instance", "by", "sum", "max", "rate", "abs"} | {
+    "histogram_quantile"
+}
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+
+
+def _reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REFERENCE = _reference()
+
+
+@pytest.mark.parametrize("page", REFERENCE.pages(), ids=name_of)
+def test_the_reference_is_what_the_code_says(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert text == REFERENCE.filled(text), "run `python docs/make_reference.py`"
+
+
+def test_the_reference_covers_rest_and_the_command_line() -> None:
+    assert {page.name for page in REFERENCE.pages()} == {"rest.md", "cli.md"}
+
+
+@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/acceptance.md"])
+def test_every_test_that_is_named_exists(page: str) -> None:
+    named = NAMED_TEST.findall((ROOT / page).read_text("utf-8"))
+    assert named
+    missing = [(path, test) for path, test in named if f"def {test}" not in _source(path)]
+    assert missing == []
+
+
+def test_every_promise_names_a_test() -> None:
+    promises = (
+        (ROOT / "docs/guarantees.md").read_text("utf-8").partition("## What at-least-once")[0].split("\n### ")[1:]
+    )
+    assert promises
+    assert [promise.partition("\n")[0] for promise in promises if not NAMED_TEST.search(promise)] == []
+
+
+def _source(path: str) -> str:
+    return (ROOT / path).read_text("utf-8") if (ROOT / path).exists() else ""
+
+
+def test_alert_rules_speak_of_metrics_that_there_are() -> None:
+    [rules] = [group["rules"] for group in yaml.safe_load(_block("alerts.yml"))["groups"]]
+    known = {f"{family.name}{suffix}" for family in Metrics().registry.collect() for suffix in SUFFIXES[family.type]}
+    for rule in rules:
+        assert rule.keys() == {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
+        assert rule["annotations"].keys() == {"summary", "action"}
+        assert _balanced(rule["expr"]), rule["expr"]
+        words = set(re.findall(r"[a-zA-Z_]\w*", re.sub(r'"[^"]*"|\[\w+\]', "", rule["expr"])))
+        assert words - NOT_OURS <= known, (rule["alert"], words - NOT_OURS - known)
+
+
+def test_every_figure_that_matters_has_an_alert() -> None:
+    rules = _block("alerts.yml")
+    watched = ("lateness_seconds", "planner_lag_seconds", "dead_letters", "runs_total", "clock_offset_seconds")
+    assert [name for name in watched if f"horae_{name}" not in rules] == []
+
+
+def test_the_unit_of_systemd_starts_horae() -> None:
+    [unit] = [block.text for block in blocks_of(ROOT / "docs/operations.md") if block.language == "ini"]
+    [command] = re.findall(r"^ExecStart=\S+/horae (.+)$", unit, re.MULTILINE)
+    build().parse_args(shlex.split(command), exit_on_error=False)
+
+
+def _block(name: str) -> str:
+    [text] = [block.text for block in blocks_of(ROOT / "docs/operations.md") if block.note == name]
+    return text
+
+
+def _balanced(expression: str) -> bool:
+    depth = 0
+    for character in re.sub(r'"[^"]*"', "", expression):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return False
+    return depth == 0

@@ -1,0 +1,33 @@
+"""Every snippet of the documentation runs, or is known not to."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, PICTURES, blocks_of, name_of
+from tests.docs.stage import opened_stage
+
+PLAYED = [page for page in PAGES if page.name != "README.md" and any(block.is_run for block in blocks_of(page))]
+
+# What nothing here can run. A new one is a decision: can it not be run after all?
+UNRUN = {
+    ("README.md", "sh"): 2,  # `make dev`, which the harness and `tests/acceptance/test_01_dev.py` start; `pip install`
+    ("docs/operations.md", "haproxy"): 1,
+    ("docs/operations.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
+    ("docs/operations.md", "nginx"): 1,
+    ("docs/recipes.md", "crontab"): 1,
+    ("docs/recipes.md", "python"): 2,  # Celery and APScheduler, for comparison
+}
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=name_of)
+def test_the_snippets_of_a_page_run_as_printed(page: Path, tmp_path: Path) -> None:
+    with opened_stage(tmp_path) as stage:
+        for block in blocks_of(page):
+            stage.play(block)
+
+
+def test_what_is_not_run_is_known() -> None:
+    blocks = [block for page in PAGES for block in blocks_of(page) if block.language not in PICTURES]
+    assert Counter((block.page, block.language) for block in blocks if not block.is_run) == UNRUN
