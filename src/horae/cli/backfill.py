@@ -26,7 +26,7 @@ def backfill(
 ) -> int:
     """Run the slots of a job from --start to --end once more. With --follow the exit code is 1 if a run failed."""
     with Client() as client:
-        begun: Document = client.post(f"/v1/jobs/{client.job_id(job)}/backfill", {"start": start, "end": end})
+        begun: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", {"start": start, "end": end})
         if not follow:
             return _tell(begun, None, output)
         try:

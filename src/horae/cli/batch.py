@@ -25,7 +25,7 @@ def create_from(name: str, output: str) -> int:
         jobs = [(number, _job(number, line)) for number, line in enumerate(lines, 1) if line.strip()]
         for start in range(0, len(jobs), CHUNK):
             chunk = jobs[start : start + CHUNK]
-            answer = client.post("/v1/jobs/batch", {"jobs": [job for _, job in chunk]})
+            answer = client.create("/v1/jobs/batch", {"jobs": [job for _, job in chunk]})
             accepted += answer["accepted"]
             ids += [item.get("id") for item in answer["items"]]
             refused += [

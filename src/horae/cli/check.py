@@ -1,15 +1,14 @@
 """`horae check`: verify that what the store tells keeps every promise."""
 
 import asyncio
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from horae.cli.output import Column, Output, print_fields, print_json, print_note, print_table
+from horae.cli.progress import progress_line
 from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ def check(*, store: StoreUrl = None, since: Since = None, output: Output = "tabl
     from horae.config import load_settings, without_password
 
     settings = load_settings({"store": store})
-    with _progress() as told:
-        seen, found = asyncio.run(_check(settings, since, told))
+    with progress_line("opening the store") as say:
+        seen, found = asyncio.run(_check(settings, since, lambda seen: say(_progress(seen))))
     if output == "json":
         print_json(_document(without_password(settings.store), seen, found))
     elif found:
@@ -87,21 +86,6 @@ async def _refuse_other_schema(url: str, store: Any) -> None:
         raise Misconfigured(f"the store has schema version {version}, not {expected}: run `horae db migrate` first")
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[["Seen"], None]]:
-    """A line that tells how far it is, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda seen: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        line = shown.add_task("opening the store", total=None)
-        yield lambda seen: shown.update(line, description=f"{_amount(seen)}, {seen.violations} violations")
-
-
 def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, object]:
     return {
         "store": store,
@@ -109,6 +93,10 @@ def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, o
         "runs": seen.runs,
         "violations": [{"code": v.code, "subject": v.subject, "detail": v.detail} for v in found],
     }
+
+
+def _progress(seen: "Seen") -> str:
+    return f"{_amount(seen)}, {seen.violations} violations"
 
 
 def _amount(seen: "Seen") -> str:

@@ -4,6 +4,8 @@ import re
 from typing import Any
 
 from horae import client as rest
+from horae.client.call import Call, keyed
+from horae.client.groups import does
 from horae.core.errors import Conflict, NotFound
 
 RETRIES = 2  # a person waits
@@ -15,6 +17,12 @@ _RUN_ID = re.compile(r"run_[0-9a-f]{32}")
 Document = dict[str, Any]
 
 
+def _create(path: str, body: object) -> Call[Any]:
+    """A POST that makes something, safe to send again after a lost answer."""
+    created: Call[Any] = keyed(path, object, body, None)
+    return created
+
+
 class Client(rest.Client):
     """One server, found by HORAE_URL and HORAE_TOKEN."""
 
@@ -23,6 +31,8 @@ class Client(rest.Client):
 
     def get(self, path: str, **query: Any) -> Any:
         return self.request("GET", path, query=query)
+
+    create = does(_create)
 
     def post(self, path: str, body: object = None) -> Any:
         return self.request("POST", path, body=body)

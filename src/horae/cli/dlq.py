@@ -95,7 +95,7 @@ def requeue(
     with Client() as client, progress_bar("requeueing") as advance:
         chosen = _chosen(ids, (which or Which()).query(client), everything)
         body = {**chosen, "params": edits} if edits else chosen
-        done = _resolve(lambda: client.post("/v1/dead-letters/requeue", body), advance)
+        done = _resolve(lambda: client.create("/v1/dead-letters/requeue", body), advance)
     return _tell("requeued", done, output)
 
 

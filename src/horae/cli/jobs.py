@@ -69,7 +69,7 @@ def create(
     name: Annotated[str | None, Parameter(help="For people.")] = None,
     key: Annotated[str | None, Parameter(help="Unique among your unfinished jobs.")] = None,
     label: Labels = None,
-    queue: str | None = None,
+    queue: Annotated[str | None, Parameter(help="Where workers look for it (default `default`).")] = None,
     priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None,
     ordering_key: Annotated[str | None, Parameter(help="Runs that share one start one after another.")] = None,
     on_failure: Annotated[
@@ -80,9 +80,15 @@ def create(
     ] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None,
     start_within: Annotated[float | None, Parameter(help="Seconds late that a run may still start.")] = None,
-    max_retries: int | None = None,
-    overlap: Literal["allow", "skip", "buffer_one"] | None = None,
-    misfire: Literal["skip", "once", "all"] | None = None,
+    max_retries: Annotated[
+        int | None, Parameter(help="Tries after the first (default: the task's own, else 3).")
+    ] = None,
+    overlap: Annotated[
+        Literal["allow", "skip", "buffer_one"] | None, Parameter(help="When the run before still goes (default skip).")
+    ] = None,
+    misfire: Annotated[
+        Literal["skip", "once", "all"] | None, Parameter(help="What becomes of missed slots (default once).")
+    ] = None,
     catchup: Annotated[float | None, Parameter(help="Seconds back for which missed slots are made up.")] = None,
     allow_unknown_task: Annotated[bool, Flag, Parameter(help="Although no worker knows the task yet.")] = False,
     output: Output = "table",
@@ -116,7 +122,7 @@ def create(
     if task is None:
         raise Malformed("name the TASK to run, or a --file of jobs")
     with Client() as client:
-        job = client.post("/v1/jobs", body)
+        job = client.create("/v1/jobs", body)
     _tell("created", job, output)
     return 0
 
@@ -127,10 +133,10 @@ def ls(
     status: Annotated[
         Literal["scheduled", "paused", "finished", "cancelled"] | None, Parameter(help="Only jobs that stand so.")
     ] = None,
-    task: str | None = None,
-    name: str | None = None,
-    key: str | None = None,
-    queue: str | None = None,
+    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
+    name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None,
+    key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None,
+    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None,
     label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None,
     limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
     cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,

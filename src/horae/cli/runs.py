@@ -59,8 +59,8 @@ def ls(
     *,
     job: Annotated[str | None, Parameter(help="Only runs of this job: its id, key or name.")] = None,
     status: Annotated[Status | None, Parameter(help="Only runs that stand so.")] = None,
-    task: str | None = None,
-    queue: str | None = None,
+    task: Annotated[str | None, Parameter(help="Only runs of this task.")] = None,
+    queue: Annotated[str | None, Parameter(help="Only runs of this queue.")] = None,
     start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None,
     end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None,
     limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
@@ -134,7 +134,7 @@ def retry(
     """Try a failed run again, as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
     with Client() as client:
-        again: Document = client.post(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
+        again: Document = client.create(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
         return _begun(client, again, follow=follow, output=output)
 
 
@@ -162,7 +162,7 @@ def start(
     """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
     with Client() as client:
-        run: Document = client.post(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
+        run: Document = client.create(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
         return _begun(client, run, follow=follow, output=output)
 
 
