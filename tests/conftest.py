@@ -1,0 +1,16 @@
+"""Tests with processes of their own come first: a run then ends with quick ones, which both workers can share."""
+
+import pytest
+
+LONG = (
+    "tests/system/",
+    "tests/docs/",
+    "tests/test_docs.py",
+    "tests/test_cli",
+    "tests/api/test_schemathesis.py",
+    "tests/sdk/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
