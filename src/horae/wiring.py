@@ -213,7 +213,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
 
     def shards() -> list[int]:
         assert pulse.heart is not None
-        return shards_of(node_id(), pulse.heart.nodes)
+        return shards_of(node_id(), pulse.heart.nodes, heard_since=clock.now() - timing.missed_after)
 
     if executor is not None:
         settler = Settler(store, clock)

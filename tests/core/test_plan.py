@@ -110,7 +110,7 @@ class TestFiring:
     def test_a_planner_looks_again_before_the_horizon_runs_dry(self) -> None:
         firing = fired(a_job())
         assert firing.plan_at is not None
-        assert NOON < firing.plan_at <= NOON + HORIZON - timedelta(seconds=15)
+        assert NOON < firing.plan_at <= NOON + HORIZON / 2 - timedelta(seconds=3)  # or a lost planner costs lateness
 
     def test_a_rare_job_is_planned_shortly_before_its_time(self) -> None:
         firing = fired(a_job("0 9 * * *", next_fire_at=NOON + timedelta(hours=21)))
@@ -121,7 +121,7 @@ class TestFiring:
         firing = fired(a_job({"type": "every", "seconds": 0.1, "anchor": "2026-11-15T12:00:00Z"}))
         assert len(firing.runs) == MAX_UNSTARTED
         assert firing.next_fire_at == NOON + timedelta(seconds=5)
-        assert firing.plan_at == NOON + timedelta(seconds=2.5)
+        assert firing.plan_at == NOON + timedelta(seconds=5) / 3
 
     def test_a_job_whose_runs_nobody_starts_is_looked_at_later_and_loses_no_slot(self) -> None:
         firing = fired(a_job(), unstarted=MAX_UNSTARTED)

@@ -181,7 +181,7 @@ class SimNode:
             self.clock,
             Metrics(),
             horizon=self.timing.horizon,
-            shards=lambda: shards_of(self.heart.node.id, self.heart.nodes),
+            shards=self._shards,
             new_id=system.new_id,
         )
         janitor = Janitor(self.store, self.clock, self.lease, self.timing)
@@ -253,6 +253,10 @@ class SimNode:
             self.planning.wake(signal.at)
         if signal.kind in (Kind.STOP, Kind.ANY):
             self.stopping.wake()
+
+    def _shards(self) -> list[int]:
+        heard_since = self.clock.now() - self.timing.missed_after
+        return shards_of(self.heart.node.id, self.heart.nodes, heard_since=heard_since)
 
     def _beaten(self) -> None:
         if self.lease.lost:

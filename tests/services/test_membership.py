@@ -1,6 +1,7 @@
 """Leases and shards: who may act, and for what."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 from horae.clock import ManualClock
@@ -15,28 +16,41 @@ def planner(number: int, roles: tuple[str, ...] = ("planner",)) -> Node:
     )
 
 
+def shares(node: NodeId, nodes: list[Node]) -> list[int]:
+    """The shards of a node, when all were just heard of."""
+    return shards_of(node, nodes, heard_since=START)
+
+
+def test_a_planner_that_is_missed_is_counted_out_before_it_is_buried() -> None:
+    silent, planning = planner(1), planner(2)
+    since = START + Timing().missed_after
+    heard = replace(planning, beat_at=since)
+    assert shards_of(heard.id, [silent, heard], heard_since=since) == list(range(SHARDS))
+    assert Timing().missed_after < Timing().dead_after
+
+
 def test_every_shard_belongs_to_exactly_one_of_the_live_planners() -> None:
     nodes = [planner(n) for n in range(5)]
-    owners = Counter(shard for node in nodes for shard in shards_of(node.id, nodes))
+    owners = Counter(shard for node in nodes for shard in shares(node.id, nodes))
     assert owners == Counter(range(SHARDS))
 
 
 def test_a_planner_that_leaves_moves_its_own_shards_only() -> None:
     nodes = [planner(n) for n in range(5)]
     staying, leaving = nodes[:4], nodes[4]
-    before = {node.id: set(shards_of(node.id, nodes)) for node in staying}
-    after = {node.id: set(shards_of(node.id, staying)) for node in staying}
+    before = {node.id: set(shares(node.id, nodes)) for node in staying}
+    after = {node.id: set(shares(node.id, staying)) for node in staying}
     assert all(before[node.id] <= after[node.id] for node in staying)
-    assert set().union(*(after[n.id] - before[n.id] for n in staying)) == set(shards_of(leaving.id, nodes))
+    assert set().union(*(after[n.id] - before[n.id] for n in staying)) == set(shares(leaving.id, nodes))
 
 
 def test_nodes_that_do_not_plan_own_no_shards() -> None:
     nodes = [planner(1), planner(2, roles=("worker",)), planner(3, roles=("api",))]
-    assert shards_of(nodes[0].id, nodes) == list(range(SHARDS))
+    assert shares(nodes[0].id, nodes) == list(range(SHARDS))
 
 
 def test_a_node_that_sees_nobody_plans_everything() -> None:
-    assert shards_of(NodeId("f" * 32), []) == list(range(SHARDS))
+    assert shares(NodeId("f" * 32), []) == list(range(SHARDS))
 
 
 def test_a_lease_is_unsafe_before_it_is_expired() -> None:

@@ -120,7 +120,8 @@ def _plan_at(following: datetime | None, now: datetime, horizon: timedelta) -> d
         return now + FINISH_CHECK
     if following > now + horizon:
         return following - horizon * REFILL
-    return now + max((following - now) / 2, timedelta(seconds=0.5))  # a fast job: refill when half of its runs are used
+    # A fast job is refilled when a third of the horizon is used, so that there is time for another planner to step in.
+    return now + max((following - now) / 3, timedelta(seconds=0.5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

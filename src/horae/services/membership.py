@@ -32,6 +32,11 @@ class Timing:
         """How long before its lease may be lost a worker starts nothing more."""
         return min(self.dead_after / 5, timedelta(seconds=2))
 
+    @property
+    def missed_after(self) -> timedelta:
+        """When others plan for a node that is not heard of: long before it is buried, for that does no harm."""
+        return 3 * self.heartbeat
+
 
 class Lease:
     """Whether this node may still act for itself: written by the heartbeat, read before anything is started."""
@@ -137,9 +142,14 @@ class Heart:
         return asked_at
 
 
-def shards_of(node_id: NodeId, nodes: Sequence[Node]) -> list[int]:
-    """The planner shards of a node, by rendezvous hash over live planners; nodes that disagree only do double work."""
-    return _share(node_id, frozenset(node.id for node in nodes if "planner" in node.roles) | {node_id})
+def shards_of(node_id: NodeId, nodes: Sequence[Node], *, heard_since: datetime) -> list[int]:
+    """The planner shards of a node, by rendezvous hash over the planners that were heard of since then.
+
+    Nodes that disagree only do double work. So one that is missed is counted out early: to wait until it is buried
+    could hand its shards to the next that is killed, and leave them without a plan for longer than the horizon.
+    """
+    planners = frozenset(node.id for node in nodes if "planner" in node.roles and node.beat_at >= heard_since)
+    return _share(node_id, planners | {node_id})
 
 
 @lru_cache(64)
