@@ -46,6 +46,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({"HORAE_LEAD_SECONDS": "0"}, "above 0"),
         ({"HORAE_DEAD_AFTER_SECONDS": "4"}, "three heartbeats"),
         ({"HORAE_HORIZON_SECONDS": "10"}, "longer than HORAE_DEAD_AFTER_SECONDS"),
+        ({"HORAE_HORIZON_SECONDS": "4000"}, "an hour at most"),
         ({"HORAE_LEAD_SECONDS": "45"}, "shorter than HORAE_HORIZON_SECONDS"),
         ({"HORAE_QUEUE": "redis://localhost"}, "only the queue `store`"),
         ({"HORAE_QUEUE": "sqs://eu-west-1/horae"}, "only the queue `store`"),

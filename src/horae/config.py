@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from horae.core.errors import Misconfigured
+from horae.core.plan import LONGEST_HORIZON
 
 MIN_JWT_SECRET = 32  # bytes: as long as what HS256 makes of it (RFC 7518, 3.2)
 MAKE_SECRET = "make one with: openssl rand -base64 48"
@@ -220,6 +221,8 @@ def _checked(settings: Settings) -> Settings:
         raise Misconfigured(
             "HORAE_HORIZON_SECONDS must be longer than HORAE_DEAD_AFTER_SECONDS, or a lost planner costs lateness"
         )
+    if settings.horizon_seconds > LONGEST_HORIZON:
+        raise Misconfigured("HORAE_HORIZON_SECONDS may be an hour at most; 30 seconds suit nearly everyone")
     if settings.lead_seconds >= settings.horizon_seconds:
         raise Misconfigured("HORAE_LEAD_SECONDS must be shorter than HORAE_HORIZON_SECONDS")
     return settings

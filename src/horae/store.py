@@ -386,7 +386,10 @@ class Store(Reader, Protocol):
         """Jobs and backfills whose `plan_at` has come."""
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        """Apply each firing unless somebody moved the job first."""
+        """Apply each firing unless somebody moved the job first.
+
+        A run is not made of a slot that has an ended one: it was cancelled ahead of its time, and stays so.
+        """
 
     async def fill(self, pages: Sequence[Page]) -> list[bool]:
         """Apply each page of a backfill unless somebody moved it first; a page without further slots ends it."""

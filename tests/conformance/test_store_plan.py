@@ -132,6 +132,32 @@ async def test_a_firing_moves_the_job_and_makes_its_runs(store: Store) -> None:
     assert await found_jobs(store) == []
 
 
+async def test_a_slot_that_was_cancelled_ahead_of_its_time_is_not_made_again(store: Store) -> None:
+    """Its job is changed afterwards, which takes the runs around it back and sets the job back before it."""
+    job = await given_job(store)
+    runs = [slot_run(job, NOW + n * MINUTE) for n in range(3)]
+    assert await store.fire([firing(job, *runs, next_fire_at=NOW + DAY)]) == [True]
+    assert await store.end_waiting([cancel(runs[1], NOW)]) == [True]
+    changed = replace(job, next_fire_at=NOW + DAY, revision=job.revision + 1, updated_at=NOW + TICK)
+    change = JobChange(job=changed, expected=job.revision, retract_after=NOW - TICK, rewind=True)
+    assert await store.change(change) is not None
+
+    again = replace(changed, next_fire_at=NOW)
+    fresh = [slot_run(again, NOW + n * MINUTE) for n in range(3)]
+    assert await store.fire([firing(again, *fresh, next_fire_at=NOW + DAY)]) == [True]
+
+    ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
+    assert [run.id for run in ledger.runs] == [fresh[0].id, runs[1].id, fresh[2].id]
+
+    caught_up = a_backfill(job, start=NOW + MINUTE, end=NOW + MINUTE)
+    asked_for = a_backfill(job, start=NOW + MINUTE, end=NOW + MINUTE, trigger=Trigger.BACKFILL)
+    for backfill in (caught_up, asked_for):
+        await store.backfill(backfill)
+        page = slot_run(job, NOW + MINUTE, trigger=backfill.trigger)
+        assert await store.fill([Page(backfill=backfill, runs=(page,), start=None, plan_at=NOW)]) == [True]
+        assert (await store.run(page.id, owner=None) is None) == (backfill is caught_up)
+
+
 async def test_a_firing_is_void_when_somebody_was_first(store: Store, connect: Connect) -> None:
     job = await given_job(store)
     first, second = (firing(job, slot_run(job, NOW), next_fire_at=NOW + n * MINUTE) for n in (1, 2))

@@ -36,6 +36,7 @@ MISSED_AFTER = timedelta(seconds=5)  # a slot not fired within this of its time 
 MAX_UNSTARTED = 50  # runs of one job that may wait to be started
 MAX_CRASHES = 5  # workers that may die of one run before it is failed as a poison pill
 REFILL = 2 / 3  # a planner looks again when less than this share of the horizon is fired ahead
+LONGEST_HORIZON = timedelta(hours=1)  # no planner fires further ahead than this
 FINISH_CHECK = timedelta(seconds=2)
 _TICK = timedelta(microseconds=1)
 
@@ -89,6 +90,16 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
         next_fire_at=following,
         plan_at=_plan_at(following, now, horizon),
     )
+
+
+def may_repeat(firing: Firing) -> bool:
+    """Whether slots of a firing may have ended runs: a user cancelled them ahead of their time, then the job changed.
+
+    A change takes the waiting runs back and sets the job back to the first of them, so that they are planned again.
+    """
+    changed_at = firing.job.updated_at
+    changed = changed_at > firing.job.created_at
+    return changed and any(run.slot is not None and run.slot < changed_at + LONGEST_HORIZON for run in firing.runs)
 
 
 def _finish(due: Due, now: datetime) -> Firing:

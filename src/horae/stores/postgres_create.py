@@ -6,7 +6,7 @@ from datetime import datetime
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run
-from horae.core.plan import Firing
+from horae.core.plan import Firing, may_repeat
 from horae.store import Kind, Receipt, Receipted, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase, due_signal
@@ -92,7 +92,9 @@ async def write_runs(session: Session, runs: Sequence[Run], places: Places) -> N
 
 async def write_firings(session: Session, firings: Sequence[Firing], places: Places) -> list[Run]:
     """Write what firings make, but for their jobs; answers the runs."""
-    runs = [run for firing in firings for run in firing.runs]
+    suspects = [run for firing in firings if may_repeat(firing) for run in firing.runs]
+    told = await ended_slots(session, suspects) if suspects else set()
+    runs = [run for firing in firings for run in firing.runs if (run.job_id, run.slot) not in told]
     skips = [skip for firing in firings for skip in firing.skips]
     backfills = [firing.backfill for firing in firings if firing.backfill is not None]
     await write_runs(session, runs, places)
@@ -101,6 +103,12 @@ async def write_firings(session: Session, firings: Sequence[Firing], places: Pla
     if backfills:
         await session.rows("add_backfills", *columns(rows.backfill, backfills))
     return runs
+
+
+async def ended_slots(session: Session, runs: Sequence[Run]) -> set[tuple[JobId, datetime | None]]:
+    """The slots of these runs that have an ended run of the schedule, each with its job."""
+    given = columns(lambda run: (run.job_id, run.slot), runs)
+    return {(JobId(job_id), slot) for job_id, slot in await session.rows("ended_slots", *given)}
 
 
 def plan_signal(times: Iterable[datetime | None]) -> list[Signal]:

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from horae.core.events import EventKind
-from horae.core.model import Backfill, Job, NodeId, Run, RunId
+from horae.core.model import Backfill, Job, NodeId, Run, RunId, Trigger
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page
 from horae.store import Changed, JobChange, Kind, Plannable, Receipt, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import OVER, PostgresBase, due_signal
-from horae.stores.postgres_create import plan_signal, write_firings, write_runs
+from horae.stores.postgres_create import ended_slots, plan_signal, write_firings, write_runs
 from horae.stores.postgres_events import add_events, telling
 from horae.stores.postgres_gates import wake_parked, woken_signal
 from horae.stores.postgres_pool import Session, retried
@@ -70,6 +70,9 @@ class PostgresJobs(PostgresBase):
                 given = columns(lambda page: (page.backfill.id, page.backfill.start), ending)
                 moved |= {row[0] for row in await session.rows("end_backfills", *given)}
             runs = [run for page in pages if page.backfill.id in moved for run in page.runs]
+            missed = [run for run in runs if run.trigger is Trigger.SCHEDULE]
+            told = await ended_slots(session, missed) if missed else set()
+            runs = [run for run in runs if run.trigger is not Trigger.SCHEDULE or (run.job_id, run.slot) not in told]
             await write_runs(session, runs, places)
         again = (page.plan_at for page in going if page.backfill.id in moved)
         self._signals.send([*due_signal(runs), *plan_signal(again)])

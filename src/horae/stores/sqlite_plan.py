@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from horae.core.events import EventKind
-from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId
-from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page
+from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId, Trigger
+from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page, may_repeat
 from horae.store import Changed, JobChange, Plannable, Receipt, Receipted, Retraction
 from horae.stores import sqlite_queues, sqlite_receipts
 from horae.stores.sqlite_claim import wake_next
@@ -220,7 +220,7 @@ def _insert_runs(transaction: Transaction, runs: Sequence[Run]) -> int:
 
 def _insert_fired(transaction: Transaction, firing: Firing) -> None:
     """What comes of a firing, beside the job itself."""
-    _insert_runs(transaction, firing.runs)
+    _insert_runs(transaction, _untold(transaction.db, firing.runs) if may_repeat(firing) else firing.runs)
     transaction.db.executemany(STATEMENTS["insert_skip"], map(skip_values, firing.skips))
     if firing.backfill is not None:
         _insert_backfill(transaction, firing.backfill)
@@ -265,8 +265,18 @@ def _fill(transaction: Transaction, page: Page) -> bool:
         transaction.plan(page.plan_at)
     if moved.rowcount == 0:
         return False
-    _insert_runs(transaction, page.runs)
+    _insert_runs(transaction, _untold(transaction.db, page.runs))
     return True
+
+
+def _untold(db: sqlite3.Connection, runs: Sequence[Run]) -> list[Run]:
+    """Without those of the schedule whose slot has an ended run."""
+
+    def is_told(run: Run) -> bool:
+        place = (to_blob(run.job_id), maybe_micros(run.slot))
+        return run.trigger is Trigger.SCHEDULE and db.execute(STATEMENTS["ended_slot"], place).fetchone() is not None
+
+    return [run for run in runs if not is_told(run)]
 
 
 def _retract(transaction: Transaction, job: Job, after: datetime) -> datetime | None:

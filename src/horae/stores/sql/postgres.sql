@@ -236,6 +236,11 @@ UPDATE jobs SET next_fire_at = given.next_fire_at, plan_at = given.plan_at, stat
    AND jobs.next_fire_at IS NOT DISTINCT FROM given.expected
 RETURNING jobs.id;
 
+-- name: ended_slots
+SELECT history.job_id, history.slot
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS given(job_id, slot)
+  JOIN history ON history.job_id = given.job_id AND history.slot = given.slot AND history.trigger = 'schedule';
+
 -- name: move_backfills
 UPDATE backfills SET start_at = given.start_at, plan_at = given.plan_at
   FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])

@@ -83,6 +83,10 @@ SELECT
 UPDATE jobs SET next_fire_at = ?, plan_at = ?, status = ?
  WHERE id = ? AND revision = ? AND next_fire_at IS ?;
 
+-- name: ended_slot
+SELECT 1 FROM runs INDEXED BY runs_slot
+ WHERE job_id = ? AND slot = ? AND trigger = 'schedule' AND schedule IS NULL AND finished_at IS NOT NULL;
+
 -- name: move_backfill
 UPDATE backfills SET start_at = ?, plan_at = ? WHERE id = ? AND start_at = ?;
 
