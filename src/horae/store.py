@@ -6,7 +6,6 @@ argument; only `time()` asks the backend for its clock. A backend that does not 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
@@ -29,6 +28,7 @@ from horae.core.model import (
     State,
 )
 from horae.core.plan import Due, Firing, Page, Rival, Settled
+from horae.core.values import Value
 
 T = TypeVar("T", covariant=True)
 
@@ -42,8 +42,7 @@ class Kind(StrEnum):
     ANY = "any"  # something changed; look at everything
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class Signal(Value, frozen=True, kw_only=True):
     """A hint that saves a wait; may be lost, doubled or late."""
 
     kind: Kind
@@ -51,8 +50,7 @@ class Signal:
     node: NodeId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class ClaimRequest(Value, frozen=True, kw_only=True):
     """What a worker can take."""
 
     node: NodeId
@@ -66,16 +64,14 @@ class ClaimRequest:
     free_gates: Sequence[str] = ()  # gates that this node holds and no longer needs; freed before claiming
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contested:
+class Contested(Value, frozen=True, kw_only=True):
     """A run that is due while another node, or an earlier run that waits, is ahead of it in its gate."""
 
     run: Run
     rivals: Sequence[Rival]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class Claims(Value, frozen=True, kw_only=True):
     """What a claim brought."""
 
     alive: bool = True  # False: the node was declared dead; it must stop all it holds and register anew
@@ -85,8 +81,7 @@ class Claims:
     next_at: datetime | None = None  # when the next run wakes that this node could claim and was not yet offered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plannable:
+class Plannable(Value, frozen=True, kw_only=True):
     """What planners of some shards should look at now."""
 
     jobs: Sequence[Due]
@@ -94,8 +89,7 @@ class Plannable:
     next_at: datetime | None  # when there is something again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobChange:
+class JobChange(Value, frozen=True, kw_only=True):
     """A new version of a recurring job, written only if its revision is still `expected`.
 
     With `retract_after`, waiting runs of its schedule that are due later than that are taken back (deleted, with later
@@ -112,8 +106,7 @@ class JobChange:
     event: EventKind | None = None  # what listeners are told, if anything
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class Changed(Value, frozen=True, kw_only=True):
     """The job as it was written, and the runs that were asked to stop."""
 
     job: Job
@@ -124,8 +117,7 @@ RECEIPT_LIFE = timedelta(hours=24)  # how long a repeated request is recognised
 EVENT_LIFE = timedelta(hours=24)  # how long a listener can come back for what it missed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(Value, frozen=True, kw_only=True):
     """The answer to a request that its sender may repeat; one per owner and key, for RECEIPT_LIFE."""
 
     owner: str
@@ -135,16 +127,14 @@ class Receipt:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipted:
+class Receipted(Value, frozen=True, kw_only=True):
     """Something to create together with its receipt: both are written, or neither."""
 
     item: Run | Firing
     receipt: Receipt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class Resolution(Value, frozen=True, kw_only=True):
     """What becomes of a dead letter: the run that replaces it, or nothing when it is discarded."""
 
     run_id: RunId
@@ -152,8 +142,7 @@ class Resolution:
     receipt: Receipt | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(Value, frozen=True, kw_only=True):
     """A version of a schedule that some code declared; of several under one key the one seen last holds."""
 
     app: str
@@ -162,8 +151,7 @@ class Declaration:
     seen_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventBatch:
+class EventBatch(Value, frozen=True, kw_only=True):
     """Events of one kind and owner that were committed together."""
 
     position: str  # of this batch in the order of all: numbers with dots between, which have that order
@@ -181,15 +169,13 @@ class Retraction(StrEnum):
     OVER = "over"  # its job is over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Beat(Value, frozen=True, kw_only=True):
     """The answer to a heartbeat."""
 
     nodes: Sequence[Node]  # that beat within dead_after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
+class RunFilter(Value, frozen=True, kw_only=True):
     """Which runs to list; None means any. `owner` None is for administrators and the engine itself."""
 
     owner: str | None = None
@@ -206,8 +192,7 @@ class RunFilter:
     now: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorGroup:
+class ErrorGroup(Value, frozen=True, kw_only=True):
     """Dead letters that failed alike."""
 
     error: JobError
@@ -218,8 +203,7 @@ class ErrorGroup:
     example: RunId  # the newest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
+class JobFilter(Value, frozen=True, kw_only=True):
     """Which jobs to list, one-shots among them; None means any."""
 
     owner: str | None = None
@@ -234,16 +218,14 @@ class JobFilter:
     now: datetime | None = None  # with `last_run_states`: a run that is due later is not the last one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing(Generic[T]):
+class Listing(Value, Generic[T], frozen=True, kw_only=True):
     """One page; `cursor` continues after its last item, None at the end. Opaque to everyone but the store."""
 
     items: Sequence[T]
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class Ledger(Value, frozen=True, kw_only=True):
     """What is known of the slots of a job within a range, oldest first."""
 
     runs: Sequence[Run]  # of the schedule (backfills by users and manual runs fill no slot)
@@ -251,8 +233,7 @@ class Ledger:
     backfills: Sequence[Backfill]  # slots still to be turned into runs, also those that users fill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueDepth:
+class QueueDepth(Value, frozen=True, kw_only=True):
     """The state of one queue."""
 
     queue: str
@@ -263,8 +244,7 @@ class QueueDepth:
     concurrency: int | None = None  # at most so many of its runs are held by all nodes together; None: any number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
+class QueueSettings(Value, frozen=True, kw_only=True):
     """What administrators say about a queue."""
 
     queue: str

@@ -1,11 +1,11 @@
 """Creating, showing and listing jobs."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from horae.core.values import replace
 from tests.api.harness import Api
 
 

@@ -1,6 +1,5 @@
 """What is right although it looks odd, and what is wrong although no engine could write it."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,6 +27,7 @@ from horae.core.model import (
 )
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import parse_schedule
+from horae.core.values import replace
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -1,7 +1,6 @@
 """Jobs, runs and nodes for the conformance suite, and the steps that bring a store into a known state."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,6 +26,7 @@ from horae.core.model import (
 from horae.core.plan import Failure, Firing, Settled, fail, lost, start, succeed
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import At, Every
+from horae.core.values import replace
 from horae.services.ids import Ids
 from horae.store import ClaimRequest, Claims, Listing, Store
 
@@ -48,7 +48,7 @@ def spec(**changes: Any) -> Spec:
 
 def one_shot(due_at: datetime = NOW, *, owner: str = "ada", gate: str | None = None, **changes: Any) -> Run:
     """A job that runs once; keywords of a spec go there, the others to the run."""
-    of_spec = {name: changes.pop(name) for name in list(changes) if name in Spec.__dataclass_fields__}
+    of_spec = {name: changes.pop(name) for name in list(changes) if name in Spec.__struct_fields__}
     ident = new_id()
     run = Run(
         id=RunId(ident),
@@ -67,7 +67,7 @@ def one_shot(due_at: datetime = NOW, *, owner: str = "ada", gate: str | None = N
 
 def recurring(*, next_fire_at: datetime | None = NOW, owner: str = "ada", **changes: Any) -> Job:
     """A job that runs every minute."""
-    of_spec = {name: changes.pop(name) for name in list(changes) if name in Spec.__dataclass_fields__}
+    of_spec = {name: changes.pop(name) for name in list(changes) if name in Spec.__struct_fields__}
     job = Job(
         id=JobId(new_id()),
         owner=owner,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +11,7 @@ import pytest
 
 from horae.core.events import EventKind
 from horae.core.model import Run
+from horae.core.values import replace
 from horae.store import Kind, Signal
 from horae.stores.postgres import PostgresStore
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy

@@ -1,11 +1,11 @@
 """Dead letters with `on_failure: block`: what comes after them in their gate waits until they are resolved."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 from horae.core.model import OnFailure, Policy, Run
 from horae.core.plan import Rival, requeued, start, succeed
+from horae.core.values import replace
 from horae.store import Resolution, RunFilter, Store
 from tests.conformance.builders import (
     DAY,

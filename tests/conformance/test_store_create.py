@@ -1,6 +1,5 @@
 """Creating: what is written comes back as it was, keys are unique, and a batch sent twice is written once."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from horae.core.model import JobStatus, Reason, Run, Trigger
 from horae.core.plan import cancel, manual_run
 from horae.core.schedule import CronSchedule, Now
+from horae.core.values import replace
 from horae.store import RunFilter, Store
 from tests.conformance.builders import (
     DAY,

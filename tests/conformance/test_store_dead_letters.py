@@ -1,12 +1,12 @@
 """Dead letters: failed runs that wait for somebody to look at them, by a requeue or by giving them up."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from horae.core.model import JobError, Run, RunId, State, Trigger
 from horae.core.plan import Failure, Settled, cancel, fail, requeued
+from horae.core.values import replace
 from horae.store import Receipt, Resolution, RunFilter, Store
 from tests.conformance.builders import (
     DAY,

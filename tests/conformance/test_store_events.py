@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +10,7 @@ from horae.core.errors import Invalid
 from horae.core.events import EventKind
 from horae.core.model import JobStatus, Reason, Run
 from horae.core.plan import cancel, give_back, manual_run, requeued, skip, start, succeed
+from horae.core.values import replace
 from horae.store import EVENT_LIFE, EventBatch, JobChange, Receipt, Receipted, Resolution, Store
 from tests.conformance.builders import (
     MINUTE,

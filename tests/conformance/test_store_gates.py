@@ -1,6 +1,5 @@
 """Gates: runs that share one are claimed in the order of (due_at, id), by one node at a time."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from horae.core.model import NodeId, Reason, Run, State
 from horae.core.plan import Rival, cancel, give_back, skip, start, succeed
+from horae.core.values import replace
 from horae.store import JobChange, Store
 from tests.conformance.builders import (
     DEAD_AFTER,

@@ -1,12 +1,11 @@
 """The life of a run: starts, results, fences, attempts and stop requests."""
 
-from dataclasses import replace
-
 import pytest
 
 from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Event
 from horae.core.model import Outcome, Reason, Run, RunId, State
 from horae.core.plan import Settled, cancel, give_back, lost, skip, start, succeed
+from horae.core.values import replace
 from horae.store import RunFilter, Store
 from tests.conformance.builders import (
     DEAD_AFTER,

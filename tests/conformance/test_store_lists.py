@@ -1,6 +1,5 @@
 """Look-ups and lists: every filter, cursors that stay true while rows arrive and end, the ledger and the queues."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ from horae.core.errors import Invalid
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobStatus, Reason, Run, State, Trigger
 from horae.core.plan import Firing, cancel, give_back, skip, start, succeed
+from horae.core.values import replace
 from horae.store import JobFilter, QueueDepth, RunFilter, Store
 from tests.conformance.builders import (
     DAY,

@@ -1,6 +1,6 @@
 """Random lives of runs: whatever is done in whatever order, the store agrees with a few lines of Python."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId, State
 from horae.core.plan import Settled, cancel, give_back, lost, skip, start, succeed
+from horae.core.values import replace
 from horae.store import RunFilter, Store
 from tests.conformance.builders import (
     DEAD_AFTER,

@@ -1,9 +1,8 @@
 """Nodes: they register, beat, leave or are buried, and make their tasks known."""
 
-from dataclasses import replace
-
 from horae.core.model import NodeId
 from horae.core.plan import give_back
+from horae.core.values import replace
 from horae.store import Store
 from tests.conformance.builders import (
     DEAD_AFTER,

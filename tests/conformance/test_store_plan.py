@@ -1,7 +1,6 @@
 """Planning: which jobs are looked at, firings and pages by compare-and-set, and changes of jobs."""
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, State, Trigger, shard_of
 from horae.core.plan import MAX_UNSTARTED, Due, Page, cancel, start
 from horae.core.schedule import At, Every
+from horae.core.values import replace
 from horae.store import JobChange, RunFilter, Store
 from tests.conformance.builders import (
     DAY,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from horae.core.model import JobStatus, NodeId, Run
 from horae.core.plan import Rival, cancel, give_back, start, succeed
+from horae.core.values import replace
 from horae.store import JobChange, Kind, QueueDepth, QueueSettings, Retraction, Store
 from tests.conformance.builders import (
     DAY,

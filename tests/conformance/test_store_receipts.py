@@ -1,7 +1,6 @@
 """Receipts: a request that is repeated gets the answer of the first, and nothing is done twice."""
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from horae.core.model import Run
 from horae.core.plan import Firing, manual_run, start, succeed
+from horae.core.values import replace
 from horae.store import RECEIPT_LIFE, Receipt, Receipted, RunFilter, Store
 from tests.conformance.builders import (
     DAY,

@@ -1,12 +1,12 @@
 """Runs that a node holds and that a pause takes back: the slot is open again, and nothing is told twice."""
 
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
 from horae.core.model import Job, JobStatus, NodeId, Run
 from horae.core.plan import start
+from horae.core.values import replace
 from horae.store import JobChange, Retraction, Store
 from tests.conformance.builders import NOW, SECOND, claimed, given_job, given_node, recurring, slot_run
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from horae.core.model import Reason
 from horae.core.plan import Page, give_back, succeed
+from horae.core.values import replace
 from horae.store import JobChange, Kind, Signal, Store
 from tests.conformance.builders import (
     MINUTE,

@@ -1,6 +1,5 @@
 """The decisions of the engine, as tables and properties of pure functions."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -52,6 +51,7 @@ from horae.core.plan import (
 )
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import count_between, next_after, parse_schedule
+from horae.core.values import replace
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 HORIZON = timedelta(seconds=30)

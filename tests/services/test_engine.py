@@ -1,6 +1,5 @@
 """The engine as a whole, in virtual time: runs start on time, in order, once, and are settled whatever dies."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -24,6 +23,7 @@ from horae.core.model import (
 from horae.core.plan import Due, Failure, fire, gate_of
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import count_between, next_after, parse_schedule
+from horae.core.values import replace
 from horae.store import JobChange
 from tests.services.system import System, failing, instantly, taking
 

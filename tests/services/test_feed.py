@@ -1,8 +1,8 @@
 """The feed: each event once and in order for each who listens, whatever they missed, and nothing of others."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +12,7 @@ from horae.core.errors import Gone, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run
 from horae.core.plan import succeed
+from horae.core.values import replace
 from horae.services import feed as feed_module
 from horae.services.feed import Feed, Listener, Tail
 from horae.services.happenings import SLICE, EventId, Happening, Interest, Loader, place_of, read_event_id
@@ -110,9 +111,9 @@ async def test_who_was_here_before_the_first_look_hears_what_it_passed_over(ears
 
 async def test_kinds_and_one_job_can_be_chosen(ears: Ears) -> None:
     after = await ears.begin()
-    ends = ears.listener(after, replace(ADA, kinds=frozenset({EventKind.RUN_SUCCEEDED})))
+    ends = ears.listener(after, dataclasses.replace(ADA, kinds=frozenset({EventKind.RUN_SUCCEEDED})))
     wanted, _ = await given_ended(ears.store, one_shot(), one_shot())
-    of_job = ears.listener(after, replace(ADA, job_id=JobId(wanted.job_id)))
+    of_job = ears.listener(after, dataclasses.replace(ADA, job_id=JobId(wanted.job_id)))
     assert kinds(await ears.told(ends)) == ["run.succeeded"] * 2
     assert kinds(await ears.told(of_job)) == ["job.created", "run.succeeded"]
 

@@ -1,10 +1,10 @@
 """The gates of one node: who is ahead of whom, and when a gate may be let go."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.plan import give_back, start, succeed
+from horae.core.values import replace
 from horae.services.gatekeeper import FULL, Gatekeeper
 from tests.services.system import START
 

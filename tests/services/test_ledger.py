@@ -1,6 +1,5 @@
 """The ledger tells what became of every slot, each once."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from horae.core.model import (
 )
 from horae.core.plan import Due, Firing, fire
 from horae.core.schedule import next_after, parse_schedule
+from horae.core.values import replace
 from horae.services.ids import new_id
 from horae.services.ledger import Entry, SlotOutcome, entries
 from horae.store import Ledger

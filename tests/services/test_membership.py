@@ -1,11 +1,11 @@
 """Leases and shards: who may act, and for what."""
 
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 
 from horae.clock import ManualClock
 from horae.core.model import SHARDS, Node, NodeId
+from horae.core.values import replace
 from horae.services.membership import Lease, Timing, shards_of
 from tests.services.system import START
 

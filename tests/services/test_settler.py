@@ -1,6 +1,5 @@
 """Results on their way to the store: grouped, sent again, never lost."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +8,7 @@ from horae.clock import ManualClock
 from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.plan import Settled, start, succeed
+from horae.core.values import replace
 from horae.services.settler import GROUP, START_DELAY, Settler
 from tests.services.system import START
 

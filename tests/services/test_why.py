@@ -1,12 +1,12 @@
 """Why a run has not started: the first cause that holds, in the order in which people would look."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from horae.core.model import JobError, JobId, Node, NodeId, Reason, Run, RunId, Spec, State
+from horae.core.values import replace
 from horae.services.why import Cause, Surroundings, explain_by_itself, explain_by_surroundings
 from horae.store import QueueDepth
 from tests.conformance.builders import NOW

@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import asyncpg
 from horae.core.model import JobError, JobId, JobStatus, Node, NodeId, Run, RunId, Spec, State
 from horae.core.plan import Failure, Settled, cancel, fail, start, succeed
 from horae.core.schedule import parse_schedule
+from horae.core.values import replace
 from horae.services.ids import Ids
 from horae.store import ClaimRequest, JobFilter, RunFilter, Store
 from horae.stores.postgres import PostgresStore

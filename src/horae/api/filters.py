@@ -1,6 +1,5 @@
 """Which jobs and runs a list asks for."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -12,6 +11,7 @@ from horae.api.problems import Forbidden
 from horae.api.query import Query, Text
 from horae.api.wire import read_job_id
 from horae.core.model import JobId, JobStatus, State
+from horae.core.values import replace
 from horae.store import JobFilter, RunFilter
 
 RunStatus = Literal[

@@ -1,6 +1,5 @@
 """Routes of queues."""
 
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -14,6 +13,7 @@ from horae.api.context import Page, answer, page, resource, services_of
 from horae.api.operation import Scope, operation
 from horae.api.views import milliseconds, seconds_of
 from horae.core.errors import NotFound
+from horae.core.values import replace
 from horae.services.limits import Queue
 from horae.services.queues import QueueFigures
 

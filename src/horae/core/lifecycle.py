@@ -1,11 +1,11 @@
 """The one state machine: every step in the life of a run, and nothing else may move one."""
 
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from horae.core.errors import IllegalMove
 from horae.core.model import Run, State
+from horae.core.values import replace
 
 
 class Event(StrEnum):

@@ -1,7 +1,6 @@
 """The words of the domain as frozen values: job, run, attempt, node, skip."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -9,6 +8,7 @@ from typing import NewType
 
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import Schedule
+from horae.core.values import Value
 
 JobId = NewType("JobId", str)  # the 32 hexadecimal digits of a UUIDv7; a one-shot job and its run share them
 RunId = NewType("RunId", str)
@@ -94,8 +94,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Value, frozen=True, kw_only=True):
     """How a run is treated; equal for most runs, so adapters may share decoded values."""
 
     retry: RetryPolicy = RetryPolicy()
@@ -110,8 +109,7 @@ class Policy:
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class Spec(Value, frozen=True):
     """What to run and how: the part of a job that each of its runs carries with it."""
 
     task: str
@@ -119,7 +117,7 @@ class Spec:
     params_blob: str | None = None  # where the parameters are kept when they are large; `params` is then "{}"
     name: str | None = None
     key: str | None = None
-    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    labels: Mapping[str, str] = NO_LABELS
     queue: str = "default"
     priority: int = 0
     ordering_key: str | None = None
@@ -127,8 +125,7 @@ class Spec:
     secrets: str | None = None  # sealed; merged into the parameters at the start, and shown to nobody
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Value, frozen=True, kw_only=True):
     """What and when, for a recurring schedule; a one-shot job is its one run."""
 
     id: JobId
@@ -148,16 +145,14 @@ class Job:
         return shard_of(self.id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobError:
+class JobError(Value, frozen=True, kw_only=True):
     """Why an attempt failed, in the words that users see."""
 
     type: str  # `timeout`, `crash`, or the exception's name
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Value, frozen=True):
     """One occurrence of a job: due once, tried at least once."""
 
     id: RunId
@@ -165,11 +160,12 @@ class Run:
     owner: str
     created_by: str
     spec: Spec
+    due_at: datetime  # aware, in UTC; never changes
+    wake_at: datetime  # when it may next be claimed
+    created_at: datetime
     schedule: Schedule | None = None  # of a one-shot, whose job this row is as well
     trigger: Trigger = Trigger.SCHEDULE
     slot: datetime | None = None
-    due_at: datetime  # aware, in UTC; never changes
-    wake_at: datetime  # when it may next be claimed
     gate: str | None = None  # runs that share one are started one after another
     state: State = State.SCHEDULED
     paused: bool = False  # a one-shot that was paused before its time
@@ -183,7 +179,6 @@ class Run:
     error: JobError | None = None  # of the last failed attempt
     result: str | None = None  # JSON text
     reason: Reason | None = None  # why it was skipped
-    created_at: datetime
     first_started_at: datetime | None = None  # of attempt 1: what lateness is measured by
     started_at: datetime | None = None  # of the current or last attempt
     finished_at: datetime | None = None
@@ -196,8 +191,7 @@ class Run:
         return self.schedule is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Value, frozen=True, kw_only=True):
     """A try that did not succeed; the successful one is told by its run."""
 
     run_id: RunId
@@ -210,8 +204,7 @@ class Attempt:
     error: JobError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
+class Skip(Value, frozen=True, kw_only=True):
     """A range of slots without a run, both ends included."""
 
     job_id: JobId
@@ -222,8 +215,7 @@ class Skip:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
+class Backfill(Value, frozen=True, kw_only=True):
     """A range of slots that planners turn into runs page by page, oldest first."""
 
     id: str
@@ -235,8 +227,7 @@ class Backfill:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Value, frozen=True, kw_only=True):
     """One process with one or more roles; a new id each time it starts."""
 
     id: NodeId
@@ -248,7 +239,7 @@ class Node:
     started_at: datetime
     beat_at: datetime
     running: int = 0
-    tasks: Mapping[str, str] = field(default_factory=dict)  # name → JSON schema of its parameters
+    tasks: Mapping[str, str] = NO_LABELS  # name → JSON schema of its parameters
 
 
 def shard_of(job_id: JobId) -> int:

@@ -5,7 +5,6 @@ tested, replayed and simulated.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -31,6 +30,7 @@ from horae.core.model import (
     Trigger,
 )
 from horae.core.schedule import At, Schedule, count_between, jittered, last_before, next_after, skipped_in_gaps
+from horae.core.values import Value, replace
 
 MISSED_AFTER = timedelta(seconds=5)  # a slot not fired within this of its time is missed
 MAX_UNSTARTED = 50  # runs of one job that may wait to be started
@@ -46,8 +46,7 @@ NewId = Callable[[], str]
 # --- firing: from slots to runs -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Firing:
+class Firing(Value, frozen=True, kw_only=True):
     """What one look at a job leads to; applied only if nobody moved `job.next_fire_at` or its revision meanwhile."""
 
     job: Job
@@ -60,8 +59,7 @@ class Firing:
     event: EventKind | None = None  # what listeners are told, if anything
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Value, frozen=True, kw_only=True):
     """A job that a planner should look at, with how many of its runs are alive (both counts stop at MAX_UNSTARTED)."""
 
     job: Job
@@ -135,8 +133,7 @@ def _plan_at(following: datetime | None, now: datetime, horizon: timedelta) -> d
     return now + max((following - now) / 3, timedelta(seconds=0.5))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaughtUp:
+class CaughtUp(Value, frozen=True, kw_only=True):
     """What becomes of a range of slots that nobody fired in time."""
 
     runs: tuple[Run, ...] = ()
@@ -225,8 +222,7 @@ def _occurrence(job: Job, slot: datetime, now: datetime, new_id: NewId, trigger:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Value, frozen=True, kw_only=True):
     """The next runs of a backfill; applied only if nobody moved `backfill.start` meanwhile."""
 
     backfill: Backfill
@@ -325,8 +321,7 @@ class Verdict(StrEnum):
     TOO_LATE = "too_late"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
+class Rival(Value, frozen=True, kw_only=True):
     """A run ahead in the same gate that is not finished, or failed and blocks what comes after it."""
 
     job_id: JobId
@@ -384,8 +379,7 @@ def _overlaps(run: Run, rivals: Sequence[Rival]) -> bool:
 # --- results --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Value, frozen=True, kw_only=True):
     """Why an attempt failed, and what it says about another try."""
 
     error: JobError
@@ -394,8 +388,7 @@ class Failure:
     retry_after: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(Value, frozen=True, kw_only=True):
     """A run after its attempt ended; written only if its fence still holds."""
 
     run: Run

@@ -1,13 +1,13 @@
 """When a failed attempt is tried again: exponential backoff whose luck is passed in."""
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+from horae.core.values import Value
 
 JITTER = 0.25  # at most this share is added, never taken away, so that a delay is never shorter than promised
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(Value, frozen=True, kw_only=True):
     """How often, and after which delays, a failed run is tried again."""
 
     max_retries: int = 3

@@ -1,12 +1,12 @@
 """Accounting for slots when somebody acts on a job: those up to now before it changes, the first horizon afterwards."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from horae.clock import Clock
 from horae.core.changes import close_pause, give_up
 from horae.core.model import Job, JobStatus, State
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, NewId, fire
+from horae.core.values import replace
 from horae.store import RunFilter, Store
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # users may fill slots from long before the job was created

@@ -1,13 +1,13 @@
 """How an act on a job is done: read it, change it, and begin anew when somebody came between."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime
 
 from horae.core.changes import status_of
 from horae.core.errors import Conflict, NotFound
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Run
+from horae.core.values import replace
 from horae.store import Reader
 
 TRIES = 10  # how often an act is begun anew because somebody else moved the job meanwhile

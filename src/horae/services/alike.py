@@ -1,12 +1,12 @@
 """Many jobs that run once and differ only in their parameters: what they share is looked at and made once."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
 
 from horae.core.errors import Invalid, Unavailable
-from horae.core.model import JobId, Run, Spec
+from horae.core.model import JobId, Run
 from horae.core.plan import NewId
+from horae.core.values import replace
 from horae.services.creating import Creating
 from horae.services.drafts import MAX_INLINE_PARAMS, Draft
 from horae.services.parameters import Parameters
@@ -57,17 +57,16 @@ class Alike:
         """The rows of these jobs, not yet written."""
         if not params:
             return []
-        model = await self._creating.prepare(replace(draft, params=params[0]), owner, by)
+        model = await self._creating.prepare(dataclasses.replace(draft, params=params[0]), owner, by)
         if not isinstance(model, Run):
             raise Invalid("jobs that are created in bulk run once", pointer="/schedule")
-        run_like, spec_like = _values(model), _values(model.spec)  # half the time that `replace` takes
         runs = [model]
         for text in params[1:]:
             job_id, kept, blob = self._new_id(), text, None
             if len(text) > SMALL:
                 kept, blob = await self._parameters.keep(text, job_id)
-            spec = Spec(**{**spec_like, "params": kept, "params_blob": blob})
-            runs.append(Run(**{**run_like, "id": job_id, "job_id": job_id, "spec": spec}))
+            spec = replace(model.spec, params=kept, params_blob=blob)
+            runs.append(replace(model, id=job_id, job_id=job_id, spec=spec))
         return runs
 
     async def _write(self, runs: Sequence[Run], asks: Sequence[Ask] | None) -> list[JobId]:
@@ -82,7 +81,3 @@ class Alike:
             JobId(answer_of(answer, ask)) if isinstance(answer, Receipt) else answer
             for answer, ask in zip(written, asks, strict=True)
         ]
-
-
-def _values(shared: Run | Spec) -> dict[str, Any]:
-    return {each.name: getattr(shared, each.name) for each in fields(shared)}

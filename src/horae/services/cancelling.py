@@ -1,11 +1,10 @@
 """Cancelling jobs with the runs that wait for them."""
 
-from dataclasses import replace
-
 from horae.clock import Clock
 from horae.core.changes import status_of
 from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Reason, Run
+from horae.core.values import replace
 from horae.services.accounting import Accounting
 from horae.services.acting import act, find, next_revision, refuse_over
 from horae.services.stopping import Stopper

@@ -1,7 +1,7 @@
 """Changing jobs: in part, as a whole, and by their key whether or not there is one yet."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from horae.clock import Clock
 from horae.core.errors import Conflict, Invalid, RevisionChanged
@@ -9,6 +9,7 @@ from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
 from horae.core.plan import gate_of, one_shot_due
 from horae.core.schedule import Schedule, is_recurring, next_after
+from horae.core.values import replace
 from horae.services.accounting import Accounting
 from horae.services.acting import TRIES, act, always_changing, id_of, next_revision, refuse_begun, refuse_over
 from horae.services.cancelling import Cancelling

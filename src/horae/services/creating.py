@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from horae.clock import Clock
 from horae.core.changes import status_of
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.plan import NewId, manual_run
+from horae.core.values import replace
 from horae.services.acting import find, id_of, refuse_over
 from horae.services.drafts import Draft
 from horae.services.grouping import Group

@@ -1,7 +1,7 @@
 """Dead letters: runs that failed for good, until somebody requeues or discards them."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -10,6 +10,7 @@ from horae.core.errors import Conflict, Invalid, NotFound
 from horae.core.merge_patch import merged
 from horae.core.model import DISCARDED, Run, RunId, State
 from horae.core.plan import NewId, requeued
+from horae.core.values import replace
 from horae.services.parameters import Parameters
 from horae.services.receipts import Issue
 from horae.services.secrets import Sealer

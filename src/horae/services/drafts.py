@@ -1,13 +1,14 @@
 """A job as somebody asks for it, before tasks, schedules and parameters are looked at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
 from horae.core.model import NO_LABELS, Policy, Spec
+from horae.core.values import replace
 
 MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are kept as a blob
 MAX_PARAMS = 10 * 1024 * 1024

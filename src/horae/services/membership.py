@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -10,6 +10,7 @@ import structlog
 
 from horae.clock import Clock
 from horae.core.model import SHARDS, Node, NodeId
+from horae.core.values import replace
 from horae.store import Store
 
 log = structlog.get_logger(__name__)

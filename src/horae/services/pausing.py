@@ -1,13 +1,12 @@
 """Pausing jobs and resuming them."""
 
-from dataclasses import replace
-
 from horae.clock import Clock
 from horae.core.changes import resume, status_of
 from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
 from horae.core.plan import NewId, skip
+from horae.core.values import replace
 from horae.metrics import Metrics
 from horae.services.accounting import Accounting
 from horae.services.acting import act, next_revision, refuse_begun, refuse_over

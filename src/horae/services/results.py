@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from horae.core.errors import Fatal, RetryAfter
 from horae.core.model import JobError, Outcome
 from horae.core.plan import Failure
+from horae.core.values import replace
 from horae.services.redaction import Redactor
 from horae.tasks.failures import TaskFailure
 

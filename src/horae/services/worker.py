@@ -3,7 +3,7 @@
 import heapq
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, assert_never
 
@@ -26,6 +26,7 @@ from horae.core.plan import (
     start,
     succeed,
 )
+from horae.core.values import replace
 from horae.metrics import Metrics
 from horae.services.execution import Execution, Result, Stopped, Success
 from horae.services.gatekeeper import Gatekeeper

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from horae.core.model import NodeId, Run, RunId
 from horae.core.plan import Rival
+from horae.core.values import replace
 from horae.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres_base import PostgresBase
 from horae.stores.postgres_pool import retried

@@ -1,13 +1,13 @@
 """Jobs in PostgreSQL: planning, firing and changing them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, NodeId, Run, RunId, Trigger
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page
+from horae.core.values import replace
 from horae.store import Changed, JobChange, Kind, Plannable, Receipt, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import OVER, PostgresBase, due_signal

@@ -1,11 +1,11 @@
 """Dead letters in PostgreSQL: what becomes of them, and by what they failed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from horae.core.model import DISCARDED, RunId
+from horae.core.values import replace
 from horae.store import ErrorGroup, Receipt, Resolution, RunFilter
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase, due_signal

@@ -181,38 +181,39 @@ class Rows:
         self._ident = ident
 
     def run(self, row: Sequence[Any]) -> Run:
-        """A run from RUN_COLUMNS."""
-        time, ident = self._maybe_time, self._ident
+        """A run from RUN_COLUMNS; by position, for names would take as long as all the rest."""
+        time, ident = self._time, self._ident
+        maybe_time = self._maybe_time
         return Run(
-            id=ident(row[0]),
-            job_id=ident(row[1]),
-            owner=row[2],
-            created_by=row[3],
-            spec=_spec(row[4:15]),
-            schedule=None if row[15] is None else decode_schedule(row[15]),
-            trigger=_TRIGGERS[row[16]],
-            slot=time(row[17]),
-            due_at=self._time(row[18]),
-            wake_at=self._time(row[19]),
-            gate=row[20],
-            state=_STATES[row[21]],
-            paused=bool(row[22]),
-            stop=None if row[23] is None else Reason(row[23]),
-            node=None if row[24] is None else ident(row[24]),
-            fence=row[25],
-            attempt=row[26],
-            crashes=row[27],
-            revision=row[28],
-            progress=row[29],
-            error=decode_error(row[30]),
-            result=row[31],
-            reason=None if row[32] is None else Reason(row[32]),
-            created_at=self._time(row[33]),
-            first_started_at=time(row[34]),
-            started_at=time(row[35]),
-            finished_at=time(row[36]),
-            resolution=row[37],
-            requeue_of=None if row[38] is None else ident(row[38]),
+            ident(row[0]),  # id
+            ident(row[1]),  # job_id
+            row[2],  # owner
+            row[3],  # created_by
+            _spec(row, 4),
+            time(row[18]),  # due_at
+            time(row[19]),  # wake_at
+            time(row[33]),  # created_at
+            None if row[15] is None else decode_schedule(row[15]),
+            _TRIGGERS[row[16]],
+            maybe_time(row[17]),  # slot
+            row[20],  # gate
+            _STATES[row[21]],
+            bool(row[22]),  # paused
+            None if row[23] is None else Reason(row[23]),  # stop
+            None if row[24] is None else ident(row[24]),  # node
+            row[25],  # fence
+            row[26],  # attempt
+            row[27],  # crashes
+            row[28],  # revision
+            row[29],  # progress
+            None if row[30] is None else decode_error(row[30]),
+            row[31],  # result
+            None if row[32] is None else Reason(row[32]),  # reason
+            maybe_time(row[34]),  # first_started_at
+            maybe_time(row[35]),  # started_at
+            maybe_time(row[36]),  # finished_at
+            row[37],  # resolution
+            None if row[38] is None else ident(row[38]),  # requeue_of
         )
 
     def job(self, row: Sequence[Any]) -> Job:
@@ -221,7 +222,7 @@ class Rows:
             id=self._ident(row[0]),
             owner=row[1],
             created_by=row[2],
-            spec=_spec(row[3:14]),
+            spec=_spec(row, 3),
             schedule=decode_schedule(row[14]),
             status=JobStatus(row[15]),
             next_fire_at=self._maybe_time(row[16]),
@@ -271,19 +272,20 @@ class Rows:
         return None if value is None else self._time(value)
 
 
-def _spec(row: Sequence[Any]) -> Spec:
+def _spec(row: Sequence[Any], at: int) -> Spec:
+    """A spec from SPEC_COLUMNS, which begin at a column; by position, as in `Rows.run`."""
     return Spec(
-        task=row[0],
-        params=row[1],
-        params_blob=row[2],
-        name=row[3],
-        key=row[4],
-        labels=decode_labels(row[5]),
-        queue=row[6],
-        priority=row[7],
-        ordering_key=row[8],
-        policy=decode_policy(row[9]),
-        secrets=row[10],
+        row[at],  # task
+        row[at + 1],  # params
+        row[at + 2],  # params_blob
+        row[at + 3],  # name
+        row[at + 4],  # key
+        decode_labels(row[at + 5]),
+        row[at + 6],  # queue
+        row[at + 7],  # priority
+        row[at + 8],  # ordering_key
+        decode_policy(row[at + 9]),
+        row[at + 10],  # secrets
     )
 
 

@@ -3,12 +3,12 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId, Trigger
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page, may_repeat
+from horae.core.values import replace
 from horae.store import Changed, JobChange, Plannable, Receipt, Receipted, Retraction
 from horae.stores import sqlite_queues, sqlite_receipts
 from horae.stores.sqlite_claim import wake_next
