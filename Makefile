@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test acceptance check format clean
+.PHONY: help dev test acceptance bench check format clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(READY) ## Run the tests (a few minutes)
 acceptance: $(READY) ## Prove the claims at full size, one after another (up to 25 minutes)
 	$(BIN)/pytest -m acceptance -v --durations=0 $(ARGS)
 
+bench: $(READY) ## Measure Horae beside its peers (an hour; ARGS="--quick" for a few minutes, "--help" for more)
+	@$(BIN)/python -m benchmarks.table $(ARGS)
+
 check: $(READY) ## Format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -33,7 +36,7 @@ format: $(READY) ## Put the format right and mend what ruff can
 	$(BIN)/ruff format .
 
 clean: ## Forget the virtual environment and caches; the data in .horae stays
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .bench/peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # A .venv that was begun but not finished is begun again.
 $(READY): pyproject.toml constraints.txt

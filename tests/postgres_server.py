@@ -53,8 +53,11 @@ log_min_messages = warning
 
 
 @cache
-def postgres_url() -> str:
-    """The address of the server of this test session, which is started if it does not run yet."""
+def postgres_url(settings: str = "") -> str:
+    """The address of the server of this test session, which is started if it does not run yet.
+
+    `settings` are lines of `postgresql.conf` that whoever starts it wants beside those of the tests.
+    """
     if given := os.environ.get("HORAE_TEST_POSTGRES"):
         return given
     session = os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8))[:12]  # the path of a socket must be short
@@ -64,7 +67,7 @@ def postgres_url() -> str:
         folder = base / f"horae-postgres-{session}"
         if not _joined(folder / "users"):
             shutil.rmtree(folder, ignore_errors=True)
-            _start(folder)
+            _start(folder, settings)
         Path(lock.name).unlink(missing_ok=True)
     return f"postgresql://postgres@/postgres?host={quote(str(folder))}"
 
@@ -83,7 +86,7 @@ async def scratch_schema(url: str) -> AsyncIterator[str]:
             await connection.close()
 
 
-def _start(folder: Path) -> None:
+def _start(folder: Path, settings: str) -> None:
     folder.mkdir(mode=0o755)
     user = _unprivileged_user()
     binaries = _readable(postgres_binaries(), folder, user)
@@ -98,7 +101,7 @@ def _start(folder: Path) -> None:
     if done.returncode != 0:
         raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
     with open(data / "postgresql.conf", "a") as conf:
-        conf.write(f"{SETTINGS}unix_socket_directories = '{folder}'\n")
+        conf.write(f"{SETTINGS}unix_socket_directories = '{folder}'\n{settings}")
     arguments = ["sh", "-c", SUPERVISOR, "supervisor", str(binaries), str(data), str(pipe), str(folder)]
     supervisor = subprocess.Popen(arguments, cwd="/", start_new_session=True, stdin=subprocess.DEVNULL, **_as(user))
     _supervisors.append(supervisor)  # it outlives us; an object that nobody keeps would warn about that

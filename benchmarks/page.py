@@ -1,0 +1,234 @@
+"""From figures to the page that people read: medians of the rounds, in tables, under the facts of the machine."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.measurements import BARE_POSTGRES, BARE_SQLITE, PGQUEUER, POSTGRES, SQLITE
+
+Figures = dict[str, Any]
+Rounds = Sequence[Figures]  # of one measurement
+Part = Mapping[str, Rounds]  # by the name of the measurement
+NOTHING = "–"
+HEADINGS = {"now": "As fast as it goes", "enqueue": "Creating jobs", "timed": "On time", "herd": "All at one instant"}
+HEADINGS |= {"cron": "Recurring jobs", "api": "Over REST", "backlog": "With many jobs that wait"}
+HEADINGS |= {"soak": "For a long time", "held": "Beside a forgotten transaction"}
+
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench ARGS="--publish"`, never by hand. Everything in a table was measured on one machine in one run,
+taken in turn; a figure is the median of {rounds} unless its table says otherwise. Producers, workers, the database and
+the load generator share the processors. Handlers do nothing but record their own start, and it is these records that
+are believed; what is lost, ran twice or early is counted, and the store is verified afterwards (`horae bench` does it
+all). *Stolen* is the share of processor time that the host of a virtual machine gave to others meanwhile.
+"""
+EXPLANATIONS = {
+    "now": """\
+Producer and workers together, until the store is empty. *Bare* is what the store itself can do: insert, claim and
+finish a row, a thousand at a time, and nothing else. CPU is that of everybody, the database included.""",
+    "enqueue": """\
+One program that creates jobs in large batches (Celery: one by one, it has no other way), without workers. Bare: rows
+inserted, a thousand at a time.""",
+    "timed": """\
+Jobs due at instants that are spread evenly, and how many milliseconds after its own instant each started. Horae creates
+them while others run; the peers were given theirs before.""",
+    "herd": """\
+Jobs that are all due at the same instant. *Beside*: jobs in another queue that come due meanwhile.""",
+    "cron": """\
+Recurring jobs that each fire every second. Every slot is run, or skipped with its reason.""",
+    "api": """\
+The whole server in two processes with tokens checked, 64 connections. Single jobs are due at once and run meanwhile;
+status is asked of jobs that have run; those of a batch (10,000 in a call) are due later. Waiting times at a given rate
+are from the instant at which a request should have been sent.""",
+    "backlog": """\
+The same work in an empty store, and in one where many jobs wait for a day that is far away. One run each.""",
+    "soak": """\
+One run, with all its history kept.""",
+    "held": """\
+As fast as it goes, while another connection holds a transaction open all the time. One run each.""",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table: what it tells of the rounds of one measurement."""
+
+    title: str
+    cell: Callable[[Rounds], str]
+
+
+def page(machine: Mapping[str, str], parts: Mapping[str, Part]) -> str:
+    """The whole page, with those parts that were measured."""
+    rounds = max((len(runs) for part in parts.values() for runs in part.values()), default=0)
+    times = {1: "one run", 2: "two runs", 3: "three runs"}.get(rounds, f"{rounds} runs")
+    facts = table(("the machine", ""), list(machine.items()), left=True)
+    return "\n".join(
+        [INTRODUCTION.format(rounds=times), facts, *(_section(name, part) for name, part in parts.items())]
+    )
+
+
+def _section(name: str, part: Part) -> str:
+    lines = [f"## {HEADINGS[name]}", "", EXPLANATIONS[name], ""]
+    columns = COLUMNS[name]
+    rows = [(label, *_cells(columns, runs)) for label, runs in _rows(name, part)]
+    lines.append(table(("", *(column.title for column in columns)), rows))
+    if name == "now":
+        lines += _ratios(part)
+    return "\n".join(lines)
+
+
+def _rows(name: str, part: Part) -> list[tuple[str, Rounds]]:
+    """The measurements of a part with their labels; how much work it was says nothing where only the rate counts."""
+    if name == "api":
+        [runs] = part.values()
+        stolen = [{"stolen_percent": run.get("stolen_percent")} for run in runs]
+        pairs = list(zip(runs, stolen, strict=True))
+        return [(label, [run.get(kind, run) | share for run, share in pairs]) for kind, label in REQUESTS.items()]
+    return [(runs[0]["who"] if name in ("now", "enqueue") else label, runs) for label, runs in part.items()]
+
+
+def _cells(columns: Sequence[Column], runs: Rounds) -> list[str]:
+    if failed := [run["error"] for run in runs if "error" in run]:
+        return [f"failed: {failed[0]}", *[NOTHING] * (len(columns) - 1)]
+    return [column.cell(runs) for column in columns]
+
+
+def _ratios(part: Part) -> list[str]:
+    """How Horae stands to the others, in a sentence each."""
+    pairs = [(POSTGRES, PGQUEUER), (POSTGRES, BARE_POSTGRES), (SQLITE, BARE_SQLITE)]
+    told: list[str] = []
+    rates = {runs[0].get("who", label): _median(runs, _rate_key(runs)) for label, runs in part.items() if runs}
+    for ours, theirs in pairs:
+        if (mine := rates.get(ours)) and (other := rates.get(theirs)):
+            told.append(f"* {ours}: {mine / other:.2f} × {theirs}")
+    return [*told, ""] if told else []
+
+
+def _rate_key(runs: Rounds) -> str:
+    """By what name a measurement tells its rate."""
+    return next((key for key in ("completed_per_s", "submitted_per_s") if key in runs[0]), "per_s")
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, left: bool = False) -> str:
+    """A table in Markdown; its figures stand to the right unless it holds words."""
+    lines = [titles, ["---", *["---" if left else "---:"] * (len(titles) - 1)], *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# --- cells
+
+
+def _at(figures: Any, *path: str) -> Any:
+    for name in path:
+        figures = figures.get(name) if isinstance(figures, Mapping) else None
+    return figures
+
+
+def _median(runs: Rounds, *path: str) -> float | None:
+    values = [value for run in runs if (value := _at(run, *path)) is not None]
+    return statistics.median(values) if values else None
+
+
+def _total(runs: Rounds, *path: str) -> int:
+    return sum(_at(run, *path) or 0 for run in runs)
+
+
+def _count(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def _cpu(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1f} %"
+
+
+def _wrong(runs: Rounds) -> str:
+    """Lost, doubled and early, of all rounds; and what the store says otherwise."""
+    if "completed" not in runs[0]:
+        return NOTHING
+    counts = [f"{_total(runs, key):,}" for key in ("lost", "duplicated", "early")]
+    return " · ".join(counts) + ("" if all(run.get("verified", True) for run in runs) else " (the store disagrees)")
+
+
+def _rate(runs: Rounds) -> str:
+    return _count(_median(runs, _rate_key(runs)))
+
+
+def _of(render: Callable[[float | None], str], *path: str) -> Callable[[Rounds], str]:
+    return lambda runs: render(_median(runs, *path))
+
+
+def _minute(which: int, key: str) -> Callable[[Rounds], str]:
+    def cell(runs: Rounds) -> str:
+        minutes = runs[0].get("minutes") or []
+        return (_count if key == "completed" else _ms)(minutes[which][key]) if len(minutes) > 2 else NOTHING
+
+    return cell
+
+
+RATE = Column(title="jobs/s", cell=_rate)
+LATENESS = [Column(title=f"{name} ms", cell=_of(_ms, "lateness_ms", name)) for name in ("p50", "p99", "max")]
+WRONG = Column(title="lost · doubled · early", cell=_wrong)
+CPU = Column(title="CPU s per 1,000", cell=_of(_cpu, "cpu_s_per_1000"))
+MEMORY = Column(title="worker MB", cell=_of(_count, "peak_rss_mb"))
+STOLEN = Column(title="stolen", cell=_of(_percent, "stolen_percent"))
+SLOTS = [
+    Column(title=f"slots {name}", cell=_of(_count, "slots", name)) for name in ("expected", "run", "skipped", "missing")
+]
+
+ERRORS = Column(title="errors", cell=lambda runs: _count(_total(runs, "errors") + _total(runs, "at_half", "errors")))
+
+REQUESTS = {
+    "create": "`POST /v1/jobs`",
+    "job_status": "`GET /v1/jobs/{id}/status`",
+    "run": "`GET /v1/runs/{id}`",
+    "job": "`GET /v1/jobs/{id}`",
+    "batch": "`POST /v1/jobs/batch`, jobs",
+}
+COLUMNS: dict[str, Sequence[Column]] = {
+    "now": [RATE, CPU, MEMORY, WRONG, STOLEN],
+    "enqueue": [RATE, STOLEN],
+    "timed": [RATE, *LATENESS, WRONG, CPU, MEMORY, STOLEN],
+    "herd": [*LATENESS, Column(title="beside: p99 ms", cell=_of(_ms, "bystanders_ms", "p99")), WRONG, STOLEN],
+    "cron": [*SLOTS, *LATENESS, WRONG, CPU, MEMORY, STOLEN],
+    "api": [
+        Column(title="most a second", cell=_rate),
+        CPU,
+        *(Column(title=f"{name} ms", cell=_of(_ms, f"{name}_ms")) for name in ("p50", "p99")),
+        Column(title="at … a second", cell=_of(_count, "at_half", "offered_per_s")),
+        *(Column(title=f"{name} ms", cell=_of(_ms, "at_half", f"{name}_ms")) for name in ("p50", "p99", "max")),
+        ERRORS,
+        STOLEN,
+    ],
+    "backlog": [
+        Column(title="stored in s", cell=_of(_count, "backlog_seconds")),
+        RATE,
+        *LATENESS,
+        MEMORY,
+        Column(title="planner MB", cell=_of(_count, "rss_mb", "planner")),
+        WRONG,
+        STOLEN,
+    ],
+    "soak": [
+        Column(title="2nd minute: ran", cell=_minute(1, "completed")),
+        Column(title="p99 ms", cell=_minute(1, "p99")),
+        Column(title="last whole minute: ran", cell=_minute(-1, "completed")),
+        Column(title="p99 ms", cell=_minute(-1, "p99")),
+        *LATENESS,
+        MEMORY,
+        WRONG,
+        STOLEN,
+    ],
+    "held": [RATE, CPU, MEMORY, WRONG, STOLEN],
+}

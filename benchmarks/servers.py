@@ -1,0 +1,101 @@
+"""The servers that a measurement needs: a PostgreSQL for all alike, and a Redis for those who want one.
+
+`HORAE_BENCH_POSTGRES` (an address) measures on a server that already runs; otherwise one of our own is started, with
+durable settings.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+
+from benchmarks.machine import parent_of
+from tests.live import free_port
+from tests.postgres_server import postgres_url
+
+START_SECONDS = 10.0
+POSTGRES_SETTINGS = """
+shared_buffers = 2GB
+max_wal_size = 8GB
+"""
+SHOWN = ("fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "wal_level")
+REDIS_SETTINGS = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+
+
+def postgres_address() -> str:
+    """The address of the PostgreSQL that all are measured on; our own ends with this process."""
+    return os.environ.get("HORAE_BENCH_POSTGRES") or postgres_url(POSTGRES_SETTINGS)
+
+
+async def postgres_version(address: str) -> str:
+    """Its version, and the settings that bear on speed."""
+    connection = await asyncpg.connect(address)
+    try:
+        version = str(await connection.fetchval("SHOW server_version")).split()[0]
+        settings = [f"{name} = {await connection.fetchval(f'SHOW {name}')}" for name in SHOWN]
+    finally:
+        await connection.close()
+    return ", ".join([version, *settings])
+
+
+async def postmaster(address: str) -> int | None:
+    """The first process of the server; None when it is on another machine."""
+    connection = await asyncpg.connect(address)
+    try:
+        local = await connection.fetchval("SELECT inet_client_addr() IS NOT DISTINCT FROM inet_server_addr()")
+        return parent_of(connection.get_server_pid()) if local else None
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def scratch_redis() -> Iterator[str]:
+    """The address of a Redis that is gone afterwards: on a free port, with its log on the disk every second."""
+    program, port = _program(), free_port()
+    with tempfile.TemporaryDirectory(prefix="horae-bench-redis-") as folder:
+        log = Path(folder, "log")
+        with log.open("wb") as output:
+            command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", folder, *REDIS_SETTINGS]
+            server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            _await_start(server, log)
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def redis_version() -> str:
+    """The version of the machine's Redis, and how durable it is here."""
+    said = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True).stdout
+    version = next(word[2:] for word in said.split() if word.startswith("v="))
+    return f"{version}, appendonly = yes, appendfsync = everysec"
+
+
+def _program() -> str:
+    if shutil.which("redis-server") is None:
+        install("redis-server")
+    return "redis-server"
+
+
+def install(package: str) -> None:
+    """Install a package of the machine's distribution; raises RuntimeError where only its owner can."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise RuntimeError(f"{package} is needed: install it first (on Debian or Ubuntu: apt-get install {package})")
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # no service of it is started
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
+        subprocess.run(["apt-get", *command], env=quiet, check=True, stdout=subprocess.DEVNULL)
+
+
+def _await_start(server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while "Ready to accept connections" not in log.read_text():
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"Redis did not start:\n{log.read_text()}")
+        time.sleep(0.02)

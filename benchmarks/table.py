@@ -1,0 +1,158 @@
+"""`make bench`: measures everything, shows the table, and publishes it when told to.
+
+    make bench                              what takes an hour; ARGS="--quick" for a first look in a few minutes
+    make bench ARGS="--only now,timed"      some parts; the others' last figures stay in the table
+    make bench ARGS="--all --publish"       with the parts that take longest, and into docs/benchmarks.md
+
+Figures are kept in .bench/results.json as they come, so that nothing is lost by a failure or an interruption.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks.machine import facts
+from benchmarks.measurements import CELERY, LONG_PARTS, PARTS, PGQUEUER, QUICK, Bench, Figures, Measurement, Sizes
+from benchmarks.page import page
+from benchmarks.peers.environment import ROOT, SCRATCH, version_of
+from benchmarks.servers import postgres_version, redis_version
+
+RESULTS = SCRATCH / "results.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main() -> int:
+    options = _options()
+    sizes = QUICK if options.quick else Sizes()
+    sizes = replace(sizes, rounds=options.rounds or sizes.rounds)
+    kept = Kept(quick=options.quick)
+    if not options.show:
+        with Bench(sizes) as bench:
+            _measure(bench, _parts(options), sizes, kept, peers=not options.without_peers)
+    text = page(kept.machine, kept.in_order())
+    if options.publish:
+        PAGE.write_text(text, "utf-8")
+        console.print(f"written: {PAGE.relative_to(ROOT)}")
+    elif console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        sys.stdout.write(text)
+    return 1 if kept.failed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Horae beside its peers.")
+    parser.add_argument("--only", help=f"these parts, as a,b: {', '.join(PARTS + LONG_PARTS)}")
+    parser.add_argument("--all", action="store_true", help=f"with those that take longest: {', '.join(LONG_PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one round: a few minutes")
+    parser.add_argument("--rounds", type=int, help="how often each is measured (3)")
+    parser.add_argument("--without-peers", action="store_true", help="Horae and the bare stores alone")
+    parser.add_argument("--show", action="store_true", help="measure nothing, show what was measured last")
+    parser.add_argument("--publish", action="store_true", help=f"write the table to {PAGE.relative_to(ROOT)}")
+    options = parser.parse_args()
+    if unknown := set(_parts(options)) - {*PARTS, *LONG_PARTS}:
+        parser.error(f"--only {','.join(sorted(unknown))}: the parts are {', '.join(PARTS + LONG_PARTS)}")
+    if options.quick and options.publish:
+        parser.error("--quick is for a first look; what is published is measured at full size")
+    return options
+
+
+def _parts(options: argparse.Namespace) -> list[str]:
+    if options.only:
+        return [part.strip() for part in options.only.split(",")]
+    return [*PARTS, *(LONG_PARTS if options.all else ())]
+
+
+def _measure(bench: Bench, parts: list[str], sizes: Sizes, kept: "Kept", *, peers: bool) -> None:
+    kept.describe(machine_facts(bench, peers=peers))
+    for part in parts:
+        measurements = [each for each in bench.measurements(part) if peers or each.who not in (PGQUEUER, CELERY)]
+        kept.begin(part)
+        for turn in range(1 if part in LONG_PARTS else sizes.rounds):
+            for measurement in measurements:
+                _take(measurement, turn, kept)
+
+
+def _take(measurement: Measurement, turn: int, kept: "Kept") -> None:
+    """One figure; a failure is one too."""
+    label = f"{measurement.part} · {measurement.name} · round {turn + 1}"
+    with console.status(label):
+        try:
+            figures = measurement.run()
+        except (RuntimeError, OSError, subprocess.SubprocessError) as exc:
+            figures = {"error": str(exc).strip().splitlines()[-1], "who": measurement.who, "work": measurement.work}
+            console.print(f"{label}: failed\n{exc}")
+        else:
+            console.print(f"{label}: {_short(figures)}")
+    kept.add(measurement, figures)
+
+
+def _short(figures: Figures) -> str:
+    """The figures in a line, for whoever watches."""
+    rates = [f"{figures[key]:,.0f}/s" for key in ("completed_per_s", "submitted_per_s", "per_s") if figures.get(key)]
+    late = [f"p99 {figures['lateness_ms']['p99']} ms"] if "lateness_ms" in figures else []
+    return " · ".join([*rates, *late, f"stolen {figures['stolen_percent']} %"])
+
+
+def machine_facts(bench: Bench, *, peers: bool) -> dict[str, str]:
+    """What the figures belong to."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    known = facts() | {
+        "PostgreSQL": asyncio.run(postgres_version(bench.postgres)),
+        "Horae": f"revision {described.stdout.strip() or 'unknown'}",
+    }
+    if peers:
+        known |= {PGQUEUER: f"PgQueuer {version_of('pgqueuer')}, two processes, 200 jobs at a time"}
+        known |= {CELERY: f"Celery {version_of('celery')}, prefork with two processes; Redis {redis_version()}"}
+    return known
+
+
+class Kept:
+    """The figures on the disk: those of this run, and of parts that it does not measure again."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self._quick = quick
+        self.failed = False  # something that was measured now
+        stored: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+        same = stored.get("quick") == quick
+        self.machine: dict[str, str] = stored["machine"] if same else {}
+        self._parts: dict[str, dict[str, list[Figures]]] = stored["parts"] if same else {}
+
+    def in_order(self) -> dict[str, dict[str, list[Figures]]]:
+        """The parts, as a reader wants them."""
+        return {part: self._parts[part] for part in PARTS + LONG_PARTS if self._parts.get(part)}
+
+    def describe(self, machine: dict[str, str]) -> None:
+        self.machine = machine
+        self._write()
+
+    def begin(self, part: str) -> None:
+        """Forget the last figures of a part."""
+        self._parts[part] = {}
+
+    def add(self, measurement: Measurement, figures: Figures) -> None:
+        self._parts[measurement.part].setdefault(measurement.name, []).append(figures)
+        self.failed |= "error" in figures
+        self._write()
+
+    def _write(self) -> None:
+        RESULTS.parent.mkdir(exist_ok=True)
+        written = RESULTS.with_suffix(".new")
+        told = {"quick": self._quick, "machine": self.machine, "parts": self._parts}
+        written.write_text(json.dumps(told, indent=1, ensure_ascii=False), "utf-8")
+        written.replace(RESULTS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The benchmarks tell what they measured: peers are judged as Horae is, and the page holds what the figures say."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from benchmarks.measurements import LONG_PARTS, PARTS, POSTGRES, QUICK, Bench
+from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, page
+from benchmarks.peers.drive import judge
+from benchmarks.peers.environment import HERE, version_of
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    """What one round of one measurement may have told."""
+    told = {"who": POSTGRES, "work": "10 a second", "completed": 10, "completed_per_s": 10, "lost": 0, "duplicated": 0}
+    lateness = {"p50": 0.1, "p95": 1.0, "p99": 2.0, "max": 3.0}
+    return {**told, "early": 0, "lateness_ms": lateness, "stolen_percent": 0.5, **changes}
+
+
+def lines_of(parts: Mapping[str, Any]) -> list[str]:
+    return page({"processors": "2 × abacus"}, parts).splitlines()
+
+
+def row(start: str, lines: list[str]) -> list[str]:
+    [found] = [line for line in lines if line.startswith(f"| {start} |")]
+    return [cell.strip() for cell in found.strip("|").split("|")]
+
+
+def test_a_figure_is_the_median_of_its_rounds() -> None:
+    rounds = [figures(completed_per_s=rate) for rate in (9_000, 30_000, 10_000)]
+    assert row(POSTGRES, lines_of({"now": {POSTGRES: rounds}}))[1] == "10,000"
+
+
+def test_what_went_wrong_is_the_sum_of_all_rounds() -> None:
+    rounds = [figures(lost=1), figures(duplicated=2), figures(early=3)]
+    assert row(POSTGRES, lines_of({"now": {POSTGRES: rounds}}))[4] == "1 · 2 · 3"
+
+
+def test_the_page_says_when_the_store_disagrees() -> None:
+    told = row(POSTGRES, lines_of({"now": {POSTGRES: [figures(verified=True), figures(verified=False)]}}))
+    assert told[4].endswith("(the store disagrees)")
+
+
+def test_a_measurement_that_failed_is_told_and_the_others_stay() -> None:
+    failed = {"who": "a peer", "work": "", "error": "it would not start"}
+    lines = lines_of({"now": {"a peer": [failed], POSTGRES: [figures()]}})
+    assert row("a peer", lines)[1] == "failed: it would not start"
+    assert row(POSTGRES, lines)[1] == "10"
+
+
+def test_parts_that_were_not_measured_are_left_out() -> None:
+    titles = [line for line in lines_of({"herd": {POSTGRES: [figures()]}}) if line.startswith("## ")]
+    assert titles == [f"## {HEADINGS['herd']}"]
+
+
+@pytest.mark.parametrize("part", PARTS + LONG_PARTS)
+def test_every_part_has_its_measurements_and_its_place_on_the_page(part: str) -> None:
+    names = [each.name for each in Bench(QUICK).measurements(part)]
+    assert names
+    assert len(set(names)) == len(names)
+    assert part in HEADINGS
+    assert part in EXPLANATIONS
+    assert part in COLUMNS
+
+
+def test_a_peer_is_judged_by_what_its_jobs_recorded() -> None:
+    due = {number: 100.0 + number for number in range(4)}
+    records = [(1, 0, 100.5), (1, 1, 100.9), (2, 2, 102.002), (2, 2, 103.0), (1, -1, 90.0)]  # -1 only woke the worker
+    judged = judge(due, records, rate=1)
+    assert {key: judged[key] for key in ("submitted", "completed", "lost", "duplicated", "early")} == {
+        "submitted": 4,
+        "completed": 3,
+        "lost": 1,
+        "duplicated": 1,
+        "early": 1,
+    }
+    assert judged["lateness_ms"]["max"] == pytest.approx(500)
+    assert judged["lateness_ms"]["p50"] == pytest.approx(2)
+
+
+@pytest.mark.parametrize("peer", ["pgqueuer", "celery"])
+def test_all_that_a_peer_needs_is_pinned_and_no_registry_is_named(peer: str) -> None:
+    lines = (HERE / f"{peer}.txt").read_text("utf-8").splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    assert version_of(peer)
