@@ -73,11 +73,12 @@ class Supervisor:
 def _child(target: Callable[[], int], parent: int) -> None:
     """The main function of a process: ends with its parent, however that ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; the parent passes it on
-    threading.Thread(target=_end_with, args=(parent,), name="horae-parent", daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), name="horae-parent", daemon=True).start()
     raise SystemExit(target())
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
+    """Ask this process to stop when its parent is gone; for a thread of its own."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

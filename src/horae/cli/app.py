@@ -26,6 +26,7 @@ COMMANDS = {  # in the order of the help page; the sentence stands here so that 
     "dlq": ("horae.cli.dlq:app", "See, requeue or discard failed runs that nobody has resolved."),
     "doctor": ("horae.cli.doctor:doctor", "Show each setting and its source, and what is well or not."),
     "check": ("horae.cli.check:check", "Verify that what the store tells keeps every promise."),
+    "bench": ("horae.cli.bench:bench", "Measure how many jobs run how late here, in scratch data."),
     "explain": ("horae.cli.explain:explain", "Say in words when a schedule fires; needs no server."),
 }
 

@@ -10,16 +10,15 @@ Advance = Callable[[int, int | None], None]  # done so far, and of how many if t
 @contextmanager
 def progress_bar(what: str) -> Iterator[Advance]:
     """A bar on stderr while the act goes on; it is gone when the act is over."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    with _bar(what) as update:
+        yield lambda done, total: update(completed=done, total=total)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        line = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(line, completed=done, total=total)
+
+@contextmanager
+def progress_stages(beginning: str) -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar on stderr for an act in several stages, each with a length of its own."""
+    with _bar(beginning) as update:
+        yield lambda stage, done, total: update(description=stage, completed=done, total=total)
 
 
 @contextmanager
@@ -35,3 +34,17 @@ def progress_line(beginning: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         line = shown.add_task(beginning, total=None)
         yield lambda words: shown.update(line, description=words)
+
+
+@contextmanager
+def _bar(beginning: str) -> Iterator[Callable[..., None]]:
+    if not sys.stderr.isatty():
+        yield lambda **values: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        line = shown.add_task(beginning, total=None)
+        yield lambda **values: shown.update(line, **values)
