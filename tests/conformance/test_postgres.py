@@ -12,16 +12,20 @@ import asyncpg
 import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.core.model import Job, Run, State
-from horae.core.plan import cancel, start, succeed
+from horae.core.model import Job, JobError, JobId, Policy, Run, RunId, State, Trigger
+from horae.core.plan import Failure, cancel, fail, start, succeed
+from horae.core.schedule import Now
+from horae.core.values import replace
 from horae.store import Kind, QueueSettings, Resolution, RunFilter, Signal
 from horae.stores.postgres import PostgresStore
 from horae.stores.postgres_pool import Address, Collision, retried
 from horae.stores.statements import migrations
-from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, one_shot, recurring
+from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
 from tests.postgres_server import postgres_url, scratch_schema
 
 NEWEST = migrations("postgres")[-1][0]
+LATER = NOW + timedelta(hours=1)
+NO = JobError(type="ValueError", message="no")
 
 
 @pytest.fixture
@@ -175,6 +179,72 @@ async def test_a_store_of_the_first_version_is_upgraded_with_all_that_is_in_it(u
         assert sorted(ids(ended.items)) == sorted([waiting.id, fine.id, broken.id, later.id])
     finally:
         await store.close()
+
+
+# --- batches: what their items share is sent once
+
+
+def unlike() -> list[Run]:
+    """Runs of which each differs from its neighbours in something else; all are due."""
+    model, job = one_shot(), recurring()
+    ours = [
+        *({"owner": "bob"}, {"created_by": "eve"}, {"due_at": NOW - SECOND}, {"wake_at": NOW - SECOND}),
+        *({"schedule": Now()}, {"schedule": None, "job_id": job.id}, {"trigger": Trigger.MANUAL}),
+        *({"slot": NOW}, {"slot": NOW - SECOND}, {"gate": "g"}, {"revision": 7}, {"created_at": NOW - SECOND}),
+        {"requeue_of": model.id},
+    ]
+    of_spec = [
+        *({"params": '{"n":1}'}, {"params_blob": "b"}, {"name": "n"}, {"labels": {"a": "b"}}, {"queue": "mail"}),
+        *({"priority": 5}, {"ordering_key": "o"}, {"policy": Policy(timeout=SECOND)}, {"secrets": "v1:sealed"}),
+    ]
+    changed = [replace(model, **changes) for changes in ours]
+    changed += [replace(model, spec=replace(model.spec, **changes)) for changes in of_spec]
+    pairs = [(replace(model), run) for run in changed]
+    return [_with_new_id(run) for pair in pairs for run in pair]
+
+
+def _with_new_id(run: Run) -> Run:
+    ident = new_id()
+    return replace(run, id=RunId(ident), job_id=JobId(ident) if run.one_shot else run.job_id)
+
+
+async def test_runs_of_a_batch_may_differ_in_anything(store: PostgresStore) -> None:
+    runs = unlike()
+    await store.create(runs)
+    assert await store.runs([run.id for run in runs]) == {run.id: run for run in runs}
+    node = await given_node(store)
+    taken = (await claims_of(store, node)).runs
+    assert {run.id: run for run in taken} == {
+        run.id: replace(run, state=State.CLAIMED, node=node, fence=1) for run in runs
+    }
+
+
+async def test_results_of_a_batch_may_differ_in_anything(store: PostgresStore) -> None:
+    await store.create([one_shot() for _ in range(20)])
+    node = await given_node(store)
+    tried = [start(run, NOW) for run in (await claims_of(store, node, limit=7)).runs]
+    assert all(await store.settle([fail(run, Failure(error=NO), NOW, luck=0) for run in tried]))
+    running = [start(run, LATER) for run in (await claims_of(store, node, until=LATER)).runs]
+    assert {run.attempt for run in running} == {1, 2}
+    ways = [
+        lambda run: succeed(run, None, LATER),
+        lambda run: succeed(run, '"done"', LATER + SECOND),
+        lambda run: succeed(replace(run, progress=0.5), "1", LATER),
+        lambda run: fail(run, Failure(error=NO, fatal=True), LATER, luck=0),
+        lambda run: cancel(run, LATER),
+    ]
+    results = [ways[n % len(ways)](run) for n, run in enumerate(running)]
+    gone = succeed(replace(running[3], fence=9), None, LATER)
+    assert await store.settle([*results, gone]) == [True] * len(results) + [False]
+    assert await store.runs([result.run.id for result in results]) == {result.run.id: result.run for result in results}
+
+
+async def test_a_batch_of_which_some_are_there_already_is_completed(store: PostgresStore) -> None:
+    first, second = one_shot(), one_shot()
+    await store.create([first])
+    assert await store.create([first, second, second]) == [first.job_id, second.job_id, second.job_id]
+    listed = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=9)
+    assert sorted(ids(listed.items)) == sorted([first.id, second.id])
 
 
 # --- lost connections

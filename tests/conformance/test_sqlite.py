@@ -16,16 +16,33 @@ from pathlib import Path
 import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.core.model import Policy
+from horae.core.model import Policy, Reason, RunId, State, Trigger
+from horae.core.plan import start, succeed
+from horae.core.values import replace
 from horae.store import Kind, Resolution, RunFilter, Signal, Store
 from horae.stores import sqlite_executor
 from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_claim import LANE_COLUMNS
-from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of, migrate
+from horae.stores.sqlite_batches import FEW
+from horae.stores.sqlite_claim import MAX_PAGE
+from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of
 from horae.stores.sqlite_executor import InlineExecutor, ThreadedExecutor, Transaction
 from horae.stores.sqlite_rows import STORED_JOB, STORED_RUN
 from horae.stores.statements import migrations
-from tests.conformance.builders import NOW, claimed, given_node, ids, one_shot
+from tests.conformance.builders import (
+    DAY,
+    MINUTE,
+    NOW,
+    ODD,
+    SECOND,
+    claimed,
+    failed,
+    given_node,
+    given_running,
+    ids,
+    one_shot,
+    retried,
+    unusual_policy,
+)
 
 
 @asynccontextmanager
@@ -156,13 +173,79 @@ async def test_tables_have_the_columns_that_rows_are_built_from_in_their_places(
     assert tuple(jobs) == STORED_JOB
 
 
-async def test_a_lane_has_the_columns_that_claims_are_built_from(tmp_path: Path) -> None:
-    database = Database(tmp_path / "horae.db")
-    database.use(migrate)
-    with closing(database.writer()) as db:
-        which = {"queue": "", "priority": 0, "floor": 0, "until": 0, "tasks": "[]"}
-        lane = db.execute(STATEMENTS["lane"], which)
-        assert tuple(column for column, *_ in lane.description) == LANE_COLUMNS
+async def test_a_claim_brings_a_run_as_a_look_up_finds_it(tmp_path: Path) -> None:
+    """Both read it column by column, by statements of their own; all that a run can have while it waits is set."""
+    full = one_shot(
+        NOW - 3 * MINUTE,
+        params='{"text": "\\u0000 \\"é\\""}',
+        params_blob="blob",
+        name=ODD,
+        key=ODD,
+        labels={ODD: ODD},
+        queue=ODD,
+        priority=3,
+        ordering_key=ODD,
+        policy=unusual_policy(),
+        secrets=ODD,
+        owner=ODD,
+        created_by="bob",
+        trigger=Trigger.REQUEUE,
+        slot=NOW - MINUTE,
+        wake_at=NOW - 2 * MINUTE,
+        created_at=NOW - DAY,
+        gate=ODD,
+        crashes=2,
+        revision=4,
+        requeue_of=RunId("ab" * 16),
+    )
+    async with opened(tmp_path / "horae.db") as store:
+        node = await given_node(store)
+        await store.create([full])
+        [first] = await claimed(store, node)
+        assert first == replace(full, state=State.CLAIMED, node=node, fence=1)
+        assert first == await store.run(full.id, owner=None)
+
+        await store.request_stop([full.id], Reason.CANCELLED)
+        again = retried(start(first, NOW))
+        assert await store.settle([replace(again, run=replace(again.run, progress=0.5))]) == [True]
+        [second] = await claimed(store, node, until=NOW + DAY)
+        assert (second.fence, second.attempt, second.progress, second.stop) == (2, 1, 0.5, Reason.CANCELLED)
+        assert second == await store.run(full.id, owner=None)
+
+
+async def test_a_batch_of_several_kinds_is_written_in_its_order_and_once(tmp_path: Path) -> None:
+    """Runs that are alike are written together if they are many, the others one by one."""
+    many = FEW + 1
+    runs = [one_shot(name=name) for name in ["single", *["first"] * many, "few", "few", *["second"] * many, "last"]]
+    async with opened(tmp_path / "horae.db") as store:
+        node = await given_node(store)
+        await store.create(runs)
+        extra = [one_shot(name="second") for _ in range(2)]
+        await store.create([*runs, *extra])
+        assert ids(await claimed(store, node)) == ids([*runs, *extra])
+        told = await store.events(after=None, owner=None, limit=10)
+        assert [batch.subjects for batch in told] == [ids(runs), ids(extra)]
+
+
+async def test_a_claim_reads_on_until_it_has_enough(tmp_path: Path) -> None:
+    """Pages end in the middle of what is due at one instant, and may hold nothing that can be taken."""
+    line = [one_shot(gate="line") for _ in range(MAX_PAGE + 1)]
+    free = [one_shot(NOW, queue=queue) for queue in ("default", "mail") for _ in range(MAX_PAGE + 1)]
+    async with opened(tmp_path / "horae.db") as store:
+        node = await given_node(store)
+        await store.create([*line, *free])
+        wanted = {line[0].id, *ids(free)}
+        runs = await claimed(store, node, now=NOW - SECOND, limit=len(wanted))
+        assert sorted(ids(runs)) == sorted(wanted)
+
+
+async def test_of_two_results_of_a_run_in_one_batch_the_first_is_written(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db") as store:
+        [run] = await given_running(store, one_shot())
+        succeeded = succeed(run, '"done"', NOW)
+        assert await store.settle([succeeded, failed(run), succeeded]) == [True, False, True]
+        assert await store.run(run.id, owner=None) == succeeded.run
+        assert await store.dead_letters() == 0
 
 
 OLD_RUN = """
@@ -331,6 +414,22 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 # --- errors
+
+
+async def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path: Path) -> None:
+    """After this time SQLite's own wait would sleep for another 88 ms."""
+    waits = []
+    async with opened(tmp_path / "horae.db") as store:
+        for _ in range(3):
+            with closing(sqlite3.connect(tmp_path / "horae.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                write = asyncio.create_task(store.create([one_shot()]))
+                await asyncio.sleep(0.24)
+                other.execute("ROLLBACK")
+            began = time.monotonic()
+            await write
+            waits.append(time.monotonic() - began)
+    assert min(waits) < 0.05
 
 
 async def test_a_lock_that_is_not_released_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

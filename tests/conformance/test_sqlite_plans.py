@@ -55,10 +55,7 @@ INDEXES = {
     "parked_gates": {"runs_parked"},
     "gate_is_blocked": {"runs_gate", "runs_parked", "letters_gate"},
     "ahead_of": {"runs_gate", "letters_gate"},
-    "start_run": {"runs_id"},
-    "end_held": {"runs_id"},
-    "end_waiting": {"runs_id"},
-    "return_held": {"runs_id"},
+    "runs_by_fence": {"runs_id"},
     "already_settled": {"runs_id"},
     "request_stop": {"runs_id"},
     "stops": {"runs_stop"},
@@ -173,6 +170,8 @@ def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
+        ("lane", "runs_claim (queue=? AND priority=? AND wake_at=? AND rowid>?)"),
+        ("lane", "runs_claim (queue=? AND priority=? AND wake_at>? AND wake_at<?)"),
         ("events_of_anyone", "INTEGER PRIMARY KEY (rowid>?)"),
         ("events_of_owner", "events_owner (owner=? AND rowid>?)"),
         ("receipt", "sqlite_autoindex_receipts_1 (owner=? AND key=?)"),
@@ -183,7 +182,12 @@ def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
     ],
 )
 def test_a_page_is_sought_by_its_position(db: sqlite3.Connection, name: str, step: str) -> None:
-    assert step in plan_of(db, name)[0]
+    assert step in " | ".join(plan_of(db, name))
+
+
+@pytest.mark.parametrize("name", ["claim_runs", "start_runs", "end_runs", "give_runs_back"])
+def test_a_batch_of_runs_is_changed_row_by_row(db: sqlite3.Connection, name: str) -> None:
+    assert "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)" in plan_of(db, name)
 
 
 def test_what_nodes_hold_of_a_queue_is_counted_in_the_index(db: sqlite3.Connection) -> None:

@@ -1,6 +1,6 @@
 """Looking up many jobs at once, and what runs anywhere."""
 
-from horae.core.model import JobId, State
+from horae.core.model import JobId, RunId, State
 from horae.store import RunFilter, Store
 from tests.conformance.builders import given_ended, given_job, given_running, new_id, one_shot
 
@@ -16,6 +16,18 @@ async def test_many_jobs_are_found_at_once_whatever_they_are_and_whoever_owns_th
     for job_id, job in found.items():
         assert job == await store.job(job_id, owner=None)
     assert await store.jobs([]) == {}
+
+
+async def test_many_runs_are_found_at_once_alive_or_ended_and_whoever_owns_them(store: Store) -> None:
+    [ended] = await given_ended(store, one_shot(owner="bob"))
+    [running] = await given_running(store, one_shot())
+    waiting = one_shot()
+    await store.create([waiting])
+    found = await store.runs([waiting.id, RunId(new_id()), running.id, ended.id])
+    assert found.keys() == {waiting.id, running.id, ended.id}
+    for run_id, run in found.items():
+        assert run == await store.run(run_id, owner=None)
+    assert await store.runs([]) == {}
 
 
 async def test_a_run_of_a_recurring_job_is_no_job(store: Store) -> None:

@@ -27,21 +27,22 @@ class PostgresClaim(PostgresBase):
     async def claim(self, request: ClaimRequest) -> Claims:
         """Take runs for a node: by priority, then by wake-up time."""
         known = self._limited
-        found = await self._claim(request, known)
-        limited = self._learn_limits(request.queues, found[0][_LIMITED] or ())
-        runs = [ROWS.run(row) for row in found if row[_MINE]]
+        answer, *found = await self._claim(request, known)
+        limited = self._learn_limits(request.queues, answer[_LIMITED] or ())
+        runs = _taken(found, request.node)
         if not limited <= known:  # of queues whose limit we did not know, nothing came
-            found = await self._claim(replace(request, free_gates=(), limit=request.limit - len(runs)), limited)
-            runs = sorted((*runs, *(ROWS.run(row) for row in found if row[_MINE])), key=_turn)
-        blocked = [ROWS.run(row) for row in found if row[_MINE] is False]
+            rest = replace(request, free_gates=(), limit=request.limit - len(runs))
+            answer, *found = await self._claim(rest, limited)
+            runs = sorted((*runs, *_taken(found, request.node)), key=_turn)
+        blocked = [ROWS.run(row) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
             blocked += await self._beyond_limits(request, limited, blocked)
         return Claims(
-            alive=found[0][_ALIVE],
+            alive=answer[_ALIVE],
             runs=runs,
             contested=await self._contested(request.node, blocked) if blocked else (),
-            next_at=found[0][_NEXT_AT],
-            more=found[0][_MORE],
+            next_at=answer[_NEXT_AT],
+            more=answer[_MORE],
         )
 
     def _learn_limits(self, queues: Sequence[str], limited: Sequence[str]) -> frozenset[str]:
@@ -90,6 +91,10 @@ class PostgresClaim(PostgresBase):
         for run_id, job_id, started_at, failed in await self._db.rows("rivals", node, *given):
             rivals[run_id].append(Rival(job_id=job_id, started_at=started_at, failed=failed))
         return [Contested(run=run, rivals=rivals[run.id]) for run in blocked]
+
+
+def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
+    return [ROWS.run(row, node) for row in found if row[_MINE]]
 
 
 def _turn(run: Run) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+import asyncpg
+
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run
@@ -11,7 +13,7 @@ from horae.store import Kind, Receipt, Receipted, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase, due_signal
 from horae.stores.postgres_events import add_events
-from horae.stores.postgres_pool import Session, retried
+from horae.stores.postgres_pool import Collision, Database, Session, retried
 from horae.stores.postgres_receipts import Outcome, with_receipts
 from horae.stores.postgres_rows import Places, columns
 
@@ -31,7 +33,10 @@ class PostgresCreate(PostgresBase):
             return await self._create_tied(items)
         if free:  # the usual case is one statement
             places = await self._places_of(free)
-            await self._db.rows("create_runs", [rows.new_run(run, places) for run in free])
+            try:
+                await _create_runs(self._db, free, places, again=False)
+            except Collision:
+                await _create_runs(self._db, free, places, again=True)
             self._signals.send(due_signal(free))
         return [run.job_id for run in free]
 
@@ -87,7 +92,16 @@ async def _write(session: Session, items: Sequence[Item], places: Places) -> lis
 async def write_runs(session: Session, runs: Sequence[Run], places: Places) -> None:
     """Write new runs, and the events of those that are jobs as well."""
     if runs:
-        await session.rows("create_runs", [rows.new_run(run, places) for run in runs])
+        await _create_runs(session, runs, places, again=True)
+
+
+async def _create_runs(place: Database | Session, runs: Sequence[Run], places: Places, *, again: bool) -> None:
+    """Write new runs; `again` when some of them may be there already, or come twice."""
+    once = {run.id: run for run in runs}.values() if again else runs
+    try:
+        await place.rows("create_runs", rows.new_runs(once, places), again)
+    except asyncpg.UniqueViolationError as exc:
+        raise Collision("runs with these ids are there already, or are being written; try again") from exc
 
 
 async def write_firings(session: Session, firings: Sequence[Firing], places: Places) -> list[Run]:

@@ -7,8 +7,8 @@ from typing import Any
 from horae.core.model import DISCARDED, RunId
 from horae.core.values import replace
 from horae.store import ErrorGroup, Receipt, Resolution, RunFilter
-from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase, due_signal
+from horae.stores.postgres_create import write_runs
 from horae.stores.postgres_gates import wake_parked, woken_signal
 from horae.stores.postgres_lists import RunQuery
 from horae.stores.postgres_pool import Session, retried
@@ -63,8 +63,7 @@ async def _resolve(
     letters = await session.rows("resolve_letters", *columns(_resolution, ordered))
     done = {row[0] for row in letters}
     successors = [item.successor for item in ordered if item.run_id in done and item.successor is not None]
-    if successors:
-        await session.rows("create_runs", [rows.new_run(run, places) for run in successors])
+    await write_runs(session, successors, places)
     gated = [(gate, due_at, ident) for ident, gate, due_at in letters if gate is not None]
     lifted = await session.rows("lift_blocks", *zip(*gated, strict=True)) if gated else []
     woken = await wake_parked(session, {row[0]: now for row in lifted})

@@ -51,15 +51,13 @@ class RunQuery:
             chosen = [("list_live_of_job", live), ("list_ended_of_job", ended)]
         else:
             waiting = "list_retried" if live & WAITING == {State.RETRYING} else "list_waiting"
-            over = _ended_list("list_ended", self.which, well=State.SUCCEEDED in ended)
+            over = _ended_list("list_ended", well=State.SUCCEEDED in ended)
             chosen = [(waiting, live & WAITING), ("list_held", live & HELD), (over, ended)]
         return [(name, states) for name, states in chosen if states]
 
     def letters(self) -> str:
         """Which of the lists of dead letters follows the best index."""
-        if self.which.job_id is not None:
-            return "letters_of_job"
-        return _of_owner("letters", self.which)
+        return "letters" if self.which.job_id is None else "letters_of_job"
 
     def arguments(self, states: frozenset[State]) -> tuple[Any, ...]:
         """The parameters that lists of runs take; those of dead letters one more."""
@@ -84,14 +82,9 @@ def run_cursor(run: Run) -> str:
     return encode_cursor((run.due_at - _EPOCH) // _TICK, run.id)
 
 
-def _ended_list(name: str, which: RunFilter | JobFilter, *, well: bool) -> str:
-    """The list of ended runs that follows the best index: with or without those that succeeded, and of one owner."""
-    return _of_owner(name if well else f"{name}_badly", which)
-
-
-def _of_owner(name: str, which: RunFilter | JobFilter) -> str:
-    of_owner = which.owner is not None and which.task is None and which.queue is None
-    return f"{name}_of_owner" if of_owner else name
+def _ended_list(name: str, *, well: bool) -> str:
+    """The list of ended runs that follows the best index: with those that succeeded, or without."""
+    return name if well else f"{name}_badly"
 
 
 def _error_begins(kind: str | None) -> str | None:
@@ -128,7 +121,7 @@ def _live_statements(which: JobFilter) -> list[str]:
 def _ended_statement(which: JobFilter, states: Sequence[State]) -> str:
     if which.key is not None:
         return "list_one_shots_ended_keyed"
-    return _ended_list("list_one_shots_ended", which, well=State.SUCCEEDED in states)
+    return _ended_list("list_one_shots_ended", well=State.SUCCEEDED in states)
 
 
 def _ended_states(status: JobStatus | None) -> frozenset[State]:

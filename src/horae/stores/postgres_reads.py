@@ -48,6 +48,13 @@ class PostgresReads(PostgresBase):
             run = await _find_run(session, run_id)
         return run if run is not None and owner in (None, run.owner) else None
 
+    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
+        """As `run`, of many; those that are not there are left out."""
+        live = [ROWS.run(row) for row in await self._db.rows("live_runs_among", run_ids)] if run_ids else []
+        found = {run.id: run for run in live}
+        over = [run_id for run_id in run_ids if run_id not in found]
+        return found | {run.id: run for run in await self.ended(over)}
+
     async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
         """Those of the runs that have ended, in any order."""
         if not run_ids:

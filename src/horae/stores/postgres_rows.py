@@ -1,7 +1,8 @@
-"""From domain values to the columns of PostgreSQL: batches as one array per column."""
+"""From domain values to the columns of PostgreSQL: batches as one array per column, or as what their items share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
+from itertools import groupby
 from typing import Any, TypeVar
 
 import msgspec
@@ -77,6 +78,60 @@ def new_run(run: Run, places: Places) -> tuple[Any, ...]:
         run.requeue_of,
         *places[run.owner, spec.task, spec.queue, spec.priority],
     )
+
+
+def new_runs(runs: Iterable[Run], places: Places) -> list[tuple[Any, ...]]:
+    """Runs as `new_runs` of PostgreSQL: neighbours that are alike are one, so that what they share is sent once."""
+    return [_alike(list(alike), places) for _, alike in groupby(runs, key=_likeness)]
+
+
+def _likeness(run: Run) -> tuple[Any, ...]:
+    """What runs must share to be alike."""
+    spec = run.spec
+    return (
+        run.owner,
+        run.created_by,
+        spec.task,
+        spec.params_blob,
+        spec.name,
+        spec.key,
+        spec.labels,
+        spec.queue,
+        spec.priority,
+        spec.ordering_key,
+        spec.policy,
+        spec.secrets,
+        run.schedule is None,
+        run.trigger,
+        run.slot is None,
+        run.gate,
+        run.paused,
+        run.revision,
+        run.created_at,
+        run.requeue_of,
+    )
+
+
+def _alike(runs: Sequence[Run], places: Places) -> tuple[Any, ...]:
+    ids: list[str] = [run.id for run in runs]
+    job_ids: list[str] = [run.job_id for run in runs]
+    schedules = _differing([run.schedule for run in runs])
+    return (
+        *new_run(runs[0], places)[2:],
+        ids,
+        None if job_ids == ids else job_ids,
+        _differing([run.spec.params for run in runs]),
+        None if schedules is None else [encode_schedule(schedule) for schedule in schedules if schedule is not None],
+        _differing([run.slot for run in runs]),
+        _differing([run.due_at for run in runs]),
+        _differing([run.wake_at for run in runs]),
+    )
+
+
+def _differing(values: list[T]) -> list[T] | None:
+    """The values, or None when they are all the same."""
+    first = values[0]
+    return None if values[-1] is first and values.count(first) == len(values) else values
 
 
 def new_job(firing: Firing) -> tuple[Any, ...]:
@@ -159,22 +214,35 @@ def started(run: Run) -> tuple[Any, ...]:
     return run.id, run.fence, run.attempt, run.progress, run.started_at, run.first_started_at
 
 
-def ended(item: Settled) -> tuple[Any, ...]:
-    """A `run_end` as PostgreSQL knows it."""
-    run = item.run
+def run_ends(results: Iterable[Settled]) -> list[tuple[Any, ...]]:
+    """Results as `run_ends` of PostgreSQL: neighbours that ended alike are one."""
+    return [_ended_alike([result.run for result in alike]) for _, alike in groupby(results, key=_ending)]
+
+
+def _ending(result: Settled) -> tuple[Any, ...]:
+    """What runs must share to have ended alike."""
+    run = result.run
+    return run.state, run.fence, run.attempt, run.crashes, run.progress, run.error, run.reason
+
+
+def _ended_alike(runs: Sequence[Run]) -> tuple[Any, ...]:
+    model = runs[0]
+    results = [run.result for run in runs]
+    first_started_ats = [run.first_started_at for run in runs]
+    started_ats = [run.started_at for run in runs]
     return (
-        run.id,
-        run.fence,
-        run.state,
-        run.attempt,
-        run.crashes,
-        run.progress,
-        encode_error(run.error),
-        run.result,
-        run.reason,
-        run.first_started_at,
-        run.started_at,
-        run.finished_at,
+        model.state,
+        model.fence,
+        model.attempt,
+        model.crashes,
+        model.progress,
+        encode_error(model.error),
+        model.reason,
+        [run.id for run in runs],
+        None if results.count(None) == len(results) else results,
+        None if first_started_ats == started_ats else first_started_ats,
+        started_ats,
+        [run.finished_at for run in runs],
     )
 
 

@@ -42,44 +42,42 @@ class PostgresRuns(PostgresBase):
         if not results:
             return []
         ordered = sorted(results, key=lambda result: result.run.id)
-        ended = [result for result in ordered if result.run.state in FINAL]
-        returned = [result for result in ordered if result.run.state not in FINAL]
         await self._ensure_days(_days_of(ordered))
         try:
-            done, woken = await self._write_results(ended, returned, held=held)
+            written, woken = await self._write_results(ordered, held=held)
         except asyncpg.CheckViolationError:  # the partition is gone: days that we know were dropped
             self._days.clear()
             raise
-        written = [result.run for result in ordered if (result.run.id, result.run.fence) in done]
-        woken += [run.wake_at for run in written if run.state not in FINAL]
-        self._signals.send([*woken_signal(woken), *self._room_signal(written)])
-        missed = [result for result in results if (result.run.id, result.run.fence) not in done]
-        if missed:
-            given = columns(lambda result: (result.run.id, result.run.fence, result.run.state), missed)
-            found = {row[0] for row in await self._db.rows("settled_before", *given)}
-            done |= {(result.run.id, result.run.fence) for result in missed if result.run.id in found}
-        return [(result.run.id, result.run.fence) in done for result in results]
+        self._signals.send([*woken_signal(woken), *self._room_signal([result.run for result in written])])
+        if len(written) == len(results):
+            return [True] * len(results)
+        done = set(map(_claim_of, written))
+        missed = [result for result in results if _claim_of(result) not in done]
+        given = columns(lambda result: (result.run.id, result.run.fence, result.run.state), missed)
+        found = {row[0] for row in await self._db.rows("settled_before", *given)}
+        done |= {_claim_of(result) for result in missed if result.run.id in found}
+        return [_claim_of(result) in done for result in results]
 
     def _room_signal(self, left: Sequence[Run]) -> list[Signal]:
         """That there is room in a queue with a limit, because nodes no longer hold these runs."""
-        return [Signal(kind=Kind.DUE)] if any(run.spec.queue in self._limited for run in left) else []
+        limited = self._limited
+        return [Signal(kind=Kind.DUE)] if limited and any(run.spec.queue in limited for run in left) else []
 
     async def _write_results(
-        self, ended: Sequence[Settled], returned: Sequence[Settled], *, held: bool
-    ) -> tuple[set[tuple[str, int]], list[datetime]]:
-        """Write results; answers the fences that held, and when runs wake that were parked behind them."""
-        if not returned and not any(_has_ties(result) for result in ended):
+        self, results: Sequence[Settled], *, held: bool
+    ) -> tuple[Sequence[Settled], list[datetime]]:
+        """Write results; answers those whose fences held, and when runs wake because of them."""
+        ended = [result for result in results if result.run.state in FINAL]
+        returned = [result for result in results if result.run.state not in FINAL]
+        if not returned and not any(map(_has_ties, ended)):
             return await _end(self._db, ended, held=held), []  # the usual case is one statement
         async with self._db.transaction() as session:
-            done = await _end(session, ended, held=held) if ended else set()
-            if returned:
-                found = await session.rows("return_runs", *columns(rows.returned, returned))
-                done |= {(row[0], row[1]) for row in found}
-            written = [result for result in (*ended, *returned) if (result.run.id, result.run.fence) in done]
-            await _add_attempts(session, written)
-            over = [result.run for result in ended if (result.run.id, result.run.fence) in done]
-            await _free_keys(session, over)
-            return done, await leave_gates(session, over)
+            over = await _end(session, ended, held=held) if ended else []
+            back = await _return(session, returned) if returned else []
+            await _add_attempts(session, [*over, *back])
+            await _free_keys(session, [result.run for result in over])
+            woken = await leave_gates(session, [result.run for result in over])
+        return [*over, *back], [*woken, *(result.run.wake_at for result in back)]
 
     @retried
     async def park(self, runs: Sequence[Run]) -> None:
@@ -125,8 +123,24 @@ class PostgresRuns(PostgresBase):
         return {RunId(row[0]): row[1] for row in await self._db.rows("held", node)}
 
 
-async def _end(place: Database | Session, ended: Sequence[Settled], *, held: bool) -> set[tuple[str, int]]:
-    return {(row[0], row[1]) for row in await place.rows("end_runs", held, [rows.ended(result) for result in ended])}
+async def _end(place: Database | Session, ended: Sequence[Settled], *, held: bool) -> Sequence[Settled]:
+    """End runs; answers the results whose fences held."""
+    [(count, ids, fences)] = await place.rows("end_runs", held, rows.run_ends(ended), len(ended))
+    if count == len(ended):
+        return ended
+    done = set(zip(ids or (), fences or (), strict=True))
+    return [result for result in ended if _claim_of(result) in done]
+
+
+async def _return(session: Session, returned: Sequence[Settled]) -> list[Settled]:
+    """Give runs back, or put them off; answers the results whose fences held."""
+    done = {(row[0], row[1]) for row in await session.rows("return_runs", *columns(rows.returned, returned))}
+    return [result for result in returned if _claim_of(result) in done]
+
+
+def _claim_of(result: Settled) -> tuple[str, int]:
+    """The claim that a result is of."""
+    return result.run.id, result.run.fence
 
 
 def _has_ties(result: Settled) -> bool:
@@ -137,9 +151,10 @@ def _has_ties(result: Settled) -> bool:
 
 def _days_of(results: Sequence[Settled]) -> set[date]:
     """The days that something of these results is kept under."""
-    ends = {result.run.finished_at for result in results}
-    ends |= {result.attempt.ended_at for result in results if result.attempt is not None}
-    return {day_of(end) for end in ends if end is not None}
+    ends = [result.run.finished_at for result in results if result.run.finished_at is not None]
+    ends += [result.attempt.ended_at for result in results if result.attempt is not None]
+    days = {day_of(min(ends)), day_of(max(ends))} if ends else set()
+    return days if len(days) < 2 else set(map(day_of, ends))
 
 
 async def _add_attempts(session: Session, results: Sequence[Settled]) -> None:

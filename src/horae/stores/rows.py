@@ -18,6 +18,7 @@ from horae.core.model import (
     JobError,
     JobStatus,
     Misfire,
+    NodeId,
     OnFailure,
     Outcome,
     Overlap,
@@ -30,7 +31,7 @@ from horae.core.model import (
     Trigger,
 )
 from horae.core.retry import RetryPolicy
-from horae.core.schedule import Schedule, parse_schedule, schedule_to_wire
+from horae.core.schedule import At, Schedule, parse_schedule, schedule_to_wire
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -135,15 +136,39 @@ def decode_labels(text: str | None) -> Mapping[str, str]:
     return MappingProxyType(msgspec.json.decode(text, type=dict[str, str])) if text else NO_LABELS
 
 
-@lru_cache(4096)
+class _AtRow(msgspec.Struct, tag="at", omit_defaults=True, frozen=True):
+    """The wire form of `At`: it differs from run to run, so it must be quick, and to remember it would not pay."""
+
+    time: datetime
+    timezone: str = "UTC"
+
+
+_AT = msgspec.json.Decoder(_AtRow)
+_AT_BEGINS = '{"type":"at",'
+
+
 def encode_schedule(schedule: Schedule) -> str:
     """A schedule as the JSON text of its wire form."""
+    if isinstance(schedule, At):
+        return msgspec.json.encode(_AtRow(schedule.time, schedule.timezone)).decode()
+    return _encode_shared(schedule)
+
+
+def decode_schedule(text: str) -> Schedule:
+    """The inverse of `encode_schedule`."""
+    if text.startswith(_AT_BEGINS):
+        row = _AT.decode(text)
+        return At(time=row.time, timezone=row.timezone)
+    return _decode_shared(text)
+
+
+@lru_cache(4096)
+def _encode_shared(schedule: Schedule) -> str:
     return msgspec.json.encode(schedule_to_wire(schedule)).decode()
 
 
 @lru_cache(4096)
-def decode_schedule(text: str) -> Schedule:
-    """The inverse of `encode_schedule`."""
+def _decode_shared(text: str) -> Schedule:
     return parse_schedule(msgspec.json.decode(text), now=_EPOCH)  # stored schedules name their anchor themselves
 
 
@@ -180,13 +205,16 @@ class Rows:
         self._time = time
         self._ident = ident
 
-    def run(self, row: Sequence[Any]) -> Run:
-        """A run from RUN_COLUMNS; by position, for names would take as long as all the rest."""
+    def run(self, row: Sequence[Any], node: NodeId | None = None) -> Run:
+        """A run from RUN_COLUMNS; by position, for names would take as long as all the rest.
+
+        A one-shot may come without its job, which has the same id, and a run without its node if that is given.
+        """
         time, ident = self._time, self._ident
         maybe_time = self._maybe_time
         return Run(
             ident(row[0]),  # id
-            ident(row[1]),  # job_id
+            ident(row[0] if row[1] is None else row[1]),  # job_id
             row[2],  # owner
             row[3],  # created_by
             _spec(row, 4),
@@ -200,7 +228,7 @@ class Rows:
             _STATES[row[21]],
             bool(row[22]),  # paused
             None if row[23] is None else Reason(row[23]),  # stop
-            None if row[24] is None else ident(row[24]),  # node
+            node if row[24] is None else ident(row[24]),  # node
             row[25],  # fence
             row[26],  # attempt
             row[27],  # crashes

@@ -219,6 +219,9 @@ class SqliteStore:
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
         return await self._executor.read(lambda db: sqlite_reads.run(db, run_id, owner))
 
+    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
+        return await self._executor.read(lambda db: sqlite_reads.runs(db, run_ids))
+
     async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
         return await self._executor.read(lambda db: sqlite_reads.ended(db, run_ids))
 

@@ -1,33 +1,28 @@
 """Claiming in SQLite: lane by lane in order of priority, as far as queues have room, and through the gates."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
 from itertools import groupby
 from typing import Any
 
-from horae.core.model import JobId, Run, State
+from horae.core.model import JobId, Run, RunId
 from horae.core.plan import Rival
 from horae.store import ClaimRequest, Claims, Contested
-from horae.stores import sqlite_queues
-from horae.stores.rows import RUN_COLUMNS
+from horae.stores import sqlite_batches, sqlite_queues
+from horae.stores.sqlite_batches import Waiting, waiting
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
 from horae.stores.sqlite_queues import Rooms
-from horae.stores.sqlite_rows import FIRST, LANE_ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
+from horae.stores.sqlite_rows import FIRST, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
 
 MAX_CONTESTED = 1000  # blocked runs that one claim brings up
 MAX_RIVALS = 50  # of a long line the first are enough to decide by
+MAX_PAGE = 500  # runs of a lane that are read in one go; with the largest parameters they take 60 MB
+MIN_PAGE = 10
 
-LANE_COLUMNS = (*RUN_COLUMNS, "seq")  # what the statement lane brings
-
-_ID, _JOB_ID, _DUE_AT, _WAKE_AT = map(LANE_COLUMNS.index, ("id", "job_id", "due_at", "wake_at"))
-_GATE, _STATE, _NODE, _FENCE = map(LANE_COLUMNS.index, ("gate", "state", "node", "fence"))
-_QUEUE, _SEQ = map(LANE_COLUMNS.index, ("queue", "seq"))
-
-Row = Sequence[Any]
 Lane = tuple[str, int]
 
 
@@ -41,22 +36,13 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Claims:
     lanes = [lane for lane in _lanes(db, request.queues) if lane[0] not in said or not said[lane[0]].paused]
     rooms = sqlite_queues.rooms(db, said, (queue for queue, _ in lanes))
     taken, gates, more = _choose(db, request, lanes, rooms)
-    db.executemany(STATEMENTS["claim_run"], [(node, row[_SEQ]) for row in taken])
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in gates.taken])
     return Claims(
-        runs=[_claimed(row, node) for row in taken],
+        runs=sqlite_batches.claim(db, taken, request.node) if taken else [],
         contested=gates.contested,
         more=more,
         next_at=_next_at(db, lanes, request.until),
     )
-
-
-def _claimed(row: Row, node: bytes) -> Run:
-    """The run as the statement claim_run has left it."""
-    columns = list(row)
-    columns[_STATE], columns[_NODE] = State.CLAIMED.value, node
-    columns[_FENCE] += 1
-    return LANE_ROWS.run(columns)
 
 
 def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
@@ -68,40 +54,50 @@ def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
 
 def _choose(
     db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms
-) -> tuple[list[Row], "_Gates", bool]:
+) -> tuple[list[Waiting], "_Gates", bool]:
     """The rows to take, those with a gate only if they may pass it, and whether there may be more."""
     gates = _Gates(db, request, frozenset(request.full_gates))
-    taken: list[Row] = []
+    taken: list[Waiting] = []
     if request.limit <= 0:
         return taken, gates, False
     for row in _candidates(db, request, lanes, rooms):
-        if rooms.left and rooms.is_full(row[_QUEUE]):
+        if rooms.left and rooms.is_full(row.queue):
             gates.contest(row)
-        elif row[_GATE] is None or gates.admit(row):
+        elif row.gate is None or gates.admit(row):
             taken.append(row)
             if rooms.left:
-                rooms.take(row[_QUEUE])
+                rooms.take(row.queue)
         if len(taken) >= request.limit or len(gates.contested) >= MAX_CONTESTED:
             return taken, gates, True
     return taken, gates, False
 
 
-def _candidates(db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms) -> Iterator[Row]:
-    """What wakes by `until`, by priority, then wake-up time; read no further than it is asked for."""
+def _candidates(
+    db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms
+) -> Iterator[Waiting]:
+    """What wakes by `until`, by priority, then wake-up time; read not much further than it is asked for."""
     floor = FIRST if request.floor is None else to_micros(request.floor)
     bounds = {"until": to_micros(request.until), "tasks": to_json(request.tasks)}
     for priority, peers in groupby(lanes, key=lambda lane: lane[1]):
-        cursors: dict[str, sqlite3.Cursor] = {}
-        for queue, _ in peers:
+        queues = [queue for queue, _ in peers]
+        size = min(max(-(-request.limit // len(queues)), MIN_PAGE), MAX_PAGE)  # each brings its share, rounded up
+        streams = []
+        for queue in queues:
             # What a pause or a limit kept from being claimed has been waiting below the floor.
-            lane = {"queue": queue, "priority": priority, "floor": FIRST if queue in rooms.said else floor, **bounds}
-            cursors[queue] = db.execute(STATEMENTS["lane"], lane)
-        streams = [rooms.within(queue, cursor) if queue in rooms.left else cursor for queue, cursor in cursors.items()]
-        try:
-            yield from merge(*streams, key=lambda row: row[_WAKE_AT])
-        finally:
-            for cursor in cursors.values():
-                cursor.close()  # an open one would go on reading while rows are changed
+            since = FIRST if queue in rooms.said else floor
+            rows = _pages(db, {"queue": queue, "priority": priority, "limit": size, **bounds}, since)
+            streams.append(rooms.within(queue, rows) if queue in rooms.left else rows)
+        yield from merge(*streams, key=lambda row: row.wake_at)
+
+
+def _pages(db: sqlite3.Connection, which: Mapping[str, Any], since: int) -> Iterator[Waiting]:
+    """A lane page by page, from a wake-up time on."""
+    after, seq = since, FIRST
+    while rows := sqlite_batches.lane(db, {**which, "after": after, "seq": seq}):
+        yield from rows
+        if len(rows) < which["limit"]:
+            return
+        after, seq = rows[-1].wake_at, rows[-1].seq
 
 
 def _next_at(db: sqlite3.Connection, lanes: Sequence[Lane], until: datetime) -> datetime | None:
@@ -121,33 +117,33 @@ class _Gates:
     db: sqlite3.Connection
     request: ClaimRequest
     full: frozenset[str]
-    taken: dict[str, bytes] = field(default_factory=dict)  # the run that this claim takes, by gate
+    taken: dict[str, RunId] = field(default_factory=dict)  # the run that this claim takes, by gate
     contested: list[Contested] = field(default_factory=list)
     letters: bool | None = None  # whether a dead letter blocks any gate; None: not looked yet
 
-    def admit(self, row: Row) -> bool:
+    def admit(self, row: Waiting) -> bool:
         """Whether a run may pass its gate; one that is due and may not is noted as contested."""
-        gate = row[_GATE]
-        if gate not in self.full and not self._is_blocked(row):
-            taken: bytes = self.taken.setdefault(gate, row[_ID])
-            return bool(taken == row[_ID])  # one for each gate; its next comes another time
+        assert row.gate is not None
+        if row.gate not in self.full and not self._is_blocked(row):
+            return self.taken.setdefault(row.gate, row.id) == row.id  # one for each gate; its next comes another time
         if self._is_due(row):
-            self.contested.append(Contested(run=LANE_ROWS.run(row), rivals=self._rivals(row)))
+            self.contested.append(Contested(run=waiting(row), rivals=self._rivals(row)))
         return False
 
-    def contest(self, row: Row) -> None:
+    def contest(self, row: Waiting) -> None:
         """Note a run that is due and has no room in its queue, if others are ahead of it: it may overlap them."""
-        if row[_GATE] is not None and self._is_due(row) and (rivals := self._rivals(row)):
-            self.contested.append(Contested(run=LANE_ROWS.run(row), rivals=rivals))
+        if row.gate is not None and self._is_due(row) and (rivals := self._rivals(row)):
+            self.contested.append(Contested(run=waiting(row), rivals=rivals))
 
-    def _is_due(self, row: Row) -> bool:
-        return bool(max(row[_DUE_AT], row[_WAKE_AT]) <= to_micros(self.request.now))
+    def _is_due(self, row: Waiting) -> bool:
+        return max(row.due_at, row.wake_at) <= to_micros(self.request.now)
 
-    def _is_blocked(self, row: Row) -> bool:
-        holder = self.db.execute(STATEMENTS["gate_holder"], (row[_GATE],)).fetchone()
+    def _is_blocked(self, row: Waiting) -> bool:
+        holder = self.db.execute(STATEMENTS["gate_holder"], (row.gate,)).fetchone()
         if holder is not None and to_hex(holder[0]) != self.request.node:
             return True
-        place = {**self._place(row), "taken": self.taken.get(row[_GATE])}
+        taken = self.taken.get(row.gate) if row.gate is not None else None
+        place = {**self._place(row), "taken": None if taken is None else to_blob(taken)}
         if self.db.execute(STATEMENTS["blocked_by_earlier"], place).fetchone() is not None:
             return True
         return self._letters_block() and self.db.execute(STATEMENTS["blocked_by_letter"], place).fetchone() is not None
@@ -158,8 +154,8 @@ class _Gates:
             self.letters = self.db.execute(STATEMENTS["some_letter_blocks"]).fetchone() is not None
         return self.letters
 
-    def _rivals(self, row: Row) -> list[Rival]:
-        which = {**self._place(row), "job_id": row[_JOB_ID], "limit": MAX_RIVALS}
+    def _rivals(self, row: Waiting) -> list[Rival]:
+        which = {**self._place(row), "job_id": to_blob(row.job_id), "limit": MAX_RIVALS}
         unfinished = self.db.execute(STATEMENTS["rivals"], which).fetchall()
         letters = self.db.execute(STATEMENTS["blocking_letters"], which).fetchall() if self._letters_block() else []
         return [
@@ -167,9 +163,9 @@ class _Gates:
             *(Rival(job_id=JobId(to_hex(job_id)), started_at=maybe_time(started)) for job_id, started in unfinished),
         ]
 
-    def _place(self, row: Row) -> dict[str, Any]:
+    def _place(self, row: Waiting) -> dict[str, Any]:
         node = to_blob(self.request.node)
-        return {"gate": row[_GATE], "due_at": row[_DUE_AT], "id": row[_ID], "node": node}
+        return {"gate": row.gate, "due_at": row.due_at, "id": to_blob(row.id), "node": node}
 
 
 def park(transaction: Transaction, runs: Sequence[Run]) -> None:

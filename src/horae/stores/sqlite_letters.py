@@ -7,13 +7,13 @@ from datetime import datetime
 from horae.core.model import DISCARDED, RunId
 from horae.core.plan import blocks_key
 from horae.store import ErrorGroup, Receipt, Resolution, RunFilter
-from horae.stores import sqlite_receipts
+from horae.stores import sqlite_batches, sqlite_receipts
 from horae.stores.rows import decode_error
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
 from horae.stores.sqlite_reads import MAX_DEPTH, run_parameters
-from horae.stores.sqlite_rows import ROWS, run_values, to_blob, to_hex, to_time
+from horae.stores.sqlite_rows import ROWS, to_blob, to_hex, to_time
 
 
 def resolve(transaction: Transaction, resolutions: Sequence[Resolution], now: datetime) -> list[bool | Receipt]:
@@ -32,7 +32,7 @@ def _resolve(transaction: Transaction, resolution: Resolution, now: datetime) ->
     db.execute(STATEMENTS["resolve_run"], (successor.id if successor else DISCARDED, to_blob(letter.id)))
     db.execute(STATEMENTS["delete_letter"], (to_blob(letter.id),))
     if successor is not None:
-        db.execute(STATEMENTS["insert_run"], run_values(successor))
+        sqlite_batches.insert(db, [successor])
         transaction.due(successor.wake_at)
     elif letter.gate is not None and blocks_key(letter):
         wake_next(transaction, letter.gate, now)

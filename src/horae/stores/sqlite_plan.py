@@ -10,7 +10,7 @@ from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page, may_repeat
 from horae.core.values import replace
 from horae.store import Changed, JobChange, Plannable, Receipt, Receipted, Retraction
-from horae.stores import sqlite_queues, sqlite_receipts
+from horae.stores import sqlite_batches, sqlite_queues, sqlite_receipts
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
@@ -22,7 +22,6 @@ from horae.stores.sqlite_rows import (
     job_values,
     maybe_micros,
     maybe_time,
-    run_values,
     skip_values,
     to_blob,
     to_hex,
@@ -211,7 +210,7 @@ def _create_job(transaction: Transaction, firing: Firing) -> None:
 
 def _insert_runs(transaction: Transaction, runs: Sequence[Run]) -> int:
     """Write runs, and answer how many of them were new."""
-    inserted = transaction.db.executemany(STATEMENTS["insert_run"], map(run_values, runs)).rowcount
+    inserted = sqlite_batches.insert(transaction.db, runs)
     waking = [run.wake_at for run in runs if not run.paused]
     if waking:
         transaction.due(min(waking))

@@ -1,12 +1,13 @@
 """Queues in SQLite: what administrators say about them, what that leaves to a claim, and how much waits in them."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from horae.store import QueueDepth, QueueSettings
+from horae.stores.sqlite_batches import Waiting
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
 from horae.stores.sqlite_reads import MAX_DEPTH
@@ -15,8 +16,6 @@ from horae.stores.sqlite_rows import maybe_time, to_micros
 MAX_LOOK = 100_000  # due runs of one owner that are looked at
 LATELY = 1_000  # runs of a queue that its lateness is taken from
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
-
-Row = Sequence[Any]
 
 
 def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
@@ -55,7 +54,7 @@ class Rooms:
         if queue in self.left:
             self.left[queue] -= 1
 
-    def within(self, queue: str, rows: Iterator[Row]) -> Iterator[Row]:
+    def within(self, queue: str, rows: Iterator[Waiting]) -> Iterator[Waiting]:
         """The rows of a queue while there is room for them, and a few more, which may turn out to overlap."""
         beyond = 0
         for row in rows:

@@ -45,6 +45,12 @@ def run(db: sqlite3.Connection, run_id: RunId, owner: str | None) -> Run | None:
     return None if row is None else ROWS.run(row)
 
 
+def runs(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
+    """As `run`, of many; those that are not there are left out."""
+    found = ((run_id, run(db, run_id, None)) for run_id in run_ids)
+    return {run_id: one for run_id, one in found if one is not None}
+
+
 def ended(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[Run]:
     """Those of the runs that have ended."""
     rows = (db.execute(STATEMENTS["ended_run"], (to_blob(run_id),)).fetchone() for run_id in run_ids)

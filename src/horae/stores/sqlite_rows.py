@@ -47,6 +47,7 @@ def maybe_micros(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
+@lru_cache(4096)  # much is made, or due, at one time
 def to_time(micros: int) -> datetime:
     """The inverse of `to_micros`."""
     return _EPOCH + timedelta(0, 0, micros)  # by position: names cost as much again
@@ -54,7 +55,7 @@ def to_time(micros: int) -> datetime:
 
 def maybe_time(micros: int | None) -> datetime | None:
     """As `to_time`; None stays None."""
-    return None if micros is None else _EPOCH + timedelta(0, 0, micros)
+    return None if micros is None else to_time(micros)
 
 
 def to_json(values: Iterable[object]) -> str:
@@ -74,15 +75,14 @@ _job_columns = itemgetter(*map(STORED_JOB.index, JOB_COLUMNS))
 class _StoredRows(Rows):
     """Builds jobs and runs from whole rows of their tables."""
 
-    def run(self, row: Sequence[Any]) -> Run:
-        return super().run(_run_columns(row))
+    def run(self, row: Sequence[Any], node: NodeId | None = None) -> Run:
+        return super().run(_run_columns(row), node)
 
     def job(self, row: Sequence[Any]) -> Job:
         return super().job(_job_columns(row))
 
 
 ROWS = _StoredRows(time=to_time, ident=to_hex)
-LANE_ROWS = Rows(time=to_time, ident=to_hex)  # of the statement lane, which brings the columns in their order
 
 
 def run_values(run: Run) -> Values:
@@ -100,7 +100,7 @@ def run_values(run: Run) -> Values:
         to_micros(run.wake_at),
         run.gate,
         run.state.value,
-        run.paused,
+        int(run.paused),  # the driver looks for an adapter of what is not exactly an int
         run.fence,
         run.attempt,
         run.crashes,
@@ -155,52 +155,6 @@ def changed_one_shot_values(run: Run, expected: int) -> Values:
         run.revision,
         to_blob(run.id),
         expected,
-    )
-
-
-def ended_values(run: Run) -> Values:
-    """An ended run, in the order of the statements end_held and end_waiting."""
-    return (
-        run.state.value,
-        run.attempt,
-        run.crashes,
-        run.progress,
-        encode_error(run.error),
-        run.result,
-        None if run.reason is None else run.reason.value,
-        maybe_micros(run.first_started_at),
-        maybe_micros(run.started_at),
-        maybe_micros(run.finished_at),
-        to_blob(run.id),
-        run.fence,
-    )
-
-
-def returned_values(run: Run) -> Values:
-    """A run that waits again, in the order of the statement return_held."""
-    return (
-        run.state.value,
-        run.attempt,
-        run.crashes,
-        run.progress,
-        encode_error(run.error),
-        maybe_micros(run.first_started_at),
-        maybe_micros(run.started_at),
-        to_micros(run.wake_at),
-        to_blob(run.id),
-        run.fence,
-    )
-
-
-def started_values(run: Run) -> Values:
-    """A run whose attempt began, in the order of the statement start_run."""
-    return (
-        maybe_micros(run.started_at),
-        maybe_micros(run.first_started_at),
-        run.attempt,
-        run.progress,
-        to_blob(run.id),
-        run.fence,
     )
 
 

@@ -1,27 +1,26 @@
 """The life of a run in SQLite, from its start to its end, and the nodes that hold it."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 
 from horae.core.events import end_of_run
-from horae.core.lifecycle import FINAL
+from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Node, NodeId, Reason, Run, RunId, State
 from horae.core.plan import Settled, blocks_key
 from horae.store import Beat
-from horae.stores import sqlite_queues
+from horae.stores import sqlite_batches, sqlite_queues
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
 from horae.stores.sqlite_rows import (
     ROWS,
     attempt_values,
-    ended_values,
     node_from,
     node_values,
-    returned_values,
     settled_values,
-    started_values,
     to_blob,
     to_hex,
     to_micros,
@@ -30,51 +29,58 @@ from horae.stores.sqlite_rows import (
 
 def start(transaction: Transaction, runs: Sequence[Run]) -> list[bool]:
     """Write that attempts began, or their progress, if the fences still hold."""
-    cursor, statement = transaction.db.cursor(), STATEMENTS["start_run"]
-    return [cursor.execute(statement, started_values(run)).rowcount == 1 for run in runs]
+    held = [found for found in sqlite_batches.find(transaction.db, runs) if found.state in HELD]
+    sqlite_batches.start(transaction.db, {found.seq: runs[found.place] for found in held})
+    places = {found.place for found in held}
+    return [place in places for place in range(len(runs))]
 
 
 def settle(transaction: Transaction, results: Sequence[Settled]) -> list[bool]:
     """Write results of held runs if their fences still hold."""
-    cursor, end, give_back = transaction.db.cursor(), STATEMENTS["end_held"], STATEMENTS["return_held"]
-    written = [
-        cursor.execute(end, ended_values(settled.run)).rowcount == 1
-        if settled.run.state in FINAL
-        else cursor.execute(give_back, returned_values(settled.run)).rowcount == 1
-        for settled in results
-    ]
-    return _concluded(transaction, results, written)
+    return _settle(transaction, results, HELD)
 
 
 def end_waiting(transaction: Transaction, results: Sequence[Settled]) -> list[bool]:
     """End runs that nobody holds, if they still wait with the same fence."""
-    cursor, end = transaction.db.cursor(), STATEMENTS["end_waiting"]
-    written = [cursor.execute(end, ended_values(settled.run)).rowcount == 1 for settled in results]
-    return _concluded(transaction, results, written)
+    return _settle(transaction, results, WAITING)
 
 
-def _concluded(transaction: Transaction, results: Sequence[Settled], written: Sequence[bool]) -> list[bool]:
-    """See to what goes with results that were written; one that was written before and is sent again holds as well."""
-    _conclude(transaction, [settled for settled, fresh in zip(results, written, strict=True) if fresh])
-    return [
-        fresh
-        or transaction.db.execute(STATEMENTS["already_settled"], settled_values(settled.run)).fetchone() is not None
-        for settled, fresh in zip(results, written, strict=True)
-    ]
+def _settle(transaction: Transaction, results: Sequence[Settled], states: Set[State]) -> list[bool]:
+    """Write results of runs in some states; one that was written before and is sent again holds as well."""
+    db, fresh = transaction.db, dict[int, int]()  # places by seq: of several results of a run the first is written
+    for found in sqlite_batches.find(db, [settled.run for settled in results]):
+        if found.state in states:
+            fresh.setdefault(found.seq, found.place)
+    ended = {seq: run for seq, place in fresh.items() if (run := results[place].run).state in FINAL}
+    waiting = {seq: results[place].run for seq, place in fresh.items() if seq not in ended}
+    if ended:
+        sqlite_batches.end(db, ended)
+    if waiting:
+        sqlite_batches.give_back(db, waiting)
+    written = set(fresh.values())
+    _conclude(transaction, [settled for place, settled in enumerate(results) if place in written])
+    return [place in written or _was_settled(db, settled.run) for place, settled in enumerate(results)]
+
+
+def _was_settled(db: sqlite3.Connection, run: Run) -> bool:
+    return db.execute(STATEMENTS["already_settled"], settled_values(run)).fetchone() is not None
 
 
 def _conclude(transaction: Transaction, results: Sequence[Settled]) -> None:
     """What goes with results: records of attempts, places in limited queues, and all that ends with a run."""
     transaction.db.executemany(STATEMENTS["insert_attempt"], attempt_values(results))
-    limited = sqlite_queues.limited(transaction.db)
-    for settled in results:
-        run = settled.run
-        if run.spec.queue in limited:
-            transaction.due(_left_at(settled))
-        if run.state in FINAL:
-            _see_off(transaction, run)
+    if limited := sqlite_queues.limited(transaction.db):
+        for settled in results:
+            if settled.run.spec.queue in limited:
+                transaction.due(_left_at(settled))
+    for (owner, state), group in groupby((settled.run for settled in results), key=attrgetter("owner", "state")):
+        runs = list(group)
+        if state in FINAL:
+            transaction.tell(end_of_run(state), owner, *[run.id for run in runs])
+            for run in runs:
+                _see_off(transaction, run)
         else:
-            transaction.due(run.wake_at)
+            transaction.due(min(run.wake_at for run in runs))
 
 
 def _left_at(settled: Settled) -> datetime:
@@ -84,9 +90,8 @@ def _left_at(settled: Settled) -> datetime:
 
 
 def _see_off(transaction: Transaction, run: Run) -> None:
-    """What goes with the end of a run: its event, secrets and keys that are done with, a dead letter, the next run."""
+    """What goes with the end of a run: secrets and keys that are done with, a dead letter, the next run."""
     db = transaction.db
-    transaction.tell(end_of_run(run.state), run.owner, run.id)
     if run.spec.secrets is not None and run.state is State.SUCCEEDED:
         db.execute(STATEMENTS["drop_secrets"], (to_blob(run.id),))
     if run.spec.key is not None and run.one_shot:

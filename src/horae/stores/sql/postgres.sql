@@ -5,7 +5,9 @@
 -- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by one index, which
 -- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: a condition on `state` instead of
 -- `node` keeps partial indexes of `node` away that looked empty when the plan was made, `gate || ''` keeps the index of
--- gates away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table.
+-- gates away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table. A join with
+-- `id BETWEEN given.id AND given.id` can only look up what is given: with `=`, a plan that was made when a vacuum had found
+-- nothing in the table would go through all of it for each of them.
 
 
 -- ---------------------------------------------------------------------------------------------------- schema and time
@@ -65,13 +67,21 @@ SELECT owner, task, queue, shelves.id
   FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
 
 -- name: create_runs
--- A run that is sent again, because the answer was lost, is there already. One-shots are jobs, of which listeners are told.
+-- $1 batches of runs that are alike, $2 whether some may be there already: sent again, because the answer was lost. Only
+-- then are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
+-- One-shots are jobs, of which listeners are told.
 WITH made AS (
     INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
                       ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision,
                       created_at, requeue_of, lane, shelf)
-    SELECT * FROM unnest($1::new_run[])
-        ON CONFLICT DO NOTHING
+    SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(own.params, batch.params), params_blob,
+           name, key, labels, queue, priority, ordering_key, policy, secrets, coalesce(own.schedule, batch.schedule),
+           trigger, coalesce(own.slot, batch.slot), coalesce(own.due_at, batch.due_at),
+           coalesce(own.wake_at, batch.wake_at), gate, paused, revision, created_at, requeue_of, lane, shelf
+      FROM unnest($1::new_runs[]) AS batch
+     CROSS JOIN LATERAL unnest(ids, job_ids, all_params, schedules, slots, due_ats, wake_ats)
+                        AS own(id, job_id, params, schedule, slot, due_at, wake_at)
+     WHERE NOT ($2::boolean AND coalesce((SELECT true FROM runs WHERE runs.id = own.id), false))
     RETURNING job_id, owner, schedule IS NOT NULL AS one_shot
 )
 INSERT INTO events (kind, owner, subjects)
@@ -288,7 +298,7 @@ UPDATE runs
        ordering_key = $11, policy = $12, secrets = $13, schedule = $14, due_at = $15, wake_at = $16, gate = $17,
        paused = $18, revision = $19, lane = $20, shelf = $21, parked = false
   FROM (SELECT id, gate, wake_at FROM runs WHERE id = $1 FOR UPDATE) AS before
- WHERE runs.id = before.id AND revision = $2 AND state IN ('scheduled', 'retrying')
+ WHERE runs.id BETWEEN before.id AND before.id AND revision = $2 AND state IN ('scheduled', 'retrying')
 RETURNING before.gate, before.wake_at;
 
 
@@ -322,14 +332,18 @@ WITH me AS MATERIALIZED (
       FROM lanes LEFT JOIN said USING (queue)
      WHERE (cardinality($2::text[]) = 0 OR queue = ANY($2::text[])) AND closed IS NOT TRUE
 ), offers AS MATERIALIZED (
+    -- A single lane is not asked whether it has something: that would walk once more over what a long transaction elsewhere
+    -- keeps dead at its head.
     SELECT open.*
       FROM open
-     CROSS JOIN LATERAL (SELECT FROM runs
-                          WHERE runs.lane = open.lane
-                            AND wake_at >= open.floor AND wake_at <= $5::timestamptz
-                            AND node IS NULL AND NOT parked AND NOT paused
-                          LIMIT 1) AS one
      WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
+       AND ((SELECT count(*) FROM open) = 1
+            OR (SELECT true FROM runs
+                 WHERE runs.lane = open.lane
+                   AND wake_at >= open.floor AND wake_at <= $5::timestamptz
+                   AND node IS NULL AND NOT parked AND NOT paused
+                 ORDER BY wake_at
+                 LIMIT 1))
 ), shares AS MATERIALIZED (
     -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes: of those that
     -- are picked below, by the same conditions, or what nobody may take would use up the share of what can be taken.
@@ -375,11 +389,13 @@ WITH me AS MATERIALIZED (
     SELECT first.*
       FROM (SELECT DISTINCT ON (gate) * FROM found WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
      WHERE gate <> ALL($8::text[])
-       AND NOT EXISTS (SELECT FROM runs AS ahead
-                        WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
-                          AND ahead.node IS DISTINCT FROM $1)
-       AND NOT EXISTS (SELECT FROM blocks
-                        WHERE blocks.gate = first.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id))
+       AND (SELECT true FROM runs AS ahead
+             WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
+               AND ahead.node IS DISTINCT FROM $1
+             LIMIT 1) IS NULL
+       AND (SELECT true FROM blocks
+             WHERE blocks.gate = first.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id)
+             LIMIT 1) IS NULL
 ), outside AS MATERIALIZED (
     -- What could be taken, if there were room for it: the lanes of a queue share that.
     SELECT id
@@ -402,11 +418,13 @@ WITH me AS MATERIALIZED (
     SELECT id FROM heads WHERE (gate IN (SELECT gate FROM taken)) IS TRUE
 ), claimed AS (
     UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1
-      FROM (SELECT id FROM found WHERE gate IS NULL AND id NOT IN (SELECT id FROM outside)
+      FROM (SELECT id FROM found WHERE gate IS NULL AND (room IS NULL OR id NOT IN (SELECT id FROM outside))
             UNION ALL
             SELECT id FROM passed) AS chosen
-     WHERE runs.id = chosen.id
-    RETURNING runs.*
+     WHERE runs.id BETWEEN chosen.id AND chosen.id
+    RETURNING runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels,
+              queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused,
+              stop, fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of
 ), blocked AS (
     -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
     SELECT found.id
@@ -421,30 +439,31 @@ WITH me AS MATERIALIZED (
             OR EXISTS (SELECT FROM blocks
                         WHERE blocks.gate = found.gate AND (blocks.due_at, blocks.run_id) < (found.due_at, found.id)))
 )
-SELECT result.*, answer.alive, answer.next_at, answer.more, answer.limited
-  FROM (SELECT EXISTS (SELECT FROM me) AS alive,
-               (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
-               $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
-                                   OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
-                                   OR (SELECT count(*) FROM offers) > 1
-                                      AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
-               (SELECT min(later.wake_at)
-                  FROM open
-                 CROSS JOIN LATERAL (SELECT wake_at FROM runs
-                                      WHERE runs.lane = open.lane
-                                        AND wake_at > $5::timestamptz
-                                        AND node IS NULL AND NOT parked AND NOT paused
-                                      ORDER BY wake_at
-                                      LIMIT 1) AS later) AS next_at) AS answer
-  LEFT JOIN (SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                    ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node,
-                    fence, attempt, crashes, revision, progress, error, NULL::text AS result, NULL::text AS reason,
-                    created_at, first_started_at, started_at, NULL::timestamptz AS finished_at, NULL::text AS resolution,
-                    requeue_of, shelf, NULL::date AS ended_on, true AS mine
-               FROM claimed
-              UNION ALL
-             SELECT live_runs.*, false FROM blocked JOIN live_runs USING (id)) AS result ON true
- ORDER BY result.priority DESC, result.wake_at, result.due_at, result.id;
+-- The answer comes first, without a run. Of what is claimed nothing is told that is known, or the same for all.
+SELECT (NULL::live_runs).*, NULL::boolean AS mine, EXISTS (SELECT FROM me) AS alive,
+       (SELECT min(later.wake_at)
+          FROM open
+         CROSS JOIN LATERAL (SELECT wake_at FROM runs
+                              WHERE runs.lane = open.lane
+                                AND wake_at > $5::timestamptz
+                                AND node IS NULL AND NOT parked AND NOT paused
+                              ORDER BY wake_at
+                              LIMIT 1) AS later) AS next_at,
+       $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
+                           OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
+                           OR (SELECT count(*) FROM offers) > 1
+                              AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
+       (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited
+ UNION ALL
+SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
+       secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, NULL, fence, attempt, crashes, revision,
+       progress, error, NULL, NULL, created_at, first_started_at, started_at, NULL, NULL, requeue_of, NULL, NULL, true, NULL,
+       NULL, NULL, NULL
+  FROM claimed
+ UNION ALL
+SELECT live_runs.*, false, NULL, NULL, NULL, NULL
+  FROM blocked JOIN live_runs ON live_runs.id BETWEEN blocked.id AND blocked.id
+ ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
 -- name: lock_limits
 -- In an order, so that two claims never wait for each other. No row is locked, for that would be a write.
@@ -464,7 +483,7 @@ SELECT live_runs.*
                         AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($2::text[])
                       ORDER BY wake_at
                       LIMIT $4) AS next
-  JOIN live_runs ON live_runs.id = next.id
+  JOIN live_runs ON live_runs.id BETWEEN next.id AND next.id
  WHERE lanes.queue = ANY($1::text[]) AND next.gate IS NOT NULL AND next.due_at <= $3
    AND (EXISTS (SELECT FROM runs AS ahead
                  WHERE ahead.gate = next.gate AND (ahead.due_at, ahead.id) < (next.due_at, next.id))
@@ -502,7 +521,7 @@ SELECT given.id, rival.job_id, rival.first_started_at, rival.failed
 UPDATE runs SET parked = true
   FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
  CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
-                      WHERE waiting.id = given.id AND waiting.fence = given.fence
+                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
                         AND state IN ('scheduled', 'retrying') AND gate IS NOT NULL) AS waiting
  CROSS JOIN LATERAL (SELECT ahead.id FROM runs AS ahead
                       WHERE ahead.gate = waiting.gate AND ahead.id <> waiting.id
@@ -510,34 +529,34 @@ UPDATE runs SET parked = true
                       ORDER BY ahead.due_at, ahead.id
                       LIMIT 1
                         FOR KEY SHARE) AS ahead
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: park_runs_behind_holders
 -- As above, for a run that was put in front of one that another node holds.
 UPDATE runs SET parked = true
   FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
  CROSS JOIN LATERAL (SELECT id, gate FROM runs AS waiting
-                      WHERE waiting.id = given.id AND waiting.fence = given.fence
+                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
                         AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
  CROSS JOIN LATERAL (SELECT held.id FROM runs AS held
                       WHERE held.node = (SELECT node FROM gates WHERE gates.gate = waiting.gate)
                         AND held.gate || '' = waiting.gate
                       LIMIT 1
                         FOR KEY SHARE) AS held
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: park_runs_behind_blocks
 -- As above, for a run behind a dead letter: who resolves that waits for us and finds us parked, or was first.
 UPDATE runs SET parked = true
   FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
  CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
-                      WHERE waiting.id = given.id AND waiting.fence = given.fence
+                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
                         AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
  CROSS JOIN LATERAL (SELECT run_id FROM blocks
                       WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (waiting.due_at, waiting.id)
                       LIMIT 1
                         FOR KEY SHARE) AS block
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: wake_parked
 -- The earliest parked run of each gate goes on; it wakes now, not in a past that claims no longer look at. If a dead letter
@@ -548,7 +567,7 @@ UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, given.now)
                       WHERE next.gate = given.gate AND parked
                       ORDER BY next.due_at, next.id
                       LIMIT 1) AS next
- WHERE runs.id = next.id AND runs.parked
+ WHERE runs.id BETWEEN next.id AND next.id AND runs.parked
    AND NOT EXISTS (SELECT FROM blocks
                     WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (runs.due_at, runs.id))
 RETURNING runs.wake_at;
@@ -561,32 +580,41 @@ UPDATE runs SET state = 'running', attempt = given.attempt, progress = given.pro
                 first_started_at = given.first_started_at
   FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::float8[], $5::timestamptz[], $6::timestamptz[])
        AS given(id, fence, attempt, progress, started_at, first_started_at)
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
 RETURNING runs.id;
 
 -- name: end_runs
--- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history.
--- $1 whether the runs are held; else they wait. The secrets of what succeeded are not needed any more; the names of events
--- are those of `end_of_run`.
+-- $1 whether the runs are held; else they wait. $2 batches of runs that ended alike, $3 how many they are in all.
+-- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. The secrets of what
+-- succeeded are not needed any more; the names of events are those of `end_of_run`. Answers how many ended, and which if
+-- not all.
 WITH gone AS (
-    DELETE FROM runs USING unnest($2::run_end[]) AS given
-     WHERE runs.id = given.id AND runs.fence = given.fence AND (runs.node IS NOT NULL) = $1::boolean
+    DELETE FROM runs
+     USING unnest($2::run_ends[]) AS batch
+     CROSS JOIN LATERAL unnest(ids, results, first_started_ats, started_ats, finished_ats)
+                        AS own(id, result, first_started_at, started_at, finished_at)
+     WHERE runs.id BETWEEN own.id AND own.id AND runs.fence = batch.fence AND (runs.node IS NOT NULL) = $1::boolean
     RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
               runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy,
-              CASE WHEN given.state <> 'succeeded' THEN runs.secrets END, runs.schedule, runs.trigger, runs.slot,
-              runs.due_at, runs.wake_at, runs.gate, given.state, runs.paused, runs.stop, runs.node, runs.fence,
-              given.attempt, given.crashes, runs.revision, given.progress, given.error, given.result, given.reason,
-              runs.created_at, given.first_started_at, given.started_at, given.finished_at, runs.requeue_of, runs.shelf
+              CASE WHEN batch.state <> 'succeeded' THEN runs.secrets END, runs.schedule, runs.trigger, runs.slot,
+              runs.due_at, runs.wake_at, runs.gate, batch.state, runs.paused, runs.stop, runs.node, runs.fence,
+              batch.attempt, batch.crashes, runs.revision, batch.progress, batch.error, own.result, batch.reason,
+              runs.created_at, coalesce(own.first_started_at, own.started_at), own.started_at, own.finished_at,
+              runs.requeue_of, runs.shelf
+), kept AS (
+    INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                         ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
+                         node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
+                         first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
+    SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
+    RETURNING id, fence, state, owner
 ), told AS (
     INSERT INTO events (kind, owner, subjects)
-    SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
+    SELECT 'run.' || state, owner, array_agg(id) FROM kept GROUP BY state, owner
 )
-INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                     ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
-                     node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
-                     first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
-SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
-RETURNING id, fence;
+SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
+       CASE WHEN count(*) < $3::bigint THEN array_agg(fence) END
+  FROM kept;
 
 -- name: return_runs
 -- To be tried again, or given back.
@@ -596,18 +624,18 @@ UPDATE runs SET state = given.state, node = NULL, wake_at = given.wake_at, attem
   FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
               $8::text[], $9::timestamptz[], $10::timestamptz[])
        AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
- WHERE runs.id = given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
 RETURNING runs.id, runs.fence;
 
 -- name: settled_before
 -- Which results are in the store already: they were sent again because the answer was lost.
 SELECT given.id
   FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
-  JOIN history ON history.id = given.id AND history.fence = given.fence AND history.state = given.state
+  JOIN history ON history.id BETWEEN given.id AND given.id AND history.fence = given.fence AND history.state = given.state
  UNION ALL
 SELECT given.id
   FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
-  JOIN runs ON runs.id = given.id AND runs.fence = given.fence AND runs.state = given.state
+  JOIN runs ON runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state = given.state
  WHERE runs.state IN ('scheduled', 'retrying');
 
 -- name: add_attempts
@@ -774,7 +802,7 @@ UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
                       WHERE first.gate = waiting.gate AND parked
                       ORDER BY first.due_at, first.id
                       LIMIT 1) AS first
- WHERE runs.id = first.id AND runs.parked
+ WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
    AND NOT EXISTS (SELECT FROM runs AS ahead
                     WHERE ahead.gate = waiting.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id))
    AND NOT EXISTS (SELECT FROM gates JOIN runs AS held ON held.node = gates.node AND held.gate = gates.gate
@@ -916,6 +944,7 @@ WITH waiting AS (
       FROM lanes
      CROSS JOIN LATERAL (SELECT FROM runs
                           WHERE runs.lane = lanes.id AND node IS NULL AND NOT parked AND NOT paused
+                          ORDER BY wake_at
                           LIMIT 1) AS one
      CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
                            FROM (SELECT due_at FROM runs
@@ -1142,29 +1171,6 @@ SELECT run.*
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
 
--- name: list_ended_of_owner
--- Every day has an index to be looked into, so shelf by shelf would be too often where no task and no queue is asked for.
-SELECT * FROM ended_runs
- WHERE (owner, due_at) >= ($1::text, $7::timestamptz) AND (owner, due_at, id) < ($1::text, $8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
-   AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
- ORDER BY owner DESC, due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_ended_badly_of_owner
-SELECT run.*
-  FROM unnest($3::text[]) AS wanted(state)
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (owner, ended_runs.state, due_at) >= ($1::text, wanted.state, $7::timestamptz)
-                        AND (owner, ended_runs.state, due_at, id) < ($1::text, wanted.state, $8::timestamptz, $9::uuid)
-                        AND ended_runs.state <> 'succeeded'
-                        AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
-                      ORDER BY owner DESC, ended_runs.state DESC, due_at DESC, id DESC
-                      LIMIT $10) AS run
- WHERE $4::boolean IS NULL OR NOT $4
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
-
 -- name: list_live_of_job
 SELECT * FROM (
     (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
@@ -1209,15 +1215,6 @@ SELECT run.*
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
 
--- name: list_letters_of_owner
-SELECT * FROM ended_runs
- WHERE (owner, due_at) >= ($1::text, $7::timestamptz) AND (owner, due_at, id) < ($1::text, $8::timestamptz, $9::uuid)
-   AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
-   AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
-   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
- ORDER BY owner DESC, due_at DESC, id DESC
- LIMIT $10;
-
 -- name: list_letters_of_job
 SELECT * FROM ended_runs
  WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz) AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
@@ -1244,19 +1241,6 @@ SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY d
            AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
            AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
          ORDER BY run.due_at DESC, run.id DESC
-         LIMIT $10) AS letters
- GROUP BY task, error
- ORDER BY count(*) DESC, max(due_at) DESC, task, error;
-
--- name: group_letters_of_owner
-SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
-  FROM (SELECT task, error, due_at, id FROM ended_runs
-         WHERE (owner, due_at) >= ($1::text, $7::timestamptz)
-           AND (owner, due_at, id) < ($1::text, $8::timestamptz, $9::uuid)
-           AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
-           AND $2::uuid IS NULL AND $5::text IS NULL AND $6::text IS NULL
-           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
-         ORDER BY owner DESC, due_at DESC, id DESC
          LIMIT $10) AS letters
  GROUP BY task, error
  ORDER BY count(*) DESC, max(due_at) DESC, task, error;
@@ -1413,27 +1397,6 @@ SELECT run.*
                       LIMIT $10) AS run
  WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
    AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
- ORDER BY run.id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended_of_owner
-SELECT * FROM ended_runs
- WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
-   AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
- ORDER BY owner DESC, id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended_badly_of_owner
-SELECT run.*
-  FROM unnest($11::text[]) AS wanted(state)
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (owner, ended_runs.state) >= ($1::text, wanted.state)
-                        AND (owner, ended_runs.state, id) < ($1::text, wanted.state, $9::uuid)
-                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded' AND due_at + interval '0' <= $12::timestamptz
-                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                      ORDER BY owner DESC, ended_runs.state DESC, id DESC
-                      LIMIT $10) AS run
  ORDER BY run.id DESC
  LIMIT $10;
 

@@ -23,6 +23,22 @@ INSERT INTO runs (
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
+-- name: insert_runs
+-- Runs that are alike but for the first columns: four times as fast as one by one.
+INSERT INTO runs (
+    id, job_id, params, schedule, slot, due_at, wake_at,
+    owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger,
+    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of
+)
+SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
+       json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+       json_extract(value, '$[3]'), json_extract(value, '$[4]'),
+       :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy,
+       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of
+  FROM json_each(:rows)
+ WHERE true
+ON CONFLICT (id) DO NOTHING;
+
 -- name: last_runs_inserted
 SELECT id FROM runs ORDER BY seq DESC LIMIT ?;
 
@@ -181,24 +197,33 @@ WITH RECURSIVE lanes (queue, priority) AS (
 SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, queue;
 
 -- name: lane
--- Not *, because the columns would have to be put in their order, and this is the hottest of all.
-SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
-       policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence, attempt,
-       crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at, finished_at,
-       resolution, requeue_of, seq
-  FROM runs INDEXED BY runs_claim
- WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-   AND queue = :queue AND priority = :priority AND wake_at >= :floor AND wake_at <= :until
-   AND task IN (SELECT value FROM json_each(:tasks))
- ORDER BY wake_at;
+-- A page of what wakes up to a moment, after a position. In two streams: of (wake_at, seq) > (...) SQLite seeks the time
+-- alone, and walks again and again through what is due at one instant.
+SELECT json_group_array(json_array(
+        lower(hex(id)), lower(hex(job_id)), params, schedule, slot, due_at, wake_at, created_at, gate, fence, queue, seq,
+        json_array(owner, created_by, task, params_blob, name, key, labels, priority, ordering_key, policy, secrets,
+                   trigger, state, paused, stop, attempt, crashes, revision, progress, error, first_started_at,
+                   started_at, nullif(hex(requeue_of), ''))))
+  FROM (SELECT wake_at AS at, seq AS place FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+           AND queue = :queue AND priority = :priority AND wake_at = :after AND seq > :seq
+           AND task IN (SELECT value FROM json_each(:tasks))
+        UNION ALL
+        SELECT wake_at, seq FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+           AND queue = :queue AND priority = :priority AND wake_at > :after AND wake_at <= :until
+           AND task IN (SELECT value FROM json_each(:tasks))
+         ORDER BY at, place
+         LIMIT :limit)
+ CROSS JOIN runs ON runs.seq = place;
 
 -- name: next_in_lane
 SELECT min(wake_at) FROM runs INDEXED BY runs_claim
  WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
    AND queue = :queue AND priority = :priority AND wake_at > :until;
 
--- name: claim_run
-UPDATE runs SET state = 'claimed', node = ?, fence = fence + 1 WHERE seq = ?;
+-- name: claim_runs
+UPDATE runs SET state = 'claimed', node = :node, fence = fence + 1 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 
 -- ===== gates =========================================================================================================
@@ -334,28 +359,38 @@ SELECT * FROM (
 
 -- ===== the life of a run =============================================================================================
 
--- name: start_run
-UPDATE runs SET state = 'running', started_at = ?, first_started_at = ?, attempt = ?, progress = ?
- WHERE id = ? AND fence = ? AND state IN ('claimed', 'running');
+-- name: runs_by_fence
+-- Those of the named runs that have the fence that they are named with.
+SELECT json_group_array(json_array(named.key, runs.seq, runs.state))
+  FROM json_each(:fences) AS named
+ CROSS JOIN runs INDEXED BY runs_id ON runs.id = substr(:ids, 16 * named.key + 1, 16)
+ WHERE runs.fence = named.value;
 
--- name: end_held
+-- name: start_runs
 UPDATE runs
-   SET state = ?, attempt = ?, crashes = ?, progress = ?, error = ?, result = ?, reason = ?, first_started_at = ?,
-       started_at = ?, finished_at = ?
- WHERE id = ? AND fence = ? AND state IN ('claimed', 'running');
+   SET state = 'running', started_at = json_extract(value, '$[1]'), first_started_at = json_extract(value, '$[2]'),
+       attempt = json_extract(value, '$[3]'), progress = json_extract(value, '$[4]')
+  FROM json_each(:rows)
+ WHERE runs.seq = json_extract(value, '$[0]');
 
--- name: end_waiting
+-- name: end_runs
+-- Runs that ended alike, each with its result and its times.
 UPDATE runs
-   SET state = ?, attempt = ?, crashes = ?, progress = ?, error = ?, result = ?, reason = ?, first_started_at = ?,
-       started_at = ?, finished_at = ?, parked = 0
- WHERE id = ? AND fence = ? AND state IN ('scheduled', 'retrying');
+   SET state = :state, attempt = :attempt, crashes = :crashes, progress = :progress, error = :error, reason = :reason,
+       result = json_extract(value, '$[1]'), first_started_at = json_extract(value, '$[2]'),
+       started_at = json_extract(value, '$[3]'), finished_at = json_extract(value, '$[4]'), parked = 0
+  FROM json_each(:rows)
+ WHERE runs.seq = json_extract(value, '$[0]');
 
--- name: return_held
+-- name: give_runs_back
 -- A stop request stays: whoever claims the run next is told.
 UPDATE runs
-   SET state = ?, attempt = ?, crashes = ?, progress = ?, error = ?, first_started_at = ?, started_at = ?, wake_at = ?,
-       node = NULL
- WHERE id = ? AND fence = ? AND state IN ('claimed', 'running');
+   SET state = json_extract(value, '$[1]'), attempt = json_extract(value, '$[2]'),
+       crashes = json_extract(value, '$[3]'), progress = json_extract(value, '$[4]'),
+       error = json_extract(value, '$[5]'), first_started_at = json_extract(value, '$[6]'),
+       started_at = json_extract(value, '$[7]'), wake_at = json_extract(value, '$[8]'), node = NULL
+  FROM json_each(:rows)
+ WHERE runs.seq = json_extract(value, '$[0]');
 
 -- name: already_settled
 -- Whether a result that finds its run moved on is one that was written before and is sent again.
