@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from horae.api.app import create_app
 from horae.api.context import Services
 from horae.core.errors import Unavailable
+from horae.services.ids import Ids
 from tests.api.harness import Api
 
 ECHO = b'{"task":"demo.echo","params":%s}'
@@ -187,7 +188,7 @@ async def test_a_store_that_fails_is_told_without_its_secrets(
         store,
         api.clock,
         services.metrics,
-        new_id=lambda: "0",
+        new_id=Ids(),
         horizon=timedelta(seconds=30),
         task_defaults=lambda task: None,
         check_params=lambda task, params: [],

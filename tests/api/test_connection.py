@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from horae.api import connection
-from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL, LimitedConnection
+from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL, LimitedConnection, Together
 
 
 class Server(uvicorn.Server):
@@ -118,3 +118,44 @@ async def test_a_connection_can_be_used_again_and_has_as_much_time_again(port: i
         assert head.startswith(b"HTTP/1.1 200")
         await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
     writer.close()
+
+
+class Wire(asyncio.Transport):
+    """What is sent, piece by piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.sent.append(data)
+
+    def close(self) -> None:
+        self.sent.append(b"closed")
+
+
+async def test_a_head_and_its_body_are_sent_together() -> None:
+    wire = Wire()
+    transport = Together(wire, asyncio.get_running_loop())
+    transport.write(b"head ")
+    transport.write(b"body")
+    assert wire.sent == [b"head body"]
+
+
+async def test_what_nothing_follows_at_once_is_sent_by_itself() -> None:
+    wire = Wire()
+    transport = Together(wire, asyncio.get_running_loop())
+    for piece in (b"head", b"first", b"second"):
+        transport.write(piece)
+    assert wire.sent == [b"headfirst"]
+    await asyncio.sleep(0)
+    assert wire.sent == [b"headfirst", b"second"]
+
+
+async def test_a_connection_that_is_closed_has_sent_everything() -> None:
+    wire = Wire()
+    transport = Together(wire, asyncio.get_running_loop())
+    transport.write(b"head")
+    transport.close()
+    await asyncio.sleep(0)
+    assert wire.sent == [b"head", b"closed"]

@@ -9,6 +9,7 @@ from horae.api.auth import OPEN, Guard
 from horae.api.context import Resource, Services
 from horae.api.origin import SameOrigin
 from horae.api.problems import on_error, on_http_error, on_surprise
+from horae.api.routing import Routes
 from horae.core.errors import HoraeError
 
 PARTS = (jobs, batch, acts, runs, dead_letters, queues, schedules, tasks, events, health, openapi, docs)
@@ -22,11 +23,10 @@ def create_app(services: Services, *, guard: Guard = OPEN, local_names: bool = F
     routes = [route for part in PARTS for route in part.ROUTES]
     routes.sort(key=_generality)
     app = Starlette(
-        routes=routes,
         middleware=[Middleware(SameOrigin, local_names=local_names)],
         exception_handlers={HoraeError: on_error, HTTPException: on_http_error, Exception: on_surprise},
     )
-    app.router.redirect_slashes = False  # a wrong path is told, not guessed at
+    app.router = Routes(routes)
     app.state.services = services
     app.state.documents = {}
     app.state.references = {}

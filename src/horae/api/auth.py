@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.requests import Request
 
@@ -10,7 +11,7 @@ from horae.api.operation import Scope
 from horae.api.problems import Forbidden, RateLimited, Unauthorized
 from horae.api.rate import RateLimit
 from horae.api.safety import refuse_unsafe_auth
-from horae.api.tokens import Claims, InvalidToken, Tokens
+from horae.api.tokens import MAX_REMEMBERED, Claims, InvalidToken, Tokens
 from horae.config import Settings
 from horae.core.model import LOCAL
 
@@ -106,6 +107,7 @@ async def _identified(tokens: Tokens, authorization: list[str]) -> Principal:
     return _principal(claims)
 
 
+@lru_cache(MAX_REMEMBERED)
 def _principal(claims: Claims) -> Principal:
     given = {Scope(name) for name in claims.scopes if name in EVERY_SCOPE}
     return Principal(

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from horae.core.errors import Fault, Invalid, Malformed, TooLarge
 
@@ -30,15 +30,16 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
-    except ClientDisconnect as exc:
-        raise Malformed("the body ended before it was complete") from exc
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Malformed("the body ended before it was complete")
+        chunk, more = message.get("body", b""), message.get("more_body", False)
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
     return b"".join(chunks) or b"{}"
 
 

@@ -1,6 +1,7 @@
 """HTTP connections with limits: nobody fills memory or holds a connection with a request that does not come to be."""
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -17,12 +18,49 @@ BODY_SECONDS = 300.0
 _CODES = {400: "malformed", 408: "request_timeout", 414: "uri_too_long", 431: "headers_too_large"}
 
 
+Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after them
+
+
+class Together:
+    """A transport that sends a piece together with the next one, if that is written at once: a head with its body.
+
+    To send is most of the cost of an answer: it wakes up whoever waits for it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: bytes | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            self._held = data
+            self._loop.call_soon(self._flush)
+        else:
+            held, self._held = self._held, None
+            self._transport.write(b"".join((held, data)))
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._transport.write(held)
+
+
 class LimitedConnection(HttpToolsProtocol):
     """Refuses requests whose head is too large or too slow, and ends those whose body never ends."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self._refusal: Problem | None = None
+        self._awaited: Deadline | None = None  # what shall come, and how soon
+        self._timed: Deadline | None = None  # that for which the timer runs
         self._timer: asyncio.TimerHandle | None = None
         self._head_bytes: int | None = 0  # received of a head that is not complete; None outside of one
 
@@ -30,7 +68,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._set_timer(HEAD_SECONDS, self._head_too_slow)
+        self.transport = Together(transport, self.loop)  # type: ignore[assignment]
+        self._awaited = (HEAD_SECONDS, self._head_too_slow)
+        self._set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -41,7 +81,9 @@ class LimitedConnection(HttpToolsProtocol):
             return  # what comes after a refusal is not read
         received = self._head_bytes
         super().data_received(data)
-        if received is not None and self._head_bytes is not None and self._refusal is None:
+        if self._refusal is None and self._awaited is not self._timed:
+            self._set_timer()
+        if self._refusal is None and received is not None and self._head_bytes is not None:
             self._head_bytes = received + len(data)
             if self._head_bytes > MAX_URL + MAX_HEADER_BYTES:
                 self._refuse(431, _TOO_MANY_HEADERS)
@@ -51,7 +93,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_bytes = 0
-        self._set_timer(HEAD_SECONDS, self._head_too_slow)
+        self._awaited = (HEAD_SECONDS, self._head_too_slow)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -63,11 +105,11 @@ class LimitedConnection(HttpToolsProtocol):
         if len(self.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
             raise self._refused(431, _TOO_MANY_HEADERS)
         self._head_bytes = None
-        self._set_timer(BODY_SECONDS, self._body_too_slow)
+        self._awaited = (BODY_SECONDS, self._body_too_slow)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._stop_timer()
+        self._awaited = None
         super().on_message_complete()
 
     # --- refusing
@@ -109,9 +151,12 @@ class LimitedConnection(HttpToolsProtocol):
     def _body_too_slow(self) -> None:
         self.transport.close()  # the handler learns that the sender is gone
 
-    def _set_timer(self, seconds: float, act: Any) -> None:
+    def _set_timer(self) -> None:
+        """Have the timer run for what is awaited now; a request that came in one piece never needs one."""
         self._stop_timer()
-        self._timer = self.loop.call_later(seconds, act)
+        self._timed = self._awaited
+        if self._timed is not None:
+            self._timer = self.loop.call_later(*self._timed)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -11,17 +11,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from horae.api.auth import authorize
 from horae.api.operation import Operation, begin
 from horae.blob import Blobs
 from horae.clock import Clock
-from horae.core.plan import NewId
 from horae.metrics import Metrics
 from horae.services.dead_letters import DeadLetters
 from horae.services.drafts import TaskDefaults
 from horae.services.feed import Feed
 from horae.services.following import Following
+from horae.services.ids import Ids
 from horae.services.inspection import Inspection
 from horae.services.jobs import Jobs
 from horae.services.parameters import Parameters
@@ -62,7 +63,7 @@ class Services:
         clock: Clock,
         metrics: Metrics,
         *,
-        new_id: NewId,
+        new_id: Ids,
         horizon: timedelta,
         task_defaults: Callable[[str], TaskDefaults | None],
         check_params: CheckParams,
@@ -118,7 +119,12 @@ class Resource(Route):
     def __init__(self, path: str, operations: Mapping[str, Operation]) -> None:
         super().__init__(path, self._dispatch)
         self.methods = None  # any: a path that is known is not looked for among the patterns of others
+        self.app = self._serve
         self.operations = operations
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._dispatch(Request(scope, receive, send))
+        await response(scope, receive, send)
 
     async def _dispatch(self, request: Request) -> Response:
         operation = self.operations.get("GET" if request.method == "HEAD" else request.method)

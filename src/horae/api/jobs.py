@@ -45,6 +45,8 @@ from horae.services.inspection import Overview
 from horae.services.receipts import Issue
 from horae.store import Receipt
 
+Creation = Issue[Job | Run]  # here, for what stands in the head of an inner function is made at every call
+
 # --- all jobs
 
 
@@ -61,7 +63,7 @@ async def create(request: Request) -> Response:
     who, services = principal(request), services_of(request)
     data = await read_body(request)
 
-    async def act(issue: Issue[Job | Run] | None) -> Job | Run | Receipt:
+    async def act(issue: Creation | None) -> Job | Run | Receipt:
         draft = read_job(data)
         refuse_shell(who, draft.task)
         if issue is None:
@@ -203,7 +205,7 @@ async def cancel(request: Request) -> Response:
 async def status(request: Request) -> Response:
     """Show how the latest run of a job that is due stands."""
     job_id, who = asked(request)
-    return answer(status_view(await services_of(request).inspection.job(job_id, owner=who.reach)))
+    return answer(status_view(await services_of(request).inspection.glance(job_id, owner=who.reach)))
 
 
 @operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: Page[RunView]})

@@ -29,16 +29,20 @@ class SameOrigin:
             await problem_response(problem_of(Forbidden(refusal)))(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> str | None:
-        origin, host = _header(scope, b"origin"), _header(scope, b"host")
-        if scope["method"] not in SAFE and origin is not None and origin.partition("://")[2] != host:
+        origin = None if scope["method"] in SAFE else _header(scope, b"origin")
+        if origin is not None and origin.partition("://")[2] != _header(scope, b"host"):
             return "a page of another site may not do this"
-        if self._local_names and host is not None and not _is_local(host):
+        host = _header(scope, b"host") if self._local_names else None
+        if host is not None and not _is_local(host):
             return f"this server is for this machine only, under the name localhost, not {host[:100]}"
         return None
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
 
 
 def _is_local(host: str) -> bool:

@@ -1,7 +1,6 @@
 """The shapes of what users write, every limit on it, and what it means in the domain; answers are in `views`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -28,6 +27,7 @@ from horae.core.model import (
 )
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import parse_timestamp, schedule_to_wire
+from horae.core.values import replace
 from horae.services.drafts import KEEP, MAX_PARAMS, Draft, Secrets, SecretsPatch
 from horae.services.ids import is_id
 from horae.services.limits import (

@@ -17,7 +17,6 @@ from datetime import timedelta
 
 from horae.blob import Blobs
 from horae.clock import Clock
-from horae.core.plan import NewId
 from horae.metrics import Metrics
 from horae.sdk.waiting import Ends, Watch
 from horae.services.ids import Ids
@@ -50,7 +49,7 @@ class Connection:
         registry: Registry,
         *,
         blobs: Blobs | None = None,
-        new_id: NewId | None = None,
+        new_id: Ids | None = None,
         horizon: timedelta = HORIZON,
         sealer: Sealer | None = None,
         ends: Ends | None = None,

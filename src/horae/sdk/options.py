@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from horae.core import values
 from horae.core.errors import Invalid
 from horae.core.model import NO_LABELS, Misfire, OnFailure, Overlap, Policy
 from horae.core.schedule import rfc3339
@@ -59,10 +60,10 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def _policy(self) -> Policy:
         policy = Policy(start_within=_duration(self.start_within), on_failure=OnFailure(self.on_failure or "continue"))
         if self.overlap is not None:
-            policy = replace(policy, overlap=Overlap(self.overlap))
+            policy = values.replace(policy, overlap=Overlap(self.overlap))
         if self.misfire is not None:
-            policy = replace(policy, misfire=Misfire(self.misfire))
-        return policy if self.catchup is None else replace(policy, catchup=timedelta(seconds=self.catchup))
+            policy = values.replace(policy, misfire=Misfire(self.misfire))
+        return policy if self.catchup is None else values.replace(policy, catchup=timedelta(seconds=self.catchup))
 
 
 def choices(given: Mapping[str, Any]) -> Choices:

@@ -63,7 +63,7 @@ class Task(registry.Task[P, R], Generic[P, R, T]):
         """The handle of a job of this task that was submitted elsewhere, by its id (`job_…`)."""
         if not job_id.startswith("job_"):
             raise NotFound("job", job_id)
-        return Handle(job_id.removeprefix("job_"), self.desk, self.owner, self._results.of)
+        return Handle(job_id.removeprefix("job_"), self.desk, self.owner, self.results.of)
 
     @cached_property
     def _plain(self) -> "Submission[P, T]":
@@ -75,7 +75,8 @@ class Task(registry.Task[P, R], Generic[P, R, T]):
         return Arguments(self)
 
     @cached_property
-    def _results(self) -> Results:
+    def results(self) -> Results:
+        """How what it returned is read."""
         return Results(self)
 
 
@@ -149,7 +150,8 @@ class Submission(Generic[P, T]):
         return [encode((), call, secrets) for call in calls]
 
     def _handle(self, uuid: str) -> Handle[T]:
-        return self._task.handle(f"job_{uuid}")
+        return self._handles([uuid])[0]
 
     def _handles(self, uuids: Sequence[str]) -> list[Handle[T]]:
-        return [self._handle(uuid) for uuid in uuids]
+        desk, owner, decode = self._task.desk, self._task.owner, self._task.results.of
+        return [Handle(uuid, desk, owner, decode) for uuid in uuids]
