@@ -4,6 +4,7 @@ import pytest
 
 LONG = (
     "tests/system/",
+    "tests/bench/test_bench.py",
     "tests/docs/",
     "tests/test_docs.py",
     "tests/test_cli",

@@ -4,10 +4,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 SLEW = 0.25  # the share of an error that one sync corrects
 JUMP = timedelta(seconds=1)  # an error from here on is corrected at once
+
+
+# Steady, and goes on while the machine sleeps, where there is such a clock.
+_boot_time = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Clock(Protocol):
@@ -35,16 +40,17 @@ class StoreClock:
 
     def __init__(self, elapsed: Callable[[], float] | None = None) -> None:
         self._elapsed = elapsed or _boot_time
-        self._origin = datetime(1970, 1, 1, tzinfo=UTC)
-        self._base = 0.0  # now = origin + base + elapsed, as seconds
-        self._last = self._origin
+        self._base = 0.0  # now = base + elapsed, in seconds since 1970
+        self._last = 0.0
         self._offset = timedelta()
         self._synced = False
 
     def now(self) -> datetime:
-        reading = self._origin + timedelta(seconds=self._base + self._elapsed())
-        self._last = max(self._last, reading)
-        return self._last
+        reading = self._base + self._elapsed()
+        if reading < self._last:
+            reading = self._last
+        self._last = reading
+        return datetime.fromtimestamp(reading, UTC)
 
     def elapsed(self) -> float:
         return self._elapsed()
@@ -56,7 +62,7 @@ class StoreClock:
     def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
         """The store's answer is assumed to be from the middle of the round trip."""
         middle = (asked_at + answered_at) / 2
-        base = (store_time - self._origin).total_seconds() - middle
+        base = store_time.timestamp() - middle
         if not self._synced:
             self._base, self._synced = base, True
             return
@@ -68,7 +74,8 @@ class StoreClock:
             return True
         timeout = None if until is None else max((until - self.now()).total_seconds(), 0)
         try:
-            await asyncio.wait_for(event.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await event.wait()
         except TimeoutError:
             return False
         return True
@@ -108,10 +115,6 @@ class ManualClock:
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
         """Virtual time does not pass while waiting: the test moves it."""
         return event.is_set()
-
-
-def _boot_time() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def _slewed(error: float, *, uncertainty: float) -> float:

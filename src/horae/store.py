@@ -261,6 +261,9 @@ class Reader(Protocol):
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
         """The run, alive or ended."""
 
+    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
+        """Many runs, alive or ended, whoever owns them; those that are not there are left out."""
+
     async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
         """Those of the runs that have ended, in any order: for whoever waits for many."""
 

@@ -1,5 +1,6 @@
 """What is right although it looks odd, and what is wrong although no engine could write it."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -172,9 +173,9 @@ def test_the_list_of_dead_letters_is_what_failed_and_is_not_resolved() -> None:
     attempts = (an_attempt(1, 1, 1, 1), an_attempt(2, 2, 2, 2), an_attempt(3, 3, 5, 5))
     history = History(now=at(5.5), runs=[failed], attempts={failed.id: attempts})
     assert [found.code for found in violations(history)] == [Code.NOT_A_DEAD_LETTER]
-    listed = replace(history, dead_letters=frozenset({failed.id}))
+    listed = dataclasses.replace(history, dead_letters=frozenset({failed.id}))
     assert violations(listed) == []
-    resolved = replace(listed, runs=[replace(failed, resolution="discarded")])
+    resolved = dataclasses.replace(listed, runs=[replace(failed, resolution="discarded")])
     assert [found.code for found in violations(resolved)] == [Code.BAD_RESOLUTION]
 
 
@@ -283,5 +284,5 @@ def test_slots_that_a_clock_change_swallows_are_told_once() -> None:
     told = a_skip(1, 1, start=gap, end=gap, reason=Reason.DST_GAP)
     history = History(now=gap + day / 2, jobs=[job], skips=[told])
     assert violations(history) == []
-    assert [found.code for found in violations(replace(history, skips=[]))] == [Code.SLOT_MISSING]
-    assert [found.code for found in violations(replace(history, skips=[told, told]))] == [Code.SLOT_TWICE]
+    assert [found.code for found in violations(dataclasses.replace(history, skips=[]))] == [Code.SLOT_MISSING]
+    assert [found.code for found in violations(dataclasses.replace(history, skips=[told, told]))] == [Code.SLOT_TWICE]

@@ -32,12 +32,12 @@ MILLISECOND = timedelta(milliseconds=1)
 MICROSECOND = timedelta(microseconds=1)
 
 
-async def one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **changes: object) -> Run:
+def a_one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **changes: object) -> Run:
     now = system.clock.now()
     due_at = now + timedelta(seconds=delay)
     job_id = JobId(system.new_id())
     spec = Spec(task=task, **changes)  # type: ignore[arg-type]
-    run = Run(
+    return Run(
         id=RunId(job_id),
         job_id=job_id,
         owner="local",
@@ -49,8 +49,19 @@ async def one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **
         gate=gate_of(spec, job_id, "local", recurring=False),
         created_at=now,
     )
-    assert await system.store.create([run]) == [job_id]
+
+
+async def one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **changes: object) -> Run:
+    [run] = await one_shots(system, 1, task, delay=delay, **changes)
     return run
+
+
+async def one_shots(
+    system: System, count: int, task: str = "echo", *, delay: float = 0.0, **changes: object
+) -> list[Run]:
+    runs = [a_one_shot(system, task, delay=delay, **changes) for _ in range(count)]
+    assert await system.store.create(runs) == [run.job_id for run in runs]
+    return runs
 
 
 async def recurring(system: System, schedule: object, task: str = "echo", **policy: object) -> Job:
@@ -498,3 +509,46 @@ async def test_a_schedule_that_ends_finishes_its_job(system: System) -> None:
     assert isinstance(found, Job)
     assert found.status is JobStatus.FINISHED
     assert len(system.starts_of(job.id)) == 4
+
+
+class TestRoom:
+    """A worker holds what it can start, ahead of its time, and no more."""
+
+    async def test_a_herd_is_there_before_its_instant(self, system: System) -> None:
+        node = await system.add_node(concurrency=100)
+        await one_shots(system, 2000, delay=10)
+        await system.advance(seconds=9.5)
+        assert node.worker.holding == 2000
+        await system.advance(seconds=1)
+        assert len(system.starts) == 2000
+        assert {start.at for start in system.starts} == {start.run.due_at for start in system.starts}
+
+    async def test_what_finds_no_slot_goes_to_a_node_that_has_one(self, system: System) -> None:
+        system.scripts["long"] = taking(3600)
+        for _ in range(2):
+            await system.add_node(concurrency=4)
+        runs = await one_shots(system, 8, "long", delay=5)
+        await system.advance(seconds=6)
+        assert len(system.starts) == len(runs)
+        assert max(start.at - start.run.due_at for start in system.starts) <= timedelta(seconds=0.25)
+
+    async def test_an_old_backlog_is_worked_off_without_going_back_and_forth(self, system: System) -> None:
+        system.scripts["slow"] = taking(0.2)
+        runs = await one_shots(system, 200, "slow")
+        await system.advance(minutes=5)
+        await system.add_node(concurrency=10)
+        await system.advance(seconds=5)
+        ended = [await system.run(run.id) for run in runs]
+        assert {run.state for run in ended} == {State.SUCCEEDED}
+        assert max(run.fence for run in ended) <= 2, "a new worker may expect too much of its slots, but only once"
+
+    async def test_what_comes_due_while_a_backlog_is_worked_off_is_not_late(self, system: System) -> None:
+        system.scripts["slow"] = taking(0.05)
+        await system.add_node(concurrency=10)
+        await one_shots(system, 500, "slow", delay=2)
+        mail = [await one_shot(system, delay=2 + number / 10, queue="mail") for number in range(1, 20)]
+        await system.advance(seconds=10)
+        assert len(system.starts) == 500 + len(mail)
+        late = [start.at - start.run.due_at for start in system.starts if start.run.spec.queue == "mail"]
+        assert max(late) <= timedelta(seconds=0.15)
+        assert max(start.at - start.run.due_at for start in system.starts) >= timedelta(seconds=2), "it was a backlog"

@@ -96,6 +96,17 @@ def test_a_claim_from_before_the_store_knew_of_a_return_is_not_trusted() -> None
 def test_enough_is_held_of_a_long_line() -> None:
     gates = entered(*(held(number) for number in range(FULL)))
     assert gates.full() == ["g"]
+    gates.leave(give_back(held(0), START).run)
+    assert gates.full() == []
+
+
+def test_a_run_that_is_another_nodes_now_holds_nobody_up() -> None:
+    gates = entered(held(1), held(2, due=1))
+    gates.forget(held(1))
+    assert list(gates.rivals(held(2, due=1))) == []
+    assert gates.take_free() == []
+    gates.forget(held(2, due=1))
+    assert gates.take_free() == ["g"]
 
 
 def test_after_everything_was_abandoned_late_answers_change_nothing() -> None:

@@ -12,6 +12,22 @@ def test_ids_of_one_process_are_unique_and_sorted() -> None:
     assert made == sorted(set(made))
 
 
+def test_many_ids_at_once_are_unique_and_between_those_before_and_after() -> None:
+    ids = Ids()
+    made = [ids(), *ids.many(5_000), ids(), *ids.many(0), *ids.many(3)]
+    assert len(made) == 5_005
+    assert made == sorted(set(made))
+    assert all(map(is_id, made))
+
+
+def test_many_ids_at_once_grow_beyond_a_full_millisecond() -> None:
+    ids = Ids(random=lambda count: b"\xff" * count, wall=lambda: 100.0)
+    made = ids.many(3)
+    assert made == sorted(set(made))
+    assert [one[:12] for one in made] == [f"{100_001:012x}"] * 3
+    assert all(map(is_id, made))
+
+
 def test_an_id_is_a_uuid_of_version_7() -> None:
     known = uuid.UUID(new_id())
     assert known.version == 7

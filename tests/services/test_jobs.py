@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
@@ -12,6 +11,7 @@ import pytest
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable
 from horae.core.model import Job, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
 from horae.core.schedule import count_between
+from horae.core.values import replace
 from horae.metrics import Metrics
 from horae.services.drafts import Draft
 from horae.services.grouping import Group
@@ -156,7 +156,7 @@ async def test_a_planner_that_fires_while_a_job_is_being_paused_makes_no_slot_ru
     async def plan_and_claim() -> None:
         """Between the read of the job and its change the slot is fired, and a worker takes it."""
         await system.advance(seconds=38.5)
-        assert node.worker._held
+        assert node.worker.holding
 
     meddler.before["change"] = [plan_and_claim]
     await jobs_of(system, cast(Store, meddler)).pause(job.id, owner=None)

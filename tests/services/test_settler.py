@@ -1,7 +1,5 @@
 """Results on their way to the store: grouped, sent again, never lost."""
 
-from datetime import timedelta
-
 import pytest
 
 from horae.clock import ManualClock
@@ -9,7 +7,7 @@ from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.plan import Settled, start, succeed
 from horae.core.values import replace
-from horae.services.settler import GROUP, START_DELAY, Settler
+from horae.services.settler import ENOUGH, GROUP, RESULT_DELAY, START_DELAY, Settler
 from tests.services.system import START
 
 
@@ -38,7 +36,7 @@ class Scene:
         self.store = StoreDouble()
         self.answers: list[tuple[Settled, bool]] = []
         self.settler = Settler(self.store, self.clock)  # type: ignore[arg-type]
-        self.settler.settled = lambda result, accepted: self.answers.append((result, accepted))
+        self.settler.settled = lambda results, answers: self.answers.extend(zip(results, answers, strict=True))
 
 
 @pytest.fixture
@@ -68,18 +66,36 @@ def done(number: int = 1, fence: int = 1) -> Settled:
 
 
 async def test_results_go_in_groups(scene: Scene) -> None:
-    for number in range(GROUP + 5):
-        scene.settler.add(done(number))
+    for number in range(GROUP + ENOUGH + 5):
+        scene.settler.add(done(number), START)
     await scene.settler.tick()
-    assert [len(group) for group in scene.store.groups] == [GROUP, 5]
+    assert [len(group) for group in scene.store.groups] == [GROUP, ENOUGH + 5]
     assert scene.settler.unsettled == 0
+
+
+async def test_what_comes_during_a_write_waits_for_company(scene: Scene) -> None:
+    scene.settler.settled = lambda results, answers: scene.settler.add(done(2), START) if len(results) > 1 else None
+    scene.settler.add(done(0), START)
+    scene.settler.add(done(1), START)
+    assert await scene.settler.tick() == START + RESULT_DELAY
+    assert [len(group) for group in scene.store.groups] == [2]
+    assert await scene.settler.tick() is None
+    assert [len(group) for group in scene.store.groups] == [2, 1]
+
+
+async def test_enough_results_are_written_at_once(scene: Scene) -> None:
+    woken: list[object] = []
+    scene.settler.wake = woken.append
+    for number in range(ENOUGH):
+        scene.settler.add(done(number), START)
+    assert woken == [START + RESULT_DELAY, None]
 
 
 async def test_what_the_store_did_not_answer_is_sent_again_in_the_same_order(scene: Scene) -> None:
     results = [done(number) for number in range(3)]
     scene.store.down = True
     for result in results:
-        scene.settler.add(result)
+        scene.settler.add(result, START)
     with pytest.raises(Unavailable):
         await scene.settler.tick()
     assert scene.settler.unsettled == 3
@@ -90,17 +106,17 @@ async def test_what_the_store_did_not_answer_is_sent_again_in_the_same_order(sce
 
 async def test_each_result_is_told_whether_it_counts(scene: Scene) -> None:
     good, void = done(1), done(2, fence=7)
-    scene.settler.add(good)
-    scene.settler.add(void)
+    scene.settler.add(good, START)
+    scene.settler.add(void, START)
     await scene.settler.tick()
     assert scene.answers == [(good, True), (void, False)]
 
 
 async def test_a_start_is_written_late_and_not_at_all_when_its_result_comes_first(scene: Scene) -> None:
     quick, slow = running(1), running(2)
-    scene.settler.started(quick)
-    scene.settler.started(slow)
-    scene.settler.add(done(1))
+    scene.settler.started(quick, START)
+    scene.settler.started(slow, START)
+    scene.settler.add(done(1), START)
     again = await scene.settler.tick()
     assert (scene.store.started, again) == ([], START + START_DELAY)
     scene.clock.advance(seconds=START_DELAY.total_seconds())
@@ -110,9 +126,9 @@ async def test_a_start_is_written_late_and_not_at_all_when_its_result_comes_firs
 
 async def test_the_newest_progress_is_what_is_written(scene: Scene) -> None:
     run = running()
-    scene.settler.started(run)
+    scene.settler.started(run, START)
     scene.clock.advance(seconds=0.05)
-    scene.settler.started(replace(run, progress=0.5))
+    scene.settler.started(replace(run, progress=0.5), scene.clock.now())
     scene.clock.move_to(START + START_DELAY)
     await scene.settler.tick()
     assert [[run.progress for run in runs] for runs in scene.store.started] == [[0.5]]
@@ -122,5 +138,5 @@ async def test_the_newest_progress_is_what_is_written(scene: Scene) -> None:
 async def test_a_lone_result_does_not_wait_for_company(scene: Scene) -> None:
     woken: list[object] = []
     scene.settler.wake = woken.append
-    scene.settler.add(done())
-    assert woken == [START + timedelta(milliseconds=5)]
+    scene.settler.add(done(), START)
+    assert woken == [START + RESULT_DELAY]

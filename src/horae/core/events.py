@@ -1,11 +1,10 @@
 """What happens to jobs and runs, under the names that listeners know."""
 
-from enum import StrEnum
-
 from horae.core.model import State
+from horae.core.values import Word
 
 
-class EventKind(StrEnum):
+class EventKind(Word):
     """Kinds of events; all but the last two are kept, so that a listener can come back for what it missed.
 
     A job that runs once is told of by `job.created` and by the events of its run.

@@ -1,14 +1,13 @@
 """The one state machine: every step in the life of a run, and nothing else may move one."""
 
-from enum import StrEnum
 from typing import Any
 
 from horae.core.errors import IllegalMove
 from horae.core.model import Run, State
-from horae.core.values import replace
+from horae.core.values import Word, replace
 
 
-class Event(StrEnum):
+class Event(Word):
     """What can happen to a run."""
 
     CLAIM = "claim"
@@ -47,11 +46,17 @@ WAITING = frozenset(state for state, event in MOVES if event is Event.CLAIM)
 HELD = frozenset(state for state, event in MOVES if event is Event.GIVE_BACK)
 
 
+def after(run: Run, event: Event) -> State:
+    """The state of the run after `event`; raises IllegalMove where its state does not allow it."""
+    try:
+        return MOVES[run.state, event]
+    except KeyError:
+        raise IllegalMove(run.id, run.state, event) from None
+
+
 def advance(run: Run, event: Event, **changes: Any) -> Run:
     """The run after `event`; raises IllegalMove where its state does not allow it."""
-    if (run.state, event) not in MOVES:
-        raise IllegalMove(run.id, run.state, event)
-    return replace(run, state=MOVES[run.state, event], **changes)
+    return replace(run, state=after(run, event), **changes)
 
 
 def diagram() -> str:

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum
 from types import MappingProxyType
 from typing import NewType
 
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import Schedule
-from horae.core.values import Value
+from horae.core.values import Value, Word
 
 JobId = NewType("JobId", str)  # the 32 hexadecimal digits of a UUIDv7; a one-shot job and its run share them
 RunId = NewType("RunId", str)
@@ -19,7 +18,7 @@ DISCARDED = "discarded"  # the resolution of a dead letter that nobody wants to 
 LOCAL = "local"  # the owner of whoever does not say otherwise
 
 
-class State(StrEnum):
+class State(Word):
     """Where a run stands; the steps between are in `lifecycle`."""
 
     SCHEDULED = "scheduled"
@@ -32,7 +31,7 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
-class Trigger(StrEnum):
+class Trigger(Word):
     """Why a run exists."""
 
     SCHEDULE = "schedule"
@@ -41,7 +40,7 @@ class Trigger(StrEnum):
     REQUEUE = "requeue"
 
 
-class Overlap(StrEnum):
+class Overlap(Word):
     """What becomes of a slot whose predecessor is still going."""
 
     ALLOW = "allow"
@@ -49,7 +48,7 @@ class Overlap(StrEnum):
     BUFFER_ONE = "buffer_one"
 
 
-class Misfire(StrEnum):
+class Misfire(Word):
     """What becomes of slots that nobody fired in time."""
 
     SKIP = "skip"
@@ -57,14 +56,14 @@ class Misfire(StrEnum):
     ALL = "all"
 
 
-class OnFailure(StrEnum):
+class OnFailure(Word):
     """What a run that failed for good means for later runs with its ordering key."""
 
     CONTINUE = "continue"
     BLOCK = "block"  # they wait until somebody requeues or discards it
 
 
-class Reason(StrEnum):
+class Reason(Word):
     """Why a slot has no run, or a run that never started."""
 
     OVERLAP = "overlap"
@@ -75,7 +74,7 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
 
 
-class JobStatus(StrEnum):
+class JobStatus(Word):
     """Where a job stands."""
 
     SCHEDULED = "scheduled"
@@ -84,7 +83,7 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Outcome(StrEnum):
+class Outcome(Word):
     """How one attempt ended; only `failed` and `timeout` count against the retries."""
 
     FAILED = "failed"

@@ -59,7 +59,7 @@ class Fire:
 
 
 def is_recurring(schedule: Schedule) -> TypeGuard[Recurring]:
-    return isinstance(schedule, Every | CronSchedule | Calendar)
+    return isinstance(schedule, (Every, CronSchedule, Calendar))  # a union would be made at every call
 
 
 def next_after(schedule: Schedule, after: datetime) -> datetime | None:

@@ -1,19 +1,21 @@
 """Many jobs that run once and differ only in their parameters: what they share is looked at and made once."""
 
-import dataclasses
+import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from horae.core.errors import Invalid, Unavailable
 from horae.core.model import JobId, Run
-from horae.core.plan import NewId
 from horae.core.values import replace
 from horae.services.creating import Creating
 from horae.services.drafts import MAX_INLINE_PARAMS, Draft
+from horae.services.ids import Ids
 from horae.services.parameters import Parameters
 from horae.services.receipts import Ask, Receipts, answer_of
 from horae.store import Receipt, Receipted, Store
 
 BATCH = 2000  # jobs that are written in one go
+AT_ONCE = 2  # batches on their way: while the store works on one, the next is made ready
 SMALL = MAX_INLINE_PARAMS // 4  # characters that surely fit beside the job, whatever they are
 
 
@@ -29,13 +31,13 @@ class Alike:
     """Writes jobs of one kind as fast as the store takes them. Their parameters were checked by whoever gives them."""
 
     def __init__(
-        self, *, store: Store, creating: Creating, parameters: Parameters, receipts: Receipts, new_id: NewId
+        self, *, store: Store, creating: Creating, parameters: Parameters, receipts: Receipts, ids: Ids
     ) -> None:
         self._store = store
         self._creating = creating
         self._parameters = parameters
         self._receipts = receipts
-        self._new_id = new_id
+        self._ids = ids
 
     async def create(
         self, draft: Draft, params: Sequence[str], *, owner: str, by: str, ask: Ask | None = None
@@ -43,26 +45,40 @@ class Alike:
         """A job for each of the parameters, or the one that an earlier request made; raises Interrupted."""
         if draft.key is not None and len(params) > 1:
             raise Invalid("a key belongs to one job; submit these one by one, or without a key", pointer="/key")
-        written: list[JobId] = []
-        for start in range(0, len(params), BATCH):
-            runs = await self.prepare(draft, params[start : start + BATCH], owner=owner, by=by)
-            asks = None if ask is None else [ask.item(start + place) for place in range(len(runs))]
-            try:
-                written += await self._write(runs, asks)
-            except Unavailable as exc:
-                raise Interrupted(written, len(params), exc) from exc
-        return written
+        left = deque(range(0, len(params), BATCH))
+        written: dict[int, list[JobId]] = {}
+
+        async def write() -> None:
+            while left:
+                start = left.popleft()
+                try:
+                    runs = await self.prepare(draft, params[start : start + BATCH], owner=owner, by=by)
+                    asks = None if ask is None else [ask.item(start + place) for place in range(len(runs))]
+                    written[start] = await self._write(runs, asks)
+                except BaseException:
+                    left.clear()
+                    raise
+
+        at_once = 1 if draft.ordering_key else AT_ONCE  # what is to run in order becomes known in order
+        ends = await asyncio.gather(*(write() for _ in range(at_once)), return_exceptions=True)
+        ids = [job_id for start in sorted(written) for job_id in written[start]]
+        for error in ends:
+            if isinstance(error, Unavailable):
+                raise Interrupted(ids, len(params), error) from error
+            if error is not None:
+                raise error
+        return ids
 
     async def prepare(self, draft: Draft, params: Sequence[str], *, owner: str, by: str) -> list[Run]:
         """The rows of these jobs, not yet written."""
         if not params:
             return []
-        model = await self._creating.prepare(dataclasses.replace(draft, params=params[0]), owner, by)
+        model = await self._creating.prepare(replace(draft, params=params[0]), owner, by)
         if not isinstance(model, Run):
             raise Invalid("jobs that are created in bulk run once", pointer="/schedule")
         runs = [model]
-        for text in params[1:]:
-            job_id, kept, blob = self._new_id(), text, None
+        for text, job_id in zip(params[1:], self._ids.many(len(params) - 1), strict=True):
+            kept, blob = text, None
             if len(text) > SMALL:
                 kept, blob = await self._parameters.keep(text, job_id)
             spec = replace(model.spec, params=kept, params_blob=blob)

@@ -40,10 +40,17 @@ class Surroundings:
 class Execution(ABC):
     """An attempt that can be asked, or made, to stop."""
 
-    __slots__ = (
-        "_abandoned", "_begun", "_done", "_progressed", "_redactor", "_secrets", "_timed_out", "_timer", "_withdrawn",
-        "around", "ended", "log", "run", "stopping", "task", "told",
-    )  # fmt: skip
+    # What most attempts never change stands here, so that to begin one is cheap.
+    _timer: asyncio.TimerHandle | None = None
+    _secrets: str | None = None
+    _redactor: Redactor | None = None
+    stopping = False  # asked to stop, or out of time
+    told = False  # the task has seen that it should stop
+    _timed_out = False
+    _begun = False
+    _withdrawn = False
+    _abandoned = False
+    ended = False
 
     def __init__(self, run: Run, task: AnyTask, around: Surroundings, done: Done, progressed: Progressed) -> None:
         self.run = run
@@ -52,16 +59,6 @@ class Execution(ABC):
         self.log = around.logs.open(run.id, run.fence)
         self._done = done
         self._progressed = progressed
-        self._timer: asyncio.TimerHandle | None = None
-        self._secrets: str | None = None
-        self._redactor: Redactor | None = None
-        self.stopping = False  # asked to stop, or out of time
-        self.told = False  # the task has seen that it should stop
-        self._timed_out = False
-        self._begun = False
-        self._withdrawn = False
-        self._abandoned = False
-        self.ended = False
         around.live.add(self)
 
     # --- what the worker may ask

@@ -7,11 +7,12 @@ from horae.clock import Clock
 from horae.core.changes import status_of
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.model import Job, JobId, JobStatus, Run
-from horae.core.plan import NewId, manual_run
+from horae.core.plan import manual_run
 from horae.core.values import replace
 from horae.services.acting import find, id_of, refuse_over
 from horae.services.drafts import Draft
 from horae.services.grouping import Group
+from horae.services.ids import Ids
 from horae.services.parameters import Parameters
 from horae.services.preparing import Item, Preparation
 from horae.services.receipts import Ask, Issue, Receipts, answer_of
@@ -32,14 +33,14 @@ class Creating:
         preparation: Preparation,
         parameters: Parameters,
         receipts: Receipts,
-        new_id: NewId,
+        ids: Ids,
     ) -> None:
         self._store = store
         self._clock = clock
         self._preparation = preparation
         self._parameters = parameters
         self._receipts = receipts
-        self._new_id = new_id
+        self._ids = ids
         self._creates: Group[Item | Receipted, JobId | Receipt] = Group(store.create)
 
     # --- one job
@@ -57,7 +58,7 @@ class Creating:
 
     async def prepare(self, draft: Draft, owner: str, by: str) -> Item:
         """The rows of a new job; raises what is wrong with it."""
-        return await self._preparation.item(draft, owner=owner, by=by, now=self._clock.now())
+        return await self._preparation.item(draft, JobId(self._ids()), owner=owner, by=by, now=self._clock.now())
 
     async def write_if_free(self, item: Item) -> Job | Run | None:
         """Make prepared rows durable; None when another job holds the key."""
@@ -92,17 +93,26 @@ class Creating:
         return outcomes
 
     async def _prepare_all(self, drafts: Sequence[Draft | HoraeError], owner: str, by: str) -> list[Item | HoraeError]:
-        return [await self._try_prepare(place, draft, owner, by) for place, draft in enumerate(drafts)]
-
-    async def _try_prepare(self, place: int, draft: Draft | HoraeError, owner: str, by: str) -> Item | HoraeError:
-        if place % SLICE == SLICE - 1:
+        items: list[Item | HoraeError] = []
+        for start in range(0, len(drafts), SLICE):
+            items += await self._prepare_slice(drafts[start : start + SLICE], owner, by)
             await asyncio.sleep(0)
-        if isinstance(draft, HoraeError):
-            return draft
-        try:
-            return await self.prepare(draft, owner, by)
-        except HoraeError as exc:
-            return exc
+        return items
+
+    async def _prepare_slice(
+        self, drafts: Sequence[Draft | HoraeError], owner: str, by: str
+    ) -> list[Item | HoraeError]:
+        now, ids = self._clock.now(), self._ids.many(len(drafts))
+        items: list[Item | HoraeError] = []
+        for draft, job_id in zip(drafts, ids, strict=True):
+            if isinstance(draft, HoraeError):
+                items.append(draft)
+                continue
+            try:
+                items.append(await self._preparation.item(draft, JobId(job_id), owner=owner, by=by, now=now))
+            except HoraeError as exc:
+                items.append(exc)
+        return items
 
     async def _write_all(
         self, items: Sequence[Item | HoraeError], asks: Sequence[Ask | None]
@@ -138,7 +148,7 @@ class Creating:
         job = await find(self._store, job_id, owner=owner)
         if status_of(job) is JobStatus.CANCELLED:
             refuse_over(job)
-        run = replace(manual_run(job, None, now=self._clock.now(), new_id=self._new_id), created_by=by)
+        run = replace(manual_run(job, None, now=self._clock.now(), new_id=self._ids), created_by=by)
         if params is not None:
             self._preparation.check_params(run.spec, params)
             kept, blob = await self._parameters.keep(params, run.id)

@@ -1,7 +1,7 @@
 """A schedule as code declares it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
 
 import msgspec
@@ -21,9 +21,9 @@ class Declared:
         """What tells this version from others; what is default does not count, so new defaults change no digest."""
         usual = Draft(task=self.draft.task)
         said = {
-            each.name: getattr(self.draft, each.name)
-            for each in fields(Draft)
-            if each.name == "task" or getattr(self.draft, each.name) != getattr(usual, each.name)
+            name: getattr(self.draft, name)
+            for name in Draft.__struct_fields__
+            if name == "task" or getattr(self.draft, name) != getattr(usual, name)
         }
         return sha256(msgspec.json.encode(said, enc_hook=_plain, order="deterministic")).hexdigest()
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from horae.core.model import NO_LABELS, Policy, Spec
-from horae.core.values import replace
+from horae.core.values import Value, replace
 
 MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are kept as a blob
 MAX_PARAMS = 10 * 1024 * 1024
@@ -44,16 +44,15 @@ class TaskDefaults(Protocol):
     def timeout(self) -> timedelta | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(Value, frozen=True, kw_only=True):
     """What a user wrote; None leaves a choice to the task."""
 
     task: str
     params: str = "{}"  # JSON text of an object
-    secrets: Secrets = field(default=None, repr=False)
+    secrets: Secrets = None
     name: str | None = None
     key: str | None = None
-    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    labels: Mapping[str, str] = NO_LABELS
     schedule: str | Mapping[str, object] = "now"
     queue: str = "default"
     priority: int = 0
@@ -62,6 +61,10 @@ class Draft:
     max_retries: int | None = None
     timeout: timedelta | None = None
     allow_unknown_task: bool = False
+
+    def __repr__(self) -> str:
+        """Without its secrets, wherever it is shown."""
+        return f"<draft of {self.task}>"
 
     def spec(
         self, defaults: TaskDefaults | None, *, params: str, params_blob: str | None, secrets: str | None = None

@@ -32,14 +32,14 @@ class NoSuchTask(Fatal):
 class AsyncExecution(Execution):
     """An attempt of a coroutine, as a task of the event loop with a context of its own."""
 
-    __slots__ = ("_handler",)
-
     def start(self, params: str) -> None:
-        self._handler = self.around.loop.create_task(self._handle(params), context=Context())
+        name = self.task.name  # of the task in the loop, too: to make up a new one takes longer
+        self._handler = self.around.loop.create_task(self._handle(params), name=name, context=Context())
 
     async def _handle(self, params: str) -> None:
-        if not self.enter():
-            return
+        if self.ended:
+            return  # withdrawn before its first step
+        self._begun = True
         self.arm_timeout()
         result: Result
         try:
@@ -120,22 +120,20 @@ class Executor:
 
     def begin(self, run: Run, done: Done, progressed: Progressed) -> Execution:
         """Start an attempt; `done` is called once, on the event loop and never before this returns."""
-        execution = self._execution(self.registry.get(run.spec.task) or _missing(run.spec.task), run, done, progressed)
-        if not self._open_secrets(execution):
+        spec = run.spec
+        execution = self._execution(self.registry.get(spec.task) or _missing(spec.task), run, done, progressed)
+        if spec.secrets is not None and not self._open_secrets(execution, spec.secrets):
             return execution
-        if run.spec.params_blob is None:
-            execution.start_with(run.spec.params)
+        if spec.params_blob is None:
+            execution.start_with(spec.params)
         else:
-            loading = self._around.loop.create_task(self._load_and_start(execution, run.spec.params_blob))
+            loading = self._around.loop.create_task(self._load_and_start(execution, spec.params_blob))
             self._loading.add(loading)
             loading.add_done_callback(self._loading.discard)
         return execution
 
-    def _open_secrets(self, execution: Execution) -> bool:
+    def _open_secrets(self, execution: Execution, sealed: str) -> bool:
         """Give the attempt its secrets; False when it fails because they cannot be read here."""
-        sealed = execution.run.spec.secrets
-        if sealed is None:
-            return True
         try:
             execution.hide(self._sealer.open(sealed))
         except SecretsLocked as exc:

@@ -151,8 +151,6 @@ class ProcessPool:
 class ProcessExecution(Execution):
     """An attempt of a function in a process, which can always be ended by force."""
 
-    __slots__ = ("_child", "_pool")
-
     def __init__(
         self, run: Run, task: AnyTask, around: Surroundings, done: Done, progressed: Progressed, pool: ProcessPool
     ) -> None:

@@ -53,8 +53,6 @@ class ThreadPool:
 class ThreadExecution(Execution):
     """An attempt of a function in a thread: it can be told to stop, not made to."""
 
-    __slots__ = ("_pool", "_progress")
-
     def __init__(
         self, run: Run, task: AnyTask, around: Surroundings, done: Done, progressed: Progressed, pool: ThreadPool
     ) -> None:

@@ -21,12 +21,16 @@ class Gatekeeper:
         self._unsettled: dict[str, int] = {}  # results under way; the gate is not free before they are written
         self._closed: dict[str, int | None] = {}  # the last claim not to be trusted; None: nor any to come
         self._claims = 0
+        self._full: set[str] = set()
         self._free: set[str] = set()
 
     def enter(self, run: Run) -> None:
         """A run of the gate was claimed, or has started."""
         if run.gate is not None:
-            self._lines.setdefault(run.gate, {})[run.id] = run
+            line = self._lines.setdefault(run.gate, {})
+            line[run.id] = run
+            if len(line) >= FULL:
+                self._full.add(run.gate)
             self._free.discard(run.gate)
 
     def leave(self, run: Run) -> None:
@@ -35,8 +39,20 @@ class Gatekeeper:
             return
         if not makes_way(run):
             self._closed[run.gate] = None
-        self._lines.get(run.gate, {}).pop(run.id, None)
+        line = self._lines.get(run.gate, {})
+        line.pop(run.id, None)
+        if len(line) < FULL:
+            self._full.discard(run.gate)
         self._unsettled[run.gate] = self._unsettled.get(run.gate, 0) + 1
+
+    def forget(self, run: Run) -> None:
+        """A run of the gate is another node's now."""
+        if run.gate is not None and (line := self._lines.get(run.gate)) is not None:
+            line.pop(run.id, None)
+            self._full.discard(run.gate)
+            if not line and run.gate not in self._unsettled:
+                del self._lines[run.gate]
+                self._free.add(run.gate)
 
     def settled(self, run: Run) -> None:
         """The store has the result of a run that left."""
@@ -84,7 +100,7 @@ class Gatekeeper:
 
     def full(self) -> list[str]:
         """Gates of which this node holds enough."""
-        return [gate for gate, line in self._lines.items() if len(line) >= FULL]
+        return list(self._full)
 
     def take_free(self) -> list[str]:
         """Gates that this node no longer needs; the caller frees them in the store."""
@@ -96,6 +112,7 @@ class Gatekeeper:
         self._lines.clear()
         self._unsettled.clear()
         self._closed.clear()
+        self._full.clear()
         self._free.clear()
 
 

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from struct import Struct
 
 _FORM = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", re.ASCII)
 _LATEST = f"{253_402_300_799_999:012x}"  # the last millisecond that a datetime can tell: the end of the year 9999
-_TAIL_BITS = 74  # what remains of 128 bits beside 48 of milliseconds, 4 of version and 2 of variant
-_LOW_BITS = 62
-_STEP_BYTES = 4  # random steps within one millisecond: unguessable, and the low bits stay even over the shards
+_HEAD_BITS, _LOW_BITS = 12, 62  # of randomness: what remains beside 48 bits of milliseconds, the version, the variant
+_FIRST_LOW, _END_LOW = 0b10 << _LOW_BITS, 0b11 << _LOW_BITS  # the variant goes before
+_START_BYTES = 10
+_STEP = Struct(">I")  # random steps within one millisecond: unguessable, and the low bits stay even over the shards
 
 
 class Ids:
@@ -21,17 +23,34 @@ class Ids:
         self._random = random
         self._wall = wall
         self._lock = threading.Lock()
-        self._last = 0  # milliseconds and tail as one number
+        self._head = 0  # milliseconds and the first random bits as one number
+        self._low = _FIRST_LOW
 
     def __call__(self) -> str:
+        return self.many(1)[0]
+
+    def many(self, count: int) -> list[str]:
+        """So many ids: the clock is read and luck is drawn once for all of them."""
         with self._lock:
+            luck = self._random(_START_BYTES + _STEP.size * count)
             moment = int(self._wall() * 1000)
-            if moment > self._last >> _TAIL_BITS:
-                tail = int.from_bytes(self._random(10)) & ((1 << _TAIL_BITS) - 1)
-                self._last = moment << _TAIL_BITS | tail
-            else:
-                self._last += 1 + int.from_bytes(self._random(_STEP_BYTES))
-            return _text(self._last)
+            if moment > self._head >> _HEAD_BITS:
+                start = int.from_bytes(luck[:_START_BYTES])
+                self._head = moment << _HEAD_BITS | start >> _LOW_BITS & 0xFFF
+                self._low = _FIRST_LOW | start & ((1 << _LOW_BITS) - 1)
+            return self._walked(luck[_START_BYTES:])
+
+    def _walked(self, steps: bytes) -> list[str]:
+        """An id for each random step from the last one."""
+        made, low, begin = [], self._low, _text(self._head)
+        for (step,) in _STEP.iter_unpack(steps):
+            low += 1 + step
+            if low >= _END_LOW:
+                self._head, low = self._head + 1, low - (1 << _LOW_BITS)
+                begin = _text(self._head)
+            made.append(f"{begin}{low:016x}")
+        self._low = low
+        return made
 
 
 _IDS = Ids()
@@ -52,10 +71,5 @@ def day_of(id: str) -> date:  # noqa: A002 - the domain's word
     return datetime.fromtimestamp(int(id[:12], 16) / 1000, UTC).date()
 
 
-def _text(number: int) -> str:
-    milliseconds, high, low = (
-        number >> _TAIL_BITS,
-        number >> _LOW_BITS & 0xFFF,
-        number & ((1 << _LOW_BITS) - 1),
-    )
-    return f"{milliseconds:012x}7{high:03x}{0b10 << _LOW_BITS | low:016x}"
+def _text(head: int) -> str:
+    return f"{head >> _HEAD_BITS:012x}7{head & 0xFFF:03x}"

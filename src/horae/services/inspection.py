@@ -10,6 +10,8 @@ from horae.core.changes import runs_next_at, status_of
 from horae.core.errors import Invalid, NotFound
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
 from horae.core.schedule import Fire, jittered, parse_timestamp, preview, rfc3339
+from horae.core.values import Value, replace
+from horae.services.grouping import Group
 from horae.services.ledger import Entry, entries, of_one_shot
 from horae.services.logs import read_log
 from horae.services.parameters import Parameters
@@ -19,8 +21,7 @@ SNAPSHOT_TRIES = 5
 _TICK = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class Overview(Value, frozen=True, kw_only=True):
     """A job as it is shown."""
 
     job: Job | Run
@@ -41,19 +42,39 @@ class Upcoming:
 
 
 class Inspection:
-    """Reads of jobs and runs; nothing here changes anything. `owner` None reaches every owner's."""
+    """Reads of jobs and runs; nothing here changes anything. `owner` None reaches every owner's.
+
+    Those that are asked for one by one at the same time are read together.
+    """
 
     def __init__(self, *, store: Reader, blobs: Blobs, parameters: Parameters, clock: Clock) -> None:
         self._store = store
         self._blobs = blobs
         self._parameters = parameters
         self._clock = clock
+        self._jobs: Group[JobId, Overview | None] = Group(self._read_jobs)
+        self._runs: Group[RunId, tuple[Run, Sequence[Attempt]] | None] = Group(self._read_runs)
 
     # --- jobs
 
     async def job(self, job_id: JobId, *, owner: str | None) -> Overview:
         """One job with its parameters and its last run."""
-        return await self.overview(await self._find_job(job_id, owner))
+        found = await self.glance(job_id, owner=owner)
+        if found.params is not None:
+            return found
+        return replace(found, params=await self._parameters.of(found.job.spec))
+
+    async def glance(self, job_id: JobId, *, owner: str | None) -> Overview:
+        """One job with its last run; large parameters are left out."""
+        found = await self._jobs.add(job_id)
+        if found is None or owner not in (None, found.job.owner):
+            raise NotFound("job", f"job_{job_id}")
+        return found
+
+    async def _read_jobs(self, job_ids: Sequence[JobId]) -> list[Overview | None]:
+        jobs = await self._store.jobs([*dict.fromkeys(job_ids)])
+        found = dict(zip(jobs, await self.overviews([*jobs.values()]), strict=True))
+        return [found.get(job_id) for job_id in job_ids]
 
     async def overview(self, job: Job | Run) -> Overview:
         """A job that was just read or written, as it is shown."""
@@ -94,12 +115,18 @@ class Inspection:
 
     # --- runs
 
-    async def run(self, run_id: RunId, *, owner: str | None) -> tuple[Run, list[Attempt]]:
+    async def run(self, run_id: RunId, *, owner: str | None) -> tuple[Run, Sequence[Attempt]]:
         """A run and its attempts that did not succeed."""
-        run = await self._store.run(run_id, owner=owner)
-        if run is None:
+        found = await self._runs.add(run_id)
+        if found is None or owner not in (None, found[0].owner):
             raise NotFound("run", f"run_{run_id}")
-        return run, await self._store.attempts(run_id)
+        return found
+
+    async def _read_runs(self, run_ids: Sequence[RunId]) -> list[tuple[Run, Sequence[Attempt]] | None]:
+        runs = await self._store.runs([*dict.fromkeys(run_ids)])
+        attempts = await self._store.attempts_of([*runs]) if runs else {}
+        found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
+        return [found.get(run_id) for run_id in run_ids]
 
     async def runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
         """A page of runs, by due time, latest first."""
@@ -107,7 +134,7 @@ class Inspection:
 
     async def last_run(self, job_id: JobId, *, owner: str | None) -> Run:
         """The latest run of a job that is already due; raises NotFound when there is none yet."""
-        overview = await self.job(job_id, owner=owner)
+        overview = await self.glance(job_id, owner=owner)
         if overview.last_run is None:
             raise NotFound("run yet of job", f"job_{job_id}")
         return overview.last_run

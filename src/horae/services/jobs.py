@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from horae.clock import Clock
 from horae.core.errors import HoraeError
 from horae.core.model import Job, JobId, Misfire, Run, RunId
-from horae.core.plan import NewId
 from horae.metrics import Metrics
 from horae.services.accounting import Accounting
 from horae.services.acting import find
@@ -16,6 +15,7 @@ from horae.services.cancelling import Cancelling
 from horae.services.changing import Changing, Put, Revise
 from horae.services.creating import Creating
 from horae.services.drafts import Draft
+from horae.services.ids import Ids
 from horae.services.parameters import Parameters
 from horae.services.pausing import Pausing
 from horae.services.preparing import Preparation
@@ -37,7 +37,7 @@ class Jobs:
         tasks: TaskBook,
         parameters: Parameters,
         metrics: Metrics,
-        new_id: NewId,
+        new_id: Ids,
         horizon: timedelta,
         sealer: Sealer | None = None,
     ) -> None:
@@ -53,10 +53,10 @@ class Jobs:
             preparation=preparation,
             parameters=parameters,
             receipts=self.receipts,
-            new_id=new_id,
+            ids=new_id,
         )
         self.alike = Alike(
-            store=store, creating=self._creating, parameters=parameters, receipts=self.receipts, new_id=new_id
+            store=store, creating=self._creating, parameters=parameters, receipts=self.receipts, ids=new_id
         )
         self._cancelling = Cancelling(store=store, clock=clock, accounting=accounting, stopper=self._stopper)
         self._changing = Changing(

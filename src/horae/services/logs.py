@@ -34,17 +34,18 @@ _CONTROLS = re.compile(
 class AttemptLog:
     """The log of one attempt; may be written to from any thread."""
 
-    __slots__ = ("_chunks", "_keeper", "_key", "_lines", "_total", "closed", "full", "redact")
+    # Most attempts log nothing, so what only the others change stands here.
+    _total = 0  # bytes taken so far
+    _chunks = 0
+    full = False
+    closed = False
+    redact: Callable[[str], str] | None = None  # strikes out what must not be kept
 
-    def __init__(self, key: str, keeper: "LogKeeper") -> None:
-        self._key = key
+    def __init__(self, run_id: RunId, fence: int, keeper: "LogKeeper") -> None:
+        self._run_id = run_id
+        self._fence = fence
         self._keeper = keeper
         self._lines: list[bytes] = []
-        self._total = 0  # bytes taken so far
-        self._chunks = 0
-        self.full = False
-        self.closed = False
-        self.redact: Callable[[str], str] | None = None  # strikes out what must not be kept
 
     def write(self, level: str, text: str) -> bool:
         """Add a message, or lines of output (level OUT); False when the log takes no more."""
@@ -73,7 +74,7 @@ class AttemptLog:
         """What was written since the last chunk, with its key; the keeper calls this under its lock."""
         lines, self._lines = self._lines, []
         self._chunks += 1
-        return f"{self._key}/{self._chunks:06d}", b"".join(lines)
+        return f"{PREFIX}{self._run_id}/{self._fence:08d}/{self._chunks:06d}", b"".join(lines)
 
     def _fitting(self, lines: bytes, room: int) -> bytes:
         if len(lines) <= room:
@@ -110,7 +111,7 @@ class LogKeeper:
 
     def open(self, run_id: RunId, fence: int) -> AttemptLog:
         """The log of a new attempt; it costs nothing until something is written."""
-        return AttemptLog(f"{PREFIX}{run_id}/{fence:08d}", self)
+        return AttemptLog(run_id, fence, self)
 
     def added(self, attempt: AttemptLog, size: int, *, fresh: bool) -> None:
         """An attempt has written; called under the lock, on any thread."""

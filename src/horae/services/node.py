@@ -8,6 +8,7 @@ import structlog
 
 from horae.clock import Clock
 from horae.core.errors import InternalError, Unavailable
+from horae.services.alarm import UVLOOP_SECONDS, LoopAlarm
 from horae.services.janitor import Janitor
 from horae.services.loop import Loop
 from horae.services.membership import Heart, Lease, Timing
@@ -22,32 +23,6 @@ log = structlog.get_logger(__name__)
 
 LEASE_CHECK = timedelta(milliseconds=500)
 IDLE = timedelta(seconds=5)
-
-
-class LoopAlarm:
-    """Calls back at one instant of the clock, by a timer of the event loop."""
-
-    def __init__(self, clock: Clock, ring: Callable[[], object]) -> None:
-        self._clock = clock
-        self._ring = ring
-        self._timer: asyncio.TimerHandle | None = None
-        self._at: datetime | None = None
-
-    def set(self, at: datetime | None) -> None:
-        """Replace the instant; None means never."""
-        if self._timer is not None:
-            if self._at == at:
-                return
-            self._timer.cancel()
-            self._timer = None
-        self._at = at
-        if at is not None:
-            delay = max((at - self._clock.now()).total_seconds(), 0)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
-
-    def _fire(self) -> None:
-        self._timer = self._at = None
-        self._ring()
 
 
 class NodeService:
@@ -87,7 +62,7 @@ class NodeService:
             self._stopping = self._add("stops", self._obey_stops, timing.heartbeat)
             self._settling = self._add("results", settler.tick, IDLE)
             self._add("lease", self._check_lease, LEASE_CHECK)
-            worker.alarm = LoopAlarm(clock, worker.release_due)
+            worker.alarm = LoopAlarm(clock, worker.release_due, resolution=UVLOOP_SECONDS)
             worker.wake = self._claiming.wake
             settler.wake = self._settling.wake
 

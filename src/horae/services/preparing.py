@@ -1,6 +1,5 @@
 """From what somebody asks for to what is written: drafts are checked, completed, and turned into rows."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -9,6 +8,7 @@ from horae.core.errors import Invalid
 from horae.core.model import Job, JobId, Run, RunId, Spec
 from horae.core.plan import Due, Firing, NewId, fire, gate_of, one_shot_due
 from horae.core.schedule import Every, Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
+from horae.core.values import replace
 from horae.services.drafts import Draft
 from horae.services.parameters import Parameters
 from horae.services.secrets import Opened, Sealer
@@ -29,10 +29,9 @@ class Preparation:
         self._new_id = new_id
         self._horizon = horizon
 
-    async def item(self, draft: Draft, *, owner: str, by: str, now: datetime) -> Item:
+    async def item(self, draft: Draft, job_id: JobId, *, owner: str, by: str, now: datetime) -> Item:
         """The rows of a new job: one run, or a job with the runs of its first horizon."""
         schedule = await self.check(draft, now)
-        job_id = JobId(self._new_id())
         spec = await self._spec(draft, job_id)
         if is_recurring(schedule):
             job = Job(
@@ -101,6 +100,8 @@ class Preparation:
         )
 
     def _secrets(self, draft: Draft, before: Job | Run | None) -> Opened | None:
+        if draft.secrets is None:
+            return None
         return self._sealer.revised(draft.secrets, None if before is None else before.spec.secrets)
 
 

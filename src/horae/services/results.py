@@ -2,7 +2,6 @@
 
 import math
 import traceback
-from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from horae.core.errors import Fatal, RetryAfter
 from horae.core.model import JobError, Outcome
 from horae.core.plan import Failure
-from horae.core.values import replace
+from horae.core.values import Value, replace
 from horae.services.redaction import Redactor
 from horae.tasks.failures import TaskFailure
 
@@ -19,15 +18,13 @@ MAX_RESULT = 1_000_000  # bytes of JSON
 _MAX_DELAY = timedelta(days=3653)
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(Value, frozen=True):
     """The task returned."""
 
     result: str | None = None  # JSON text; None when it returned nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Value, frozen=True):
     """The task was asked to stop, and did or was left behind."""
 
 

@@ -3,6 +3,9 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
+
+import msgspec
 
 from horae.clock import Clock
 from horae.core.errors import Fault, Invalid, UnknownTask
@@ -10,7 +13,7 @@ from horae.services.drafts import TaskDefaults
 from horae.services.redaction import Redactor
 from horae.services.secrets import merged
 from horae.store import Reader
-from horae.tasks.schema import schema_faults
+from horae.tasks.schema import Schema, schema_faults
 
 FRESH_SECONDS = 5.0  # how long the names that the store told are believed; a refusal always asks again
 
@@ -61,11 +64,17 @@ class TaskBook:
     def _faults(self, task: str, params: str) -> Sequence[Fault]:
         if self.defaults(task) is not None:
             return self._check_params(task, params)
-        return schema_faults(self._schemas[task], params) if task in self._schemas else ()
+        return schema_faults(_decoded(self._schemas[task]), params) if task in self._schemas else ()
 
     async def _refresh(self) -> None:
         self._schemas = await self._store.tasks()
         self._read_at = self._clock.elapsed()
+
+
+@lru_cache(1000)  # many jobs in a row are of one task
+def _decoded(schema: str) -> Schema:
+    decoded: Schema = msgspec.json.decode(schema)
+    return decoded
 
 
 def _secret_faults(faults: Sequence[Fault], secrets: str) -> list[Fault]:

@@ -67,7 +67,7 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
-    @property
+    @functools.cached_property
     def injected(self) -> Mapping[str, str]:
         """Parameters that the caller does not give: name → `run` or `tools`."""
         return self._binding.injected

@@ -5,17 +5,17 @@ lost and nobody dies unless the test says so; without those looks a year passes 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from horae.core.model import SHARDS, Node, NodeId
 from horae.core.plan import NewId, Settled
 from horae.metrics import Metrics
+from horae.services.alarm import LoopAlarm
 from horae.services.execution import Executor
 from horae.services.janitor import Janitor
 from horae.services.loop import Loop
 from horae.services.membership import Heart, Lease, Timing
-from horae.services.node import LoopAlarm
 from horae.services.planner import Planner
 from horae.services.settler import Settler
 from horae.services.worker import Worker
@@ -43,9 +43,8 @@ class PlainSettler(Settler):
         """Write everything now; False when there was nothing."""
         if not self._starts and not self._results:
             return False
-        now = self._clock.now()
-        self._starts = {run_id: (now, run) for run_id, (_, run) in self._starts.items()}
         await self.tick()
+        await self._write_starts(self._clock.now())
         return True
 
 
@@ -101,6 +100,7 @@ class VirtualNode:
             queues=(),
             concurrency=CONCURRENCY,
             luck=luck,
+            spacing=timedelta(),
         )
         planner = Planner(store, clock, Metrics(), horizon=timing.horizon, shards=lambda: range(SHARDS), new_id=new_id)
         self._janitor = Janitor(store, clock, lease, timing)
@@ -144,8 +144,8 @@ class VirtualNode:
         self._sweep_until = self._clock.now() + self._timing.dead_after + 2 * self._timing.heartbeat
         self._sweeping.wake()
 
-    def _settled(self, result: Settled, accepted: bool) -> None:
-        self._tell_worker(result, accepted)
+    def _settled(self, results: Sequence[Settled], answers: Sequence[bool]) -> None:
+        self._tell_worker(results, answers)
         self._ended()
 
     def _wake_settler(self, at: datetime | None) -> None:

@@ -1,0 +1,208 @@
+"""Claims runs ahead of their time, as many as this node can start, and gives back what it cannot start after all."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from horae.clock import Clock
+from horae.core.model import NodeId, Reason, Run
+from horae.core.plan import cancel, give_back
+from horae.metrics import Metrics
+from horae.services.contesting import decide_contested
+from horae.services.ending import Ending
+from horae.services.membership import Lease, Timing
+from horae.services.releasing import Releasing
+from horae.services.settler import Settler
+from horae.services.workload import Workload
+from horae.store import ClaimRequest, Claims, Store
+
+CLAIM_BATCH = 1000
+MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is claimed
+STREAM = 20  # claims of a steady stream within the lead
+BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile
+WORTH = 10  # less than this part of all that may be held is not worth a claim
+FLOOR_AGE = timedelta(seconds=10)  # transactions that commit later than this are found by the full scan
+_TICK = timedelta(microseconds=1)
+
+
+class Claiming:
+    """Asks the store for runs."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        ending: Ending,
+        releasing: Releasing,
+        *,
+        store: Store,
+        clock: Clock,
+        lease: Lease,
+        settler: Settler,
+        metrics: Metrics,
+        timing: Timing,
+        node_id: Callable[[], NodeId],
+        tasks: Sequence[str],
+        queues: Sequence[str],
+        spacing: timedelta,
+    ) -> None:
+        self._workload = workload
+        self._ending = ending
+        self._releasing = releasing
+        self._store = store
+        self._clock = clock
+        self._lease = lease
+        self._settler = settler
+        self._metrics = metrics
+        self._timing = timing
+        self._patience = timing.lead / 10  # with slots that show no sign of being free soon
+        self._node_id = node_id
+        self._tasks = tasks
+        self._queues = queues
+        self._spacing = spacing
+        self._floor: datetime | None = None
+        self._scanned_at: datetime | None = None
+        self._spaced_until: datetime | None = None
+        self._backlog_at: datetime | None = None  # the store has more that is due then, or soon after
+        self._looked_at: datetime | None = None  # when something was claimed beside that
+        self._ended_seen = 0  # attempts, when something overdue was last looked at
+        self._stuck_since: datetime | None = None  # nothing has ended since this look
+        self.starved = False  # there was no room for more, so a result must wake the claims
+
+    async def claim(self) -> datetime | None:
+        """Claim once, unless that was just done; answers when there is something to claim again."""
+        now = self._clock.now()
+        if self._spaced_until is not None and now < self._spaced_until:
+            return self._spaced_until
+        self._give_back_overdue(now)
+        look_at = await self._claim_beside_backlog(now)
+        room, free_gates = self._room(now), self._workload.gates.take_free()
+        again = None
+        if room == 0:
+            self.starved = True  # the next result wakes us
+            self._spaced_until = now + self._spacing
+        if room > 0 or free_gates:
+            again = await self._claim(now, room, free_gates)
+        return min(filter(None, (again, look_at, self.look_for_overdue())), default=None)
+
+    def look_for_overdue(self) -> datetime | None:
+        """When to see whether what finds no slot here has to go back; None when everything found one."""
+        return self._clock.now() + self._patience if self._workload.holding.overdue else None
+
+    async def _claim_beside_backlog(self, now: datetime) -> datetime | None:
+        """Take what comes due while a backlog is worked off: it need not be late, too. Answers when to do so again."""
+        often = self._timing.lead / STREAM
+        limit = min(self._startable(now, 2 * often) // 4, BESIDE_BACKLOG)  # half of the slots are for the backlog
+        behind = self._backlog_at is not None and (self._backlog_at <= now or self._room(now) == 0)
+        if self._backlog_at is None or not behind or limit <= 0:
+            self._looked_at = None
+            return None
+        if self._looked_at is None or now >= self._looked_at + often:
+            floor, self._looked_at = (self._looked_at or now) - often, now
+            await self._claim_once(now, floor=max(floor, self._backlog_at + _TICK), limit=limit)
+        return self._looked_at + often
+
+    async def _claim(self, now: datetime, room: int, free_gates: Sequence[str]) -> datetime | None:
+        floor = self._scan_floor(now) if room > 0 else now
+        claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
+        return None if claimed is None else self._next_claim(claimed[0], room, now, unsure=claimed[1])
+
+    async def _claim_once(
+        self, now: datetime, *, floor: datetime | None, limit: int, free_gates: Sequence[str] = ()
+    ) -> tuple[Claims, bool] | None:
+        """Claim, hold what came, start what is due of it, decide on what is contested, and tell whether that is open.
+
+        None when this node is no longer what it was.
+        """
+        gates, node = self._workload.gates, self._node_id()
+        number = gates.begin_claim()
+        claims = await self._store.claim(
+            ClaimRequest(
+                node=node,
+                queues=self._queues,
+                tasks=self._tasks,
+                now=now,
+                until=now + self._timing.lead,
+                floor=floor,
+                limit=limit,
+                full_gates=gates.full(),
+                free_gates=free_gates,
+            )
+        )
+        if self._lease.lost or node != self._node_id():
+            return None  # abandoned meanwhile
+        if not claims.alive:
+            self._lease.lost = True
+            return None
+        self._take(claims.runs, number)
+        gates.end_claim(number)
+        self._releasing.release_due()
+        return claims, await decide_contested(claims.contested, self._clock.now(), self._store, self._metrics)
+
+    def _take(self, runs: Sequence[Run], number: int) -> None:
+        now, workload = self._clock.now(), self._workload
+        holding, gates, draining = workload.holding, workload.gates, workload.draining
+        for run in runs:
+            if run.stop is Reason.CANCELLED:
+                self._ending.end(cancel(run, now), now)
+            elif draining or (run.gate is not None and not gates.trusts(run, number)):
+                self._ending.end(give_back(run, now), now)
+            else:
+                if run.gate is not None:
+                    gates.enter(run)
+                holding.keep(run)
+
+    def _next_claim(self, claims: Claims, room: int, now: datetime, *, unsure: bool) -> datetime | None:
+        advanced = claims.runs or claims.contested
+        if room > 0:
+            self._backlog_at = max((run.wake_at for run in claims.runs), default=None) if claims.more else None
+        soon = now + self._timing.lead / STREAM
+        self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
+        if claims.more:
+            self.starved = self._room(now) == 0
+            return None if self.starved else now if advanced else soon
+        if room > 0:
+            self._floor = now - FLOOR_AGE  # everything before was offered to somebody
+        if unsure:
+            return soon
+        return None if claims.next_at is None else max(claims.next_at - self._timing.lead, soon)
+
+    def _scan_floor(self, now: datetime) -> datetime | None:
+        if self._scanned_at is None or now - self._scanned_at >= FLOOR_AGE:
+            self._scanned_at = now
+            return None
+        return self._floor
+
+    def _room(self, now: datetime) -> int:
+        """How many more runs can be started within the lead; none while enough of them wait for a slot."""
+        holding = self._workload.holding
+        if self._settler.unsettled >= MAX_UNSETTLED:
+            return 0
+        if holding.overdue >= min(self._startable(now, self._patience), 2 * CLAIM_BATCH):
+            return 0
+        startable = self._startable(now, self._timing.lead)
+        room = startable - len(holding)
+        return min(room, CLAIM_BATCH) if room > startable // WORTH else 0
+
+    def _startable(self, now: datetime, within: timedelta) -> int:
+        workload = self._workload
+        turning = workload.turning(now, self._patience)
+        return workload.pace.startable(free=workload.free_slots, turning=turning, within=within.total_seconds())
+
+    def _give_back_overdue(self, now: datetime) -> None:
+        """Return what has found no slot here for a while: another node may have one."""
+        workload = self._workload
+        if not workload.holding.overdue:
+            self._stuck_since = None
+            return
+        patience = self._patience if self._stuck(now) else 2 * self._timing.lead
+        for run in workload.holding.overdue_since(now - patience):
+            workload.holding.drop(run)
+            self._ending.end(give_back(run, now), now)
+
+    def _stuck(self, now: datetime) -> bool:
+        """Whether nothing has ended here for so long that no slot can be expected to be free soon.
+
+        Counted from one look to another: a process that was itself held up has seen nothing end either.
+        """
+        if self._workload.ended != self._ended_seen or self._stuck_since is None:
+            self._ended_seen, self._stuck_since = self._workload.ended, now
+        return now - self._stuck_since >= max(self._patience, timedelta(seconds=2 * self._workload.pace.mean_seconds))

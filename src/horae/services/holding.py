@@ -1,0 +1,106 @@
+"""The runs that a worker holds and has not started: each waits for its instant, and then perhaps for a free slot."""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+
+from horae.core.model import Run, RunId
+
+Line = deque[tuple[datetime, Run]]  # since when each waits
+
+
+class Holding:
+    """Claimed runs, by the instant of each; one that is taken out is found gone when its turn comes."""
+
+    def __init__(self) -> None:
+        self._runs: dict[RunId, Run] = {}
+        self._timers: list[tuple[datetime, int, int, Run]] = []  # wake_at, -priority, order of arrival
+        self._order = itertools.count()
+        self._lines: dict[int, dict[str, Line]] = {}  # of overdue runs, by priority and queue
+        self.overdue = 0  # at most so many wait for a free slot
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs.values())
+
+    def __contains__(self, run: Run) -> bool:
+        return self._runs.get(run.id) is run
+
+    def get(self, run_id: RunId) -> Run | None:
+        return self._runs.get(run_id)
+
+    def keep(self, run: Run) -> None:
+        """It waits for its instant."""
+        self._runs[run.id] = run
+        heapq.heappush(self._timers, (run.wake_at, -run.spec.priority, next(self._order), run))
+
+    def keep_overdue(self, run: Run, now: datetime) -> None:
+        """Its instant has come, but no slot is free.
+
+        Within a priority the queues take turns, so that a flood in one of them does not hold up the others.
+        """
+        spec = run.spec
+        queues = self._lines.setdefault(spec.priority, {})
+        if spec.queue not in queues:
+            queues[spec.queue] = deque()
+        queues[spec.queue].append((now, run))
+        self.overdue += 1
+
+    def drop(self, run: Run) -> None:
+        """Take it out, if it is still here."""
+        self._runs.pop(run.id, None)
+
+    def next_at(self) -> datetime | None:
+        """When to look for what is due."""
+        return self._timers[0][0] if self._timers else None
+
+    def due(self, now: datetime, limit: int) -> list[Run]:
+        """The next runs whose instant has come, at most so many; they stay here until they are taken out."""
+        runs: list[Run] = []
+        timers = self._timers
+        while timers and timers[0][0] <= now and len(runs) < limit:
+            run = heapq.heappop(timers)[3]
+            if run in self:
+                runs.append(run)
+        return runs
+
+    def next_overdue(self) -> Run | None:
+        """The run that is to have the next free slot."""
+        while self._lines:
+            queues = self._lines[max(self._lines)]
+            queue = next(iter(queues))
+            line = queues.pop(queue)
+            _, run = line.popleft()
+            self.overdue -= 1
+            if line:
+                queues[queue] = line  # behind the others
+            elif not queues:
+                del self._lines[run.spec.priority]
+            if run in self:
+                return run
+        return None
+
+    def overdue_since(self, instant: datetime) -> list[Run]:
+        """Those that have waited for a slot since then or longer; the caller takes them out."""
+        late: list[Run] = []
+        for priority, queues in list(self._lines.items()):
+            for queue, line in list(queues.items()):
+                while line and line[0][0] <= instant:
+                    late.append(line.popleft()[1])
+                if not line:
+                    del queues[queue]
+            if not queues:
+                del self._lines[priority]
+        self.overdue -= len(late)
+        return [run for run in late if run in self]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._runs.clear()
+        self._timers.clear()
+        self._lines.clear()
+        self.overdue = 0

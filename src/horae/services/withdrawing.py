@@ -1,0 +1,127 @@
+"""Takes runs away from a worker: because somebody stopped them, its lease is lost, or it is to end."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+
+from horae.clock import Clock
+from horae.core.model import NodeId, Reason, Run, RunId
+from horae.core.plan import cancel, give_back, skip
+from horae.services.ending import Ending
+from horae.services.membership import Lease
+from horae.services.workload import Workload
+from horae.store import Retraction, Store
+
+log = structlog.get_logger(__name__)
+
+
+class Withdrawing:
+    """Ends or forgets what this node has in hand."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        ending: Ending,
+        *,
+        store: Store,
+        clock: Clock,
+        lease: Lease,
+        node_id: Callable[[], NodeId],
+    ) -> None:
+        self._workload = workload
+        self._ending = ending
+        self._store = store
+        self._clock = clock
+        self._lease = lease
+        self._node_id = node_id
+
+    async def obey_stops(self) -> None:
+        """Look up and follow the stop requests for runs of this node: a cancel always, others before the start only."""
+        stops = await self._store.stops(self._node_id())
+        for run_id, reason in stops.items():
+            if reason is Reason.CANCELLED:
+                self._cancel(run_id)
+        held = [self._workload.holding.get(run_id) for run_id in stops]
+        await self._take_back([run for run in held if run is not None])
+
+    async def confirm_claims(self) -> None:
+        """After a doubt about the lease: keep only what the store still shows as ours."""
+        ours = await self._store.held(self._node_id())
+        for run in self._workload.everything():
+            if ours.get(run.id) != run.fence:
+                self._abandon(run)
+        self._workload.doubtful = False
+
+    def check_lease(self) -> None:
+        """Stop everything when others may have been given our runs."""
+        running, held = len(self._workload.running), len(self._workload.holding)
+        if self._lease.expired and (running or held):
+            log.warning("lease_lost", running=running, held=held)
+            self.abandon_all()
+
+    def abandon_all(self) -> None:
+        """Forget every run: whatever they still do is void."""
+        for run in self._workload.everything():
+            self._abandon(run)
+        self._workload.gates.clear()
+        self._workload.holding.clear()
+
+    def begin_drain(self) -> None:
+        """Start nothing more and return what has not started."""
+        self._workload.draining = True
+        now = self._clock.now()
+        for run in list(self._workload.holding):
+            if run in self._workload.holding:  # else it went back with one before it
+                self._workload.holding.drop(run)
+                self._ending.end(give_back(run, now), now)
+
+    def end_drain(self) -> None:
+        """Stop what still runs; it is given back, not failed."""
+        for entry in self._workload.running.values():
+            assert entry.execution is not None
+            entry.execution.stop()
+
+    def _cancel(self, run_id: RunId) -> None:
+        if (run := self._workload.holding.get(run_id)) is not None:
+            now = self._clock.now()
+            self._workload.holding.drop(run)
+            self._ending.end(cancel(run, now), now)
+        elif (entry := self._workload.running.get(run_id)) is not None and not entry.cancelled:
+            entry.cancelled = True
+            assert entry.execution is not None
+            entry.execution.stop()
+
+    async def _take_back(self, runs: Sequence[Run]) -> None:
+        """Return slots to a job that was paused; nothing of it starts while the store is asked."""
+        if not runs:
+            return
+        for run in runs:
+            self._workload.holding.drop(run)
+        answers = [Retraction.GOES_ON] * len(runs)
+        try:
+            answers = await self._store.retract(runs, now=self._clock.now())
+        finally:
+            now = self._clock.now()
+            for run, answer in zip(runs, answers, strict=True):
+                self._taken_back(run, answer, now)
+
+    def _taken_back(self, run: Run, answer: Retraction, now: datetime) -> None:
+        if self._lease.lost or run.node != self._node_id():
+            return  # abandoned meanwhile
+        match answer:
+            case Retraction.TAKEN_BACK:
+                self._ending.gone(skip(run, Reason.PAUSED, now).run, now)
+            case Retraction.OVER:
+                self._ending.end(cancel(run, now), now)
+            case Retraction.GOES_ON if self._workload.draining:
+                self._ending.end(give_back(run, now), now)
+            case Retraction.GOES_ON:
+                self._workload.holding.keep(run)
+
+    def _abandon(self, run: Run) -> None:
+        self._workload.holding.drop(run)
+        self._workload.gates.forget(run)
+        entry = self._workload.running.pop(run.id, None)
+        if entry is not None and entry.execution is not None:
+            entry.execution.kill()
