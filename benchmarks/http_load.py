@@ -1,22 +1,25 @@
 """How fast the API is: the real server on PostgreSQL with tokens checked, asked over kept connections on this machine.
 
-    python -m benchmarks.http_load [--seconds S] [--processes P] [--roles api,planner,worker]
+    python -m benchmarks.http_load [--seconds S] [--processes P]
 
-`wrk` finds the highest rate where it is installed or can be, else a client of our own does. Waiting times are measured
-at half the rate that is promised, from the instant at which a request should have been sent, so that a slow answer
-does not keep the next request from being counted.
+The API has processes of its own, beside one that plans and runs what is created, as in production. `wrk` finds the
+highest rate where it is installed or can be, else a client of our own does. Waiting times are measured at half the rate
+that is promised, from the instant at which a request should have been sent, so that a slow answer does not keep the
+next request from being counted.
 """
 
 import argparse
 import asyncio
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -26,7 +29,7 @@ import uvloop
 
 from benchmarks.machine import cpu_seconds
 from benchmarks.servers import install, postgres_address, postmaster
-from tests.live import HORAE, environment, live_horae
+from tests.live import HORAE, STOP_SECONDS, environment, live_horae
 from tests.postgres_server import scratch_schema
 
 CONNECTIONS = 64
@@ -35,7 +38,8 @@ BATCH = 10_000  # jobs in one call, the most that the API takes
 BATCH_CALLS = 16
 BATCH_CONNECTIONS = 2
 CREATES_PER_S, READS_PER_S = 3_000, 5_000  # promised; waiting times are measured at half of it
-JOB = {"task": "demo.echo", "params": {"message": "hello"}}
+JOB = {"task": "demo.sleep", "params": {"seconds": 0}}  # runs for no time, and writes no log
+LOOK_SECONDS = 0.001  # between looks at what is to be sent
 FAR = "2100-01-01T00:00:00Z"
 IDLE_SECONDS = 120.0  # that a server may take to run what was created
 CLIENT_SECONDS = 300.0  # that clients may take altogether
@@ -95,20 +99,19 @@ class Target:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the API.")
     parser.add_argument("--seconds", type=int, default=10, help="for each figure")
-    parser.add_argument("--processes", type=int, default=2, help="of the server")
-    parser.add_argument("--roles", default="api,planner,worker", help="of the server")
+    parser.add_argument("--processes", type=int, default=1, help="of the API")
     options = parser.parse_args()
-    figures = measure(postgres_address(), options.seconds, processes=options.processes, roles=options.roles)
+    figures = measure(postgres_address(), options.seconds, processes=options.processes)
     sys.stdout.write(json.dumps(figures, indent=2) + "\n")
 
 
-def measure(address: str, seconds: int, *, processes: int = 2, roles: str = "api,planner,worker") -> Figures:
+def measure(address: str, seconds: int, *, processes: int = 1) -> Figures:
     """Rates and waiting times of single creates (which run meanwhile), status reads and batches."""
-    return uvloop.run(_measure(address, seconds, processes, roles))
+    return uvloop.run(_measure(address, seconds, processes))
 
 
-async def _measure(address: str, seconds: int, processes: int, roles: str) -> Figures:
-    async with _server(address, processes, roles) as target:
+async def _measure(address: str, seconds: int, processes: int) -> Figures:
+    async with _server(address, processes) as target:
         jobs = await _create_some(target)
         await _until_idle(target)
         create = [Ask(method="POST", path="/v1/jobs", body=json.dumps(JOB).encode())]
@@ -118,7 +121,7 @@ async def _measure(address: str, seconds: int, processes: int, roles: str) -> Fi
             "run": ([Ask(method="GET", path=f"/v1/runs/{job.replace('job', 'run')}") for job in jobs], READS_PER_S),
             "job": ([Ask(method="GET", path=f"/v1/jobs/{job}") for job in jobs], READS_PER_S),
         }
-        figures: Figures = {"processes": processes, "roles": roles}
+        figures: Figures = {"api_processes": processes, "worker_processes": 1}
         for name, (asks, promised) in kinds.items():
             paced = await _open_loop(target, asks, promised // 2, seconds)
             await _until_idle(target)
@@ -132,18 +135,34 @@ async def _measure(address: str, seconds: int, processes: int, roles: str) -> Fi
 
 
 @asynccontextmanager
-async def _server(address: str, processes: int, roles: str) -> AsyncIterator[Target]:
+async def _server(address: str, processes: int) -> AsyncIterator[Target]:
     with tempfile.TemporaryDirectory(prefix="horae-bench-") as name:
         folder = Path(name)
         async with scratch_schema(address) as store:
             (folder / "horae.toml").write_text(SETTINGS.format(store=store, secret=SECRET))
             _horae(folder, "db", "migrate")
             token = _horae(folder, "token", "create", "--sub", "bench", "--ttl", "1d").strip()
-            with live_horae(folder, "serve", "--roles", roles, "--processes", str(processes)) as live:
+            with (
+                _worker(folder) as worker,
+                live_horae(folder, "serve", "--roles", "api", "--processes", str(processes)) as live,
+            ):
                 host, _, port = live.url.removeprefix("http://").partition(":")
                 database = await postmaster(address)
-                pids = [live.process.pid, *([database] if database else [])]
+                pids = [live.process.pid, worker, *([database] if database else [])]
                 yield Target(host=host, port=int(port), token=token, pids=pids)
+
+
+@contextmanager
+def _worker(folder: Path) -> Iterator[int]:
+    """The process that plans and runs; it need not be ready before jobs are, for these are waited for."""
+    with (folder / "worker.log").open("wb") as log:
+        command = [str(HORAE), "serve", "--roles", "planner,worker"]
+        process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=log, stderr=log)
+    try:
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(STOP_SECONDS)
 
 
 def _horae(folder: Path, *arguments: str) -> str:
@@ -163,7 +182,7 @@ async def _most(target: Target, asks: Sequence[Ask], seconds: int) -> Figures:
     if _wrk():
         return await asyncio.to_thread(_most_with_wrk, target, asks, seconds)
     end = time.perf_counter() + seconds
-    return await _clients(target, asks, CONNECTIONS, lambda _: 0.0 if time.perf_counter() < end else None)
+    return await _clients(target, asks, CONNECTIONS, lambda _: time.perf_counter() < end)
 
 
 def _wrk() -> bool:
@@ -205,16 +224,75 @@ def _most_with_wrk(target: Target, asks: Sequence[Ask], seconds: int) -> Figures
 
 async def _open_loop(target: Target, asks: Sequence[Ask], rate: int, seconds: int) -> Figures:
     """Requests at instants that are spread evenly, whether the ones before were answered or not."""
-    begin = time.perf_counter() + 0.2
-    return await _clients(
-        target, asks, CONNECTIONS, lambda number: begin + number / rate if number < rate * seconds else None
-    )
+    pacer = Pacer([target.request(ask) for ask in asks], rate, rate * seconds)
+    loop = asyncio.get_running_loop()
+    for _ in range(CONNECTIONS):
+        await loop.create_connection(lambda: PacedConnection(pacer), target.host, target.port)
+    began = time.perf_counter()
+    async with asyncio.timeout(CLIENT_SECONDS):
+        await pacer.run()
+    return _figures(pacer.waits, pacer.errors, time.perf_counter() - began)
 
 
-async def _clients(
-    target: Target, asks: Sequence[Ask], connections: int, when: Callable[[int], float | None]
-) -> Figures:
-    """Send requests, each at the time that `when` says of its number (0: at once), until it says None."""
+class Pacer:
+    """Sends requests when they are due, on whatever connection is free.
+
+    It shares the processors with the server, so it has no task and no timer for each request: it looks once in a
+    millisecond at what is due.
+    """
+
+    def __init__(self, requests: Sequence[bytes], rate: int, count: int) -> None:
+        self._requests = cycle(requests)
+        self._rate = rate
+        self._count = count
+        self._due = 0
+        self._waiting: deque[float] = deque()  # the instants of requests that no connection was free for
+        self._loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[None] = self._loop.create_future()
+        self.free: list[PacedConnection] = []
+        self.waits: list[float] = []
+        self.errors = 0
+
+    async def run(self) -> None:
+        """Send all of them, and wait for their answers."""
+        self._begin = time.perf_counter()
+        self._look()
+        await self._end
+        for connection in self.free:
+            connection.close()
+
+    def _look(self) -> None:
+        due = min(int((time.perf_counter() - self._begin) * self._rate) + 1, self._count)
+        self._waiting.extend(self._begin + number / self._rate for number in range(self._due, due))
+        self._due = due
+        while self.free and self._waiting:
+            self._send(self.free.pop())
+        if self._due < self._count:
+            self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _send(self, connection: "PacedConnection") -> None:
+        connection.send(next(self._requests), self._waiting.popleft())
+
+    def answered(self, connection: "PacedConnection", status: int) -> None:
+        self.waits.append(time.perf_counter() - connection.due_at)
+        self.errors += status >= 400
+        if self._waiting:
+            self._send(connection)
+        else:
+            self.free.append(connection)
+        if len(self.waits) == self._count:
+            self._end.set_result(None)
+
+    def lost(self) -> None:
+        if not self._end.done():
+            self._end.set_exception(ConnectionError("the server closed the connection"))
+
+
+# --- as many as are answered
+
+
+async def _clients(target: Target, asks: Sequence[Ask], connections: int, go_on: Callable[[int], bool]) -> Figures:
+    """Send one request after another on each connection, as long as `go_on` says so of the number of the next."""
     numbered = enumerate(cycle([target.request(ask) for ask in asks]))
     waits: list[float] = []
     errors = 0
@@ -223,11 +301,9 @@ async def _clients(
         nonlocal errors
         connection = await _connect(target)
         for number, request in numbered:
-            at = when(number)
-            if at is None:
+            if not go_on(number):
                 break
-            await asyncio.sleep(max(at - time.perf_counter(), 0))
-            began = at or time.perf_counter()
+            began = time.perf_counter()
             status, _ = await connection.ask(request)
             waits.append(time.perf_counter() - began)
             errors += status >= 400
@@ -236,7 +312,10 @@ async def _clients(
     began = time.perf_counter()
     async with asyncio.timeout(CLIENT_SECONDS):
         await asyncio.gather(*(client() for _ in range(connections)))
-    seconds = time.perf_counter() - began
+    return _figures(waits, errors, time.perf_counter() - began)
+
+
+def _figures(waits: list[float], errors: int, seconds: float) -> Figures:
     waits.sort()
     return {
         "requests": len(waits),
@@ -285,7 +364,7 @@ async def _batches(target: Target) -> Figures:
         target,
         [_batch_of(BATCH, JOB | {"schedule": FAR})],
         BATCH_CONNECTIONS,
-        lambda number: 0.0 if number < BATCH_CALLS else None,
+        lambda number: number < BATCH_CALLS,
     )
     seconds = time.perf_counter() - began
     return {**figures, "per_s": round(BATCH * BATCH_CALLS / seconds)}
@@ -304,15 +383,59 @@ async def _connect(target: Target) -> "Connection":
     return connection
 
 
-class Connection(asyncio.Protocol):
-    """One request after another on one connection; understands as much of HTTP as our own server says."""
+class Answers(asyncio.Protocol):
+    """The answers on one connection; understands as much of HTTP as our own server says."""
 
     def __init__(self) -> None:
-        self._received = bytearray()
-        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._received = data = self._received + data if self._received else data
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return
+        place = data.index(b"content-length: ", 0, end) + 16
+        if len(data) >= end + int(data[place : data.index(b"\r", place)]):
+            self._received = b""
+            self.answered(int(data[9:12]), data[end:])
+
+    def answered(self, status: int, body: bytes) -> None:
+        raise NotImplementedError
+
+
+class PacedConnection(Answers):
+    """A connection that a pacer sends on."""
+
+    def __init__(self, pacer: Pacer) -> None:
+        super().__init__()
+        self._pacer = pacer
+        self.due_at = 0.0  # when the request that is under way should have been sent
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._pacer.free.append(self)
+
+    def send(self, request: bytes, due_at: float) -> None:
+        self.due_at = due_at
+        self._transport.write(request)
+
+    def answered(self, status: int, body: bytes) -> None:
+        self._pacer.answered(self, status)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pacer.lost()
+
+
+class Connection(Answers):
+    """One request after another on one connection, each awaited."""
+
+    _answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
         """The status and the body of the answer."""
@@ -320,20 +443,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
         return await self._answer
 
-    def close(self) -> None:
-        self._transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
-            return
-        head = bytes(self._received[:end]).lower()
-        length = int(head.partition(b"content-length: ")[2].split(b"\r\n", 1)[0])
-        if len(self._received) >= end + 4 + length and self._answer is not None:
-            body = bytes(self._received[end + 4 : end + 4 + length])
-            self._received.clear()
-            self._answer.set_result((int(head[9:12]), body))
+    def answered(self, status: int, body: bytes) -> None:
+        assert self._answer is not None
+        self._answer.set_result((status, body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():

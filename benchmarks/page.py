@@ -39,9 +39,9 @@ Jobs that are all due at the same instant. *Beside*: jobs in another queue that 
     "cron": """\
 Recurring jobs that each fire every second. Every slot is run, or skipped with its reason.""",
     "api": """\
-The whole server in two processes with tokens checked, 64 connections. Single jobs are due at once and run meanwhile;
-status is asked of jobs that have run; those of a batch (10,000 in a call) are due later. Waiting times at a given rate
-are from the instant at which a request should have been sent.""",
+The API, with tokens checked, in processes of its own beside one that plans and runs; 64 connections. Single jobs are
+due at once and run meanwhile; status is asked of jobs that have run; those of a batch (10,000 in a call) are due later.
+Waiting times at a given rate are from the instant at which a request should have been sent.""",
     "backlog": """\
 The same work in an empty store, and in one where many jobs wait for a day that is far away. One run each.""",
     "soak": """\

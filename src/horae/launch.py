@@ -132,6 +132,7 @@ async def _serving(api: Starlette, settings: Settings, plan: NodePlan) -> AsyncI
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,  # nothing here asks for the address of a client
             timeout_graceful_shutdown=3,
         )
     )

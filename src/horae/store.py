@@ -389,7 +389,7 @@ class Store(Reader, Protocol):
     # the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, then by wake-up time.
+        """Take runs for a node: by priority, within it from the queues in turn, and of a queue by wake-up time.
 
         A run with a gate is taken only while the gate is free or this node's and every live run before it (by due_at,
         then id) is this node's too; at most one more per gate and call. Runs that are due but blocked come back as

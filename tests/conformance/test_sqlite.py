@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from horae.stores.sqlite_batches import FEW
 from horae.stores.sqlite_claim import MAX_PAGE
 from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of
 from horae.stores.sqlite_executor import InlineExecutor, ThreadedExecutor, Transaction
-from horae.stores.sqlite_rows import STORED_JOB, STORED_RUN
+from horae.stores.sqlite_rows import STORED_JOB, STORED_RUN, to_json
 from horae.stores.statements import migrations
 from tests.conformance.builders import (
     DAY,
@@ -227,6 +227,15 @@ async def test_a_batch_of_several_kinds_is_written_in_its_order_and_once(tmp_pat
         assert [batch.subjects for batch in told] == [ids(runs), ids(extra)]
 
 
+@pytest.mark.parametrize("apart", [SECOND * 0, SECOND], ids=["at one time", "at times of their own"])
+async def test_a_batch_is_stored_as_it_is(apart: timedelta, tmp_path: Path) -> None:
+    due = [NOW + place * apart for place in range(FEW + 1)]
+    runs = [one_shot(at, slot=at, name=ODD, params=to_json([ODD, place])) for place, at in enumerate(due)]
+    async with opened(tmp_path / "horae.db") as store:
+        await store.create(runs)
+        assert await store.runs([run.id for run in runs]) == {run.id: run for run in runs}
+
+
 async def test_a_claim_reads_on_until_it_has_enough(tmp_path: Path) -> None:
     """Pages end in the middle of what is due at one instant, and may hold nothing that can be taken."""
     line = [one_shot(gate="line") for _ in range(MAX_PAGE + 1)]
@@ -246,6 +255,23 @@ async def test_of_two_results_of_a_run_in_one_batch_the_first_is_written(tmp_pat
         assert await store.settle([succeeded, failed(run), succeeded]) == [True, False, True]
         assert await store.run(run.id, owner=None) == succeeded.run
         assert await store.dead_letters() == 0
+
+
+async def test_of_ends_that_come_with_one_that_is_void_or_with_a_copy_each_is_written_and_told_once(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "horae.db") as store:
+        runs = await given_running(store, *(one_shot() for _ in range(4)))
+        one, two, three, four = (succeed(run, f'"{place}"', NOW) for place, run in enumerate(runs))
+        begin = await store.last_event()
+        assert await store.settle([one, replace(two, run=replace(two.run, fence=7))]) == [True, False]
+        assert await store.settle([three, three]) == [True, True]
+        assert await store.settle([one, two, four]) == [True] * 3
+
+        told = await store.events(after=begin, owner=None, limit=10)
+        assert [list(batch.subjects) for batch in told] == [[runs[0].id], [runs[2].id], [runs[1].id, runs[3].id]]
+        ended = await store.runs([run.id for run in runs])
+        assert [ended[run.id].result for run in runs] == ['"0"', '"1"', '"2"', '"3"']
 
 
 OLD_RUN = """
@@ -375,6 +401,58 @@ async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -
     assert found == [LookupError, str, str] * 3
     assert names == ["t1", "t2", "t4", "t5", "t7", "t8"]
     assert [signal.at for signal in heard] == [datetime(2030, 1, 1, tzinfo=UTC)], "what was undone is not told"
+
+
+async def test_a_verb_that_fails_alone_leaves_nothing_and_keeps_the_connection(tmp_path: Path) -> None:
+    async with opened(tmp_path / "horae.db"):
+        pass
+    executor, database = ThreadedExecutor(), Counting(tmp_path / "horae.db")
+    heard: list[Signal] = []
+    await executor.open(database, heard.extend)
+
+    def fail(transaction: Transaction) -> None:
+        transaction.db.execute("INSERT INTO tasks VALUES ('t', '{}')")
+        transaction.due(NOW)
+        raise LookupError
+
+    connections = [await executor.write(lambda transaction: id(transaction.db))]
+    with pytest.raises(LookupError):
+        await executor.write(fail)
+    connections.append(await executor.write(lambda transaction: id(transaction.db)))
+    names = await executor.read(lambda db: db.execute("SELECT name FROM tasks").fetchall())
+    await executor.close()
+
+    assert names == []
+    assert heard == []
+    assert database.commits == 2
+    assert len(set(connections)) == 1
+
+
+async def test_what_is_to_be_first_is_committed_before_the_others_that_wait(tmp_path: Path) -> None:
+    """What a claim brings can start while results are written."""
+    async with opened(tmp_path / "horae.db"):
+        pass
+    executor, database = ThreadedExecutor(), Counting(tmp_path / "horae.db")
+    await executor.open(database, lambda signals: None)
+    begun, gate, commits = threading.Event(), threading.Event(), list[int]()
+
+    def block(transaction: Transaction) -> None:
+        begun.set()
+        gate.wait(5)
+
+    blocker = asyncio.create_task(executor.write(block))
+    await asyncio.to_thread(begun.wait, 5)  # what comes now waits together
+    verbs = [
+        executor.write(lambda transaction: commits.append(-database.commits)),
+        executor.write(lambda transaction: commits.append(database.commits), first=True),
+    ]
+    both = asyncio.gather(*verbs)
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(blocker, both)
+    await executor.close()
+
+    assert commits == [1, -2]
 
 
 async def test_a_caller_that_went_away_does_not_stop_the_writer(tmp_path: Path) -> None:

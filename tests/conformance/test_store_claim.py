@@ -1,11 +1,13 @@
 """Claiming: who gets what, in which order, and when there is something again."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
-from horae.core.model import NodeId, State
+from horae.core.model import NodeId, Run, State
 from horae.core.plan import give_back, start
 from horae.store import Store
 from tests.conformance.builders import (
@@ -110,6 +112,34 @@ async def test_higher_priorities_come_first_then_earlier_ones(store: Store) -> N
     assert len(first) == 7
     assert order == sorted(order, key=lambda item: (-item[0], item[1]))
     assert len(order) == len(runs)
+
+
+async def test_a_flood_in_one_queue_leaves_the_others_their_share(store: Store) -> None:
+    flood = [one_shot(NOW - MINUTE, queue="flood") for _ in range(20)]
+    some = [one_shot(NOW + number * SECOND / 10, queue="some") for number in range(4)]
+    few = [one_shot(NOW, queue="few"), one_shot(NOW + SECOND, queue="few")]
+    await store.create([*flood, *some, *few])
+    node = await given_node(store)
+
+    first = await claimed(store, node, until=NOW + SECOND, limit=6)
+    second = await claimed(store, node, until=NOW + SECOND, limit=6)
+
+    assert by_queue(first) == {"flood": 2, "some": 2, "few": 2}
+    assert {run.id for run in first if run.spec.queue == "some"} == set(ids(some[:2])), "of a queue the earliest"
+    assert by_queue(second) == {"flood": 4, "some": 2}, "what one does not need is for the others"
+
+
+async def test_a_higher_priority_in_one_queue_goes_before_the_share_of_another(store: Store) -> None:
+    urgent = [one_shot(NOW, queue="a", priority=1) for _ in range(3)]
+    await store.create([*urgent, *(one_shot(NOW - MINUTE, queue=queue) for queue in ("a", "b") for _ in range(3))])
+    node = await given_node(store)
+
+    assert set(ids(await claimed(store, node, limit=3))) == set(ids(urgent))
+    assert by_queue(await claimed(store, node, limit=4)) == {"a": 2, "b": 2}
+
+
+def by_queue(runs: Sequence[Run]) -> Counter[str]:
+    return Counter(run.spec.queue for run in runs)
 
 
 async def test_only_the_queues_of_the_node_are_claimed(store: Store) -> None:

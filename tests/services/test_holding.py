@@ -58,6 +58,14 @@ def test_runs_come_at_their_instants_and_the_more_urgent_of_one_instant_first(ho
     assert list(holding) == [later, plain, urgent], "they are held until they are taken out"
 
 
+def test_runs_that_arrive_in_any_order_come_in_that_of_their_instants(holding: Holding) -> None:
+    runs = [claimed(number, at=START + seconds * SECOND) for number, seconds in enumerate((3, 1, 4, 1, 5, 9, 2, 6))]
+    for run in runs:
+        holding.keep(run)
+    assert holding.due(START + 2 * SECOND, MANY) == [runs[1], runs[3], runs[6]]
+    assert holding.due(START + 10 * SECOND, MANY) == [runs[0], runs[2], runs[4], runs[7], runs[5]]
+
+
 def test_no_more_come_at_once_than_asked_for(holding: Holding) -> None:
     runs = [claimed(number) for number in range(5)]
     for run in runs:

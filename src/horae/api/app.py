@@ -1,18 +1,48 @@
 """The application: every route, and a problem document for everything that goes wrong."""
 
+from collections.abc import Sequence
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from horae.api import acts, batch, dead_letters, docs, events, health, jobs, openapi, queues, runs, schedules, tasks
 from horae.api.auth import OPEN, Guard
 from horae.api.context import Resource, Services
-from horae.api.origin import SameOrigin
+from horae.api.origin import refuse_other_pages
 from horae.api.problems import on_error, on_http_error, on_surprise
 from horae.api.routing import Routes
 from horae.core.errors import HoraeError
 
 PARTS = (jobs, batch, acts, runs, dead_letters, queues, schedules, tasks, events, health, openapi, docs)
+
+
+class Api(Starlette):
+    """Answers every request in one place: layers around it would cost as much as most answers do."""
+
+    def __init__(self, routes: Sequence[Resource], *, local_names: bool) -> None:
+        super().__init__()
+        self.router = self._routes = Routes(routes)
+        self._local_names = local_names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        request = Request(scope, receive, send)
+        try:
+            refuse_other_pages(scope, local_names=self._local_names)
+            response = await self._routes.find(scope).dispatch(request)
+        except HoraeError as exc:
+            response = on_error(request, exc)
+        except HTTPException as exc:
+            response = on_http_error(request, exc)
+        except Exception:
+            await on_surprise()(scope, receive, send)
+            raise  # the server logs it
+        await response(scope, receive, send)
 
 
 def create_app(services: Services, *, guard: Guard = OPEN, local_names: bool = False) -> Starlette:
@@ -22,11 +52,7 @@ def create_app(services: Services, *, guard: Guard = OPEN, local_names: bool = F
     """
     routes = [route for part in PARTS for route in part.ROUTES]
     routes.sort(key=_generality)
-    app = Starlette(
-        middleware=[Middleware(SameOrigin, local_names=local_names)],
-        exception_handlers={HoraeError: on_error, HTTPException: on_http_error, Exception: on_surprise},
-    )
-    app.router = Routes(routes)
+    app = Api(routes, local_names=local_names)
     app.state.services = services
     app.state.documents = {}
     app.state.references = {}

@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from horae.api.auth import authorize
 from horae.api.operation import Operation, begin
@@ -117,23 +116,19 @@ class Resource(Route):
     """One route with an operation per method; it answers for every method, so that a 405 can name those allowed."""
 
     def __init__(self, path: str, operations: Mapping[str, Operation]) -> None:
-        super().__init__(path, self._dispatch)
-        self.methods = None  # any: a path that is known is not looked for among the patterns of others
-        self.app = self._serve
+        super().__init__(path, self.dispatch)
         self.operations = operations
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._dispatch(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-    async def _dispatch(self, request: Request) -> Response:
-        operation = self.operations.get("GET" if request.method == "HEAD" else request.method)
+    async def dispatch(self, request: Request) -> Response:
+        """What the operation of the request's method answers, if its sender may ask for it."""
+        method = request.method
+        operation = self.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
             raise HTTPException(405, headers={"Allow": self._allowed()})
         begin(request, operation)
         await authorize(request, operation.scope)
         response = await operation.handler(request)
-        return _without_stream(response) if request.method == "HEAD" else response
+        return _without_stream(response) if method == "HEAD" else response
 
     def _allowed(self) -> str:
         return ", ".join([*self.operations, *(["HEAD"] if "GET" in self.operations else [])])

@@ -7,35 +7,21 @@ made to point at loopback comes from the right place under the wrong name: `loca
 
 from ipaddress import ip_address
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
-from horae.api.problems import Forbidden, problem_of, problem_response
+from horae.api.problems import Forbidden
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class SameOrigin:
-    """Lets only pages of this server itself change anything."""
-
-    def __init__(self, app: ASGIApp, *, local_names: bool) -> None:
-        self._app = app
-        self._local_names = local_names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        if refusal is None:
-            await self._app(scope, receive, send)
-        else:
-            await problem_response(problem_of(Forbidden(refusal)))(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> str | None:
-        origin = None if scope["method"] in SAFE else _header(scope, b"origin")
-        if origin is not None and origin.partition("://")[2] != _header(scope, b"host"):
-            return "a page of another site may not do this"
-        host = _header(scope, b"host") if self._local_names else None
-        if host is not None and not _is_local(host):
-            return f"this server is for this machine only, under the name localhost, not {host[:100]}"
-        return None
+def refuse_other_pages(scope: Scope, *, local_names: bool) -> None:
+    """Raise Forbidden unless it is a page of this server itself that changes anything."""
+    origin = None if scope["method"] in SAFE else _header(scope, b"origin")
+    if origin is not None and origin.partition("://")[2] != _header(scope, b"host"):
+        raise Forbidden("a page of another site may not do this")
+    host = _header(scope, b"host") if local_names else None
+    if host is not None and not _is_local(host):
+        raise Forbidden(f"this server is for this machine only, under the name localhost, not {host[:100]}")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

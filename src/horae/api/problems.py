@@ -120,18 +120,16 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
     )
 
 
-async def on_error(request: Request, error: Exception) -> Response:
+def on_error(request: Request, error: HoraeError) -> Response:
     """Answer an error of ours."""
-    assert isinstance(error, HoraeError)
     problem = problem_of(error)
     if problem.status >= 500:
         log.warning("request_failed", method=request.method, path=request.url.path, error=str(error))
     return problem_response(problem, getattr(error, "headers", None))
 
 
-async def on_http_error(request: Request, error: Exception) -> Response:
+def on_http_error(request: Request, error: HTTPException) -> Response:
     """Answer what the router refuses: unknown routes and methods."""
-    assert isinstance(error, HTTPException)
     status = error.status_code
     details = {
         404: f"there is nothing at {request.url.path}",
@@ -142,7 +140,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     return problem_response(new_problem(status, code, detail), dict(error.headers or {}))
 
 
-async def on_surprise(request: Request, error: Exception) -> Response:
+def on_surprise() -> Response:
     """Answer what nobody foresaw, without telling the outside what it was; the server logs it."""
     return problem_response(_internal())
 

@@ -18,10 +18,9 @@ from horae.store import ClaimRequest, Claims, Store
 CLAIM_BATCH = 1000
 MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is claimed
 STREAM = 20  # claims of a steady stream within the lead
-BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile
+BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile; the queues share it
 WORTH = 10  # less than this part of all that may be held is not worth a claim
 FLOOR_AGE = timedelta(seconds=10)  # transactions that commit later than this are found by the full scan
-_TICK = timedelta(microseconds=1)
 
 
 class Claiming:
@@ -61,7 +60,7 @@ class Claiming:
         self._floor: datetime | None = None
         self._scanned_at: datetime | None = None
         self._spaced_until: datetime | None = None
-        self._backlog_at: datetime | None = None  # the store has more that is due then, or soon after
+        self._backlog_at: datetime | None = None  # the store has more that is due from then on
         self._looked_at: datetime | None = None  # when something was claimed beside that
         self._ended_seen = 0  # attempts, when something overdue was last looked at
         self._stuck_since: datetime | None = None  # nothing has ended since this look
@@ -92,12 +91,12 @@ class Claiming:
         often = self._timing.lead / STREAM
         limit = min(self._startable(now, 2 * often) // 4, BESIDE_BACKLOG)  # half of the slots are for the backlog
         behind = self._backlog_at is not None and (self._backlog_at <= now or self._room(now) == 0)
-        if self._backlog_at is None or not behind or limit <= 0:
+        if not behind or limit <= 0:
             self._looked_at = None
             return None
         if self._looked_at is None or now >= self._looked_at + often:
             floor, self._looked_at = (self._looked_at or now) - often, now
-            await self._claim_once(now, floor=max(floor, self._backlog_at + _TICK), limit=limit)
+            await self._claim_once(now, floor=floor, limit=limit)
         return self._looked_at + often
 
     async def _claim(self, now: datetime, room: int, free_gates: Sequence[str]) -> datetime | None:
@@ -153,7 +152,7 @@ class Claiming:
     def _next_claim(self, claims: Claims, room: int, now: datetime, *, unsure: bool) -> datetime | None:
         advanced = claims.runs or claims.contested
         if room > 0:
-            self._backlog_at = max((run.wake_at for run in claims.runs), default=None) if claims.more else None
+            self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
         soon = now + self._timing.lead / STREAM
         self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
         if claims.more:

@@ -1,13 +1,14 @@
 """The runs that a worker holds and has not started: each waits for its instant, and then perhaps for a free slot."""
 
-import heapq
 import itertools
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterator
 from datetime import datetime
 
 from horae.core.model import Run, RunId
 
+Timer = tuple[datetime, int, int, Run]  # wake_at, -priority, order of arrival
 Line = deque[tuple[datetime, Run]]  # since when each waits
 
 
@@ -16,7 +17,7 @@ class Holding:
 
     def __init__(self) -> None:
         self._runs: dict[RunId, Run] = {}
-        self._timers: list[tuple[datetime, int, int, Run]] = []  # wake_at, -priority, order of arrival
+        self._timers: list[Timer] = []  # in their order
         self._order = itertools.count()
         self._lines: dict[int, dict[str, Line]] = {}  # of overdue runs, by priority and queue
         self.overdue = 0  # at most so many wait for a free slot
@@ -36,7 +37,11 @@ class Holding:
     def keep(self, run: Run) -> None:
         """It waits for its instant."""
         self._runs[run.id] = run
-        heapq.heappush(self._timers, (run.wake_at, -run.spec.priority, next(self._order), run))
+        timers, timer = self._timers, (run.wake_at, -run.spec.priority, next(self._order), run)
+        if not timers or timers[-1] < timer:  # claims bring them in their order, mostly
+            timers.append(timer)
+        else:
+            insort(timers, timer)
 
     def keep_overdue(self, run: Run, now: datetime) -> None:
         """Its instant has come, but no slot is free.
@@ -60,13 +65,10 @@ class Holding:
 
     def due(self, now: datetime, limit: int) -> list[Run]:
         """The next runs whose instant has come, at most so many; they stay here until they are taken out."""
-        runs: list[Run] = []
-        timers = self._timers
-        while timers and timers[0][0] <= now and len(runs) < limit:
-            run = heapq.heappop(timers)[3]
-            if run in self:
-                runs.append(run)
-        return runs
+        end = bisect_right(self._timers, now, hi=min(limit, len(self._timers)), key=_wake_at)
+        timers = self._timers[:end]
+        del self._timers[:end]
+        return [run for *_, run in timers if run in self]
 
     def next_overdue(self) -> Run | None:
         """The run that is to have the next free slot."""
@@ -104,3 +106,7 @@ class Holding:
         self._timers.clear()
         self._lines.clear()
         self.overdue = 0
+
+
+def _wake_at(timer: Timer) -> datetime:
+    return timer[0]

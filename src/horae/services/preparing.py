@@ -1,6 +1,7 @@
 """From what somebody asks for to what is written: drafts are checked, completed, and turned into rows."""
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -111,7 +112,14 @@ def _schedule(draft: Draft, now: datetime, before: Job | Run | None) -> Schedule
         anchored = parse_schedule(draft.schedule, now=before.schedule.anchor)
         if anchored == before.schedule:
             return anchored
+    if isinstance(draft.schedule, str):
+        return _parsed(draft.schedule, now)
     return parse_schedule(draft.schedule, now=now)
+
+
+@lru_cache(64)  # most jobs of a batch say the same
+def _parsed(text: str, now: datetime) -> Schedule:
+    return parse_schedule(text, now=now)
 
 
 def _text(secrets: Opened | None) -> str | None:

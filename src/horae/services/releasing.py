@@ -44,12 +44,14 @@ class Releasing:
         self._settler = settler
         self._metrics = metrics
         self._starts_left = 0  # in this slice, and no more than there are free slots
+        self._slicing = False  # the next slice comes at once
         self.alarm: Alarm | None = None
         ending.release = self.release
 
     def release_due(self) -> int:
         """Start what is due; called at the earliest instant that `alarm` was set to. Answers how many were due."""
         workload = self._workload
+        self._slicing = False
         if not self._lease.safe:
             workload.doubtful = True
         if workload.doubtful or workload.draining:
@@ -61,8 +63,14 @@ class Releasing:
             if run in workload.holding:  # else it was given back because of one before it
                 self._release(run, now)
         if self.alarm is not None:
-            self.alarm.set(self._next_at(now))
+            self._slicing = workload.holding.overdue > 0 and workload.free_slots > 0
+            self.alarm.set(now if self._slicing else self._next_at(now))
         return len(due)
+
+    def slot_freed(self, now: datetime) -> None:
+        """Use a slot at once, unless there have been free ones before, which the next slices fill."""
+        if self._workload.holding.overdue and not self._slicing:
+            self.fill_slots(now)
 
     def fill_slots(self, now: datetime) -> None:
         """Start what waits for a slot, as far as there are free ones."""
@@ -80,10 +88,7 @@ class Releasing:
         self._release(run, now)
 
     def _next_at(self, now: datetime) -> datetime | None:
-        holding = self._workload.holding
-        if holding.overdue and self._workload.free_slots > 0:
-            return now
-        following = holding.next_at()
+        following = self._workload.holding.next_at()
         return following if following is None else max(following, now)
 
     def _count_slots(self) -> None:

@@ -12,7 +12,7 @@ from horae.store import Store
 
 ENOUGH = 500  # results that are written at once rather than after RESULT_DELAY
 GROUP = 1000  # results in one write
-RESULT_DELAY = timedelta(milliseconds=5)
+RESULT_DELAY = timedelta(milliseconds=10)
 START_DELAY = timedelta(milliseconds=100)  # a start is written lazily, or not at all when its result comes first
 
 

@@ -142,7 +142,7 @@ class Worker:
         self._withdrawing.end_drain()
 
     def _slot_freed(self, now: datetime) -> None:
-        self._releasing.fill_slots(now)
+        self._releasing.slot_freed(now)
         if self._claiming.starved:
             self._claim_again()
 

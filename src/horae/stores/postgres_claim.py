@@ -1,5 +1,6 @@
 """Claiming in PostgreSQL: one statement, and before it the locks of queues that have a limit."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from horae.stores.postgres_pool import retried
 from horae.stores.postgres_rows import ROWS, columns
 from horae.stores.rows import RUN_COLUMNS
 
+DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _MINE = len(RUN_COLUMNS) + 2  # the columns of `claim` after those of `live_runs`, which has two of its own
@@ -25,15 +27,15 @@ class PostgresClaim(PostgresBase):
 
     @retried
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, then by wake-up time."""
+        """Take runs for a node: by priority, within it from the queues in turn, and of a queue by wake-up time."""
         known = self._limited
         answer, *found = await self._claim(request, known)
         limited = self._learn_limits(request.queues, answer[_LIMITED] or ())
-        runs = _taken(found, request.node)
+        runs = await _taken(found, request.node)
         if not limited <= known:  # of queues whose limit we did not know, nothing came
             rest = replace(request, free_gates=(), limit=request.limit - len(runs))
             answer, *found = await self._claim(rest, limited)
-            runs = sorted((*runs, *_taken(found, request.node)), key=_turn)
+            runs = sorted((*runs, *await _taken(found, request.node)), key=_turn)
         blocked = [ROWS.run(row) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
             blocked += await self._beyond_limits(request, limited, blocked)
@@ -93,8 +95,13 @@ class PostgresClaim(PostgresBase):
         return [Contested(run=run, rivals=rivals[run.id]) for run in blocked]
 
 
-def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
-    return [ROWS.run(row, node) for row in found if row[_MINE]]
+async def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
+    runs: list[Run] = []
+    for first in range(0, len(found), DECODE_SLICE):
+        if first:
+            await asyncio.sleep(0)
+        runs += [ROWS.run(row, node) for row in found[first : first + DECODE_SLICE] if row[_MINE]]
+    return runs
 
 
 def _turn(run: Run) -> tuple[Any, ...]:

@@ -100,7 +100,7 @@ class SqliteStore:
     # --- creating and firing
 
     async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
-        return await self._executor.write(lambda transaction: sqlite_plan.create(transaction, items))
+        return await self._executor.write(sqlite_plan.creating(items))
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
         return await self._executor.read(lambda db: sqlite_plan.plannable(db, shards, now, limit))
@@ -127,13 +127,14 @@ class SqliteStore:
     # --- the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        return await self._executor.write(lambda transaction: sqlite_claim.claim(transaction, request))
+        taken = await self._executor.write(lambda transaction: sqlite_claim.claim(transaction, request), first=True)
+        return taken.decoded()
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_runs.start(transaction, runs))
 
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
-        return await self._executor.write(lambda transaction: sqlite_runs.settle(transaction, results))
+        return await self._executor.write(sqlite_runs.settling(results))
 
     async def end_waiting(self, results: Sequence[Settled]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_runs.end_waiting(transaction, results))

@@ -26,23 +26,38 @@ from horae.stores.rows import (
     encode_schedule,
 )
 from horae.stores.sqlite_database import STATEMENTS
-from horae.stores.sqlite_rows import maybe_micros, maybe_time, run_values, to_blob, to_micros, to_time
+from horae.stores.sqlite_rows import Values, maybe_micros, maybe_time, run_values, to_blob, to_micros, to_time
 
 FEW = 5  # runs that are written faster one by one: a statement for a batch has its price as well
 
 # --- new runs
 
 
-def insert(db: sqlite3.Connection, runs: Iterable[Run]) -> int:
-    """Write runs in their order, and answer how many of them were new."""
-    inserted = 0
+# Those that are alike together, by the name of a statement and its values; the others one by one.
+NewRuns = list[tuple[str, Mapping[str, Any]] | list[Values]]
+
+
+def encode(runs: Iterable[Run]) -> NewRuns:
+    """Runs as they are written, in their order."""
+    encoded: NewRuns = []
     kinds = [list(group) for _, group in groupby(runs, key=_kind)]
     for few, groups in groupby(kinds, key=lambda group: len(group) <= FEW):
         if few:
-            rows = [run_values(run) for group in groups for run in group]
-            inserted += db.executemany(STATEMENTS["insert_run"], rows).rowcount
+            encoded.append([run_values(run) for group in groups for run in group])
         else:
-            inserted += sum(db.execute(STATEMENTS["insert_runs"], _alike(group)).rowcount for group in groups)
+            encoded += [_alike(group) for group in groups]
+    return encoded
+
+
+def insert(db: sqlite3.Connection, encoded: NewRuns) -> int:
+    """Write runs, and answer how many of them were new."""
+    inserted = 0
+    for each in encoded:
+        if isinstance(each, list):
+            inserted += db.executemany(STATEMENTS["insert_run"], each).rowcount
+        else:
+            name, values = each
+            inserted += db.execute(STATEMENTS[name], values).rowcount
     return inserted
 
 
@@ -60,18 +75,22 @@ def _kind(run: Run) -> tuple[Any, ...]:
     return _of_run(run), _of_spec(run.spec)
 
 
-def _alike(runs: Sequence[Run]) -> Mapping[str, Any]:
-    return {
-        "ids": to_blob("".join([ident for run in runs for ident in (run.id, run.job_id)])),
-        "rows": _json([_own(run) for run in runs]),
-        **_shared(runs[0]),
-    }
+_WHEN = ("schedule", "slot", "due_at", "wake_at")
+_when = attrgetter(*_WHEN)
 
 
-def _own(run: Run) -> tuple[Any, ...]:
+def _alike(runs: Sequence[Run]) -> tuple[str, Mapping[str, Any]]:
+    values = {"ids": to_blob("".join([ident for run in runs for ident in (run.id, run.job_id)])), **_shared(runs[0])}
+    when = _when(runs[0])
+    if all(_when(run) == when for run in runs):
+        times = dict(zip(_WHEN, _times_of_new(runs[0]), strict=True))
+        return "insert_runs_of_one_time", {"params": _json([run.spec.params for run in runs]), **times, **values}
+    return "insert_runs", {"rows": _json([(run.spec.params, *_times_of_new(run)) for run in runs]), **values}
+
+
+def _times_of_new(run: Run) -> tuple[Any, ...]:
     due_at = to_micros(run.due_at)
     return (
-        run.spec.params,
         None if run.schedule is None else encode_schedule(run.schedule),
         maybe_micros(run.slot),
         due_at,
@@ -141,9 +160,13 @@ def lane(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waiting]:
     return _decode_lane(text)
 
 
-def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> list[Run]:
+def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> None:
     """Take runs for a node."""
     db.execute(STATEMENTS["claim_runs"], {"node": to_blob(node), "seqs": _json([row.seq for row in rows])})
+
+
+def claimed(rows: Iterable[Waiting], node: NodeId) -> list[Run]:
+    """The runs that a node took."""
     return [_run(row, _common(bytes(row.common)), State.CLAIMED, node, row.fence + 1) for row in rows]
 
 
@@ -219,17 +242,40 @@ def end(db: sqlite3.Connection, runs: Mapping[int, Run]) -> None:
     """Write how runs ended; by their seq."""
     for _, group in groupby(runs.items(), key=lambda item: _how_it_ended(item[1])):
         each = list(group)
-        _, like = each[0]
-        values = {
-            "state": like.state.value,
-            "attempt": like.attempt,
-            "crashes": like.crashes,
-            "progress": like.progress,
-            "error": encode_error(like.error),
-            "reason": None if like.reason is None else like.reason.value,
-            "rows": _json([(seq, run.result, *_times(run)) for seq, run in each]),
+        rows = [(seq, run.result, *_times(run)) for seq, run in each]
+        db.execute(STATEMENTS["end_runs"], {"rows": _json(rows), **_end(each[0][1])})
+
+
+Ends = list[Mapping[str, Any]]
+
+
+def encode_ends(runs: Iterable[Run]) -> Ends:
+    """How held runs ended, by their ids and fences."""
+    groups = [list(group) for _, group in groupby(runs, key=_how_it_ended)]
+    return [
+        {
+            "ids": to_blob("".join([run.id for run in group])),
+            "rows": _json([(run.fence, run.result, *_times(run)) for run in group]),
+            **_end(group[0]),
         }
-        db.execute(STATEMENTS["end_runs"], values)
+        for group in groups
+    ]
+
+
+def end_held(db: sqlite3.Connection, ends: Ends) -> int:
+    """Write how runs ended, and answer how many of them were held with these fences."""
+    return sum(db.execute(STATEMENTS["end_held_runs"], each).rowcount for each in ends)
+
+
+def _end(run: Run) -> dict[str, Any]:
+    return {
+        "state": run.state.value,
+        "attempt": run.attempt,
+        "crashes": run.crashes,
+        "progress": run.progress,
+        "error": encode_error(run.error),
+        "reason": None if run.reason is None else run.reason.value,
+    }
 
 
 def _times(run: Run) -> tuple[int | None, int | None, int | None]:

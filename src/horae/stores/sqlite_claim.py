@@ -4,12 +4,12 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from heapq import merge
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
-from horae.core.model import JobId, Run, RunId
+from horae.core.model import JobId, NodeId, Run, RunId
 from horae.core.plan import Rival
+from horae.core.values import replace
 from horae.store import ClaimRequest, Claims, Contested
 from horae.stores import sqlite_batches, sqlite_queues
 from horae.stores.sqlite_batches import Waiting, waiting
@@ -26,23 +26,34 @@ MIN_PAGE = 10
 Lane = tuple[str, int]
 
 
-def claim(transaction: Transaction, request: ClaimRequest) -> Claims:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a claim brought, as it came from the database: it becomes runs when the write lock is free again."""
+
+    rows: Sequence[Waiting]
+    node: NodeId
+    claims: Claims  # but for the runs
+
+    def decoded(self) -> Claims:
+        """With the runs."""
+        return replace(self.claims, runs=sqlite_batches.claimed(self.rows, self.node))
+
+
+def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
     """Take runs for a node."""
     db, node = transaction.db, to_blob(request.node)
     if db.execute(STATEMENTS["node_is_registered"], (node,)).fetchone() is None:
-        return Claims(alive=False)
+        return Taken((), request.node, Claims(alive=False))
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
     said = sqlite_queues.settings(db)
     lanes = [lane for lane in _lanes(db, request.queues) if lane[0] not in said or not said[lane[0]].paused]
     rooms = sqlite_queues.rooms(db, said, (queue for queue, _ in lanes))
     taken, gates, more = _choose(db, request, lanes, rooms)
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in gates.taken])
-    return Claims(
-        runs=sqlite_batches.claim(db, taken, request.node) if taken else [],
-        contested=gates.contested,
-        more=more,
-        next_at=_next_at(db, lanes, request.until),
-    )
+    if taken:
+        sqlite_batches.claim(db, taken, request.node)
+    claims = Claims(contested=gates.contested, more=more, next_at=_next_at(db, lanes, request.until))
+    return Taken(taken, request.node, claims)
 
 
 def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
@@ -75,7 +86,10 @@ def _choose(
 def _candidates(
     db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms
 ) -> Iterator[Waiting]:
-    """What wakes by `until`, by priority, then wake-up time; read not much further than it is asked for."""
+    """What wakes by `until`: the highest priority first, within it the queues in turn, each by wake-up time.
+
+    Read not much further than it is asked for.
+    """
     floor = FIRST if request.floor is None else to_micros(request.floor)
     bounds = {"until": to_micros(request.until), "tasks": to_json(request.tasks)}
     for priority, peers in groupby(lanes, key=lambda lane: lane[1]):
@@ -87,7 +101,8 @@ def _candidates(
             since = FIRST if queue in rooms.said else floor
             rows = _pages(db, {"queue": queue, "priority": priority, "limit": size, **bounds}, since)
             streams.append(rooms.within(queue, rows) if queue in rooms.left else rows)
-        yield from merge(*streams, key=lambda row: row.wake_at)
+        for turn in zip_longest(*streams):
+            yield from sorted(filter(None, turn), key=lambda row: row.wake_at)
 
 
 def _pages(db: sqlite3.Connection, which: Mapping[str, Any], since: int) -> Iterator[Waiting]:

@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import sqlite3
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -25,6 +26,7 @@ MAX_GROUP = 128  # verbs in one commit; more would keep other processes waiting
 POLL_SECONDS = 0.04  # how soon what another process committed is noticed
 LOCKED_SECONDS = 10.0  # how long to try for the write lock before the store counts as unavailable
 RETRY_SECONDS = 0.001  # between two tries
+SWITCH_SECONDS = 0.0005  # for which one thread of the process may keep the others waiting
 
 _CLOSED = "the store is closed"
 
@@ -92,8 +94,8 @@ class SqliteExecutor(Protocol):
     async def run(self, work: Callable[[], T]) -> T:
         """Do work that has its own connection."""
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Do work in a write transaction."""
+    async def write(self, work: Callable[[Transaction], T], *, first: bool = False) -> T:
+        """Do work in a write transaction; what is to be `first` does not wait for the other work that waits."""
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do work on one state of the database."""
@@ -129,7 +131,7 @@ class InlineExecutor:
     async def run(self, work: Callable[[], T]) -> T:
         return work()
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
+    async def write(self, work: Callable[[Transaction], T], *, first: bool = False) -> T:
         db = self._connection()
         transaction = Transaction(db)
         with translated():
@@ -163,6 +165,7 @@ class _Write:
     work: Callable[[Transaction], Any]
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
+    first: bool
     answer: Any = None
     error: BaseException | None = None
 
@@ -194,6 +197,9 @@ class ThreadedExecutor:
         self._heard = heard
         self._before_commit = before_commit
         self._loop = asyncio.get_running_loop()
+        # With every statement the writer thread gives the interpreter away, and has to get it back while it holds the
+        # write lock, for which other processes wait. With Python's 5 ms it held that about half as long again.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         await asyncio.to_thread(self._connect)
         self._ended = self._loop.create_future()
         self._thread = threading.Thread(target=self._write_until_closed, name="horae-sqlite-writer", daemon=True)
@@ -211,11 +217,11 @@ class ThreadedExecutor:
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
+    async def write(self, work: Callable[[Transaction], T], *, first: bool = False) -> T:
         self._refuse_when_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._inbox.put(_Write(work, loop, future))
+        self._inbox.put(_Write(work, loop, future, first))
         return await future
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -245,8 +251,10 @@ class ThreadedExecutor:
     def _write_until_closed(self) -> None:
         while not (self._closing and self._inbox.empty()):
             group = self._next_group()
-            if group:
-                self._commit(group)
+            # What a claim brings can start while the results that wait beside it are written.
+            for part in ([write for write in group if write.first], [write for write in group if not write.first]):
+                if part:
+                    self._commit(part)
             if self._listening:
                 self._look_for_others()
         if self._writer is not None:
@@ -288,7 +296,11 @@ class ThreadedExecutor:
     def _write_group(self, group: Sequence[_Write]) -> list[Signal]:
         db = self._writer or self._connect()
         _begin(db)
-        done = [transaction for write in group if (transaction := _do(db, write)) is not None]
+        alone = len(group) == 1
+        done = [transaction for write in group if (transaction := _do(db, write, alone=alone)) is not None]
+        if not done:
+            _roll_back(db)
+            return []
         self._before_commit(db, done)
         db.execute("COMMIT")
         return signals_of(done)
@@ -322,10 +334,11 @@ def _data_version(db: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _do(db: sqlite3.Connection, write: _Write) -> Transaction | None:
-    """Do one verb of a group; when it fails, it alone is undone, and answers None."""
+def _do(db: sqlite3.Connection, write: _Write, *, alone: bool) -> Transaction | None:
+    """Do one verb of a group; when it fails, it is undone without the others, if it is not alone. Answers None then."""
     transaction = Transaction(db)
-    db.execute("SAVEPOINT verb")
+    if not alone:
+        db.execute("SAVEPOINT verb")
     try:
         with translated():
             write.answer = write.work(transaction)
@@ -333,9 +346,10 @@ def _do(db: sqlite3.Connection, write: _Write) -> Transaction | None:
         write.error = exc
         if not db.in_transaction:  # some errors undo the whole transaction, and so all verbs before
             raise
-        db.execute("ROLLBACK TO verb")
-        transaction = Transaction(db)
-    db.execute("RELEASE verb")
+        if not alone:
+            db.execute("ROLLBACK TO verb")
+    if not alone:
+        db.execute("RELEASE verb")
     return None if write.error else transaction
 
 

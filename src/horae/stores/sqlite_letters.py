@@ -32,7 +32,7 @@ def _resolve(transaction: Transaction, resolution: Resolution, now: datetime) ->
     db.execute(STATEMENTS["resolve_run"], (successor.id if successor else DISCARDED, to_blob(letter.id)))
     db.execute(STATEMENTS["delete_letter"], (to_blob(letter.id),))
     if successor is not None:
-        sqlite_batches.insert(db, [successor])
+        sqlite_batches.insert(db, sqlite_batches.encode([successor]))
         transaction.due(successor.wake_at)
     elif letter.gate is not None and blocks_key(letter):
         wake_next(transaction, letter.gate, now)

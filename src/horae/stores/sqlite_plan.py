@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from horae.core.events import EventKind
@@ -33,20 +33,41 @@ from horae.stores.sqlite_rows import (
 _OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
 
 
-def create(transaction: Transaction, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
-    """Write each item whose key is free and whose request is new; answers who holds the key, or the receipt."""
+class _NewRuns:
+    """Runs to be written, encoded."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self.encoded = sqlite_batches.encode(runs)
+        self.wake_at = min((run.wake_at for run in runs if not run.paused), default=None)
+
+
+def creating(items: Sequence[Run | Firing | Receipted]) -> Callable[[Transaction], list[JobId | Receipt]]:
+    """Writes each item whose key is free and whose request is new; answers who holds the key, or the receipt.
+
+    What nothing can stand in the way of, which is most, is made ready before the write lock is taken.
+    """
+    plain = [item for item in items if isinstance(item, Run) and item.spec.key is None]
+    if len(plain) < len(items):
+        return lambda transaction: _create(transaction, items)
+    new = _NewRuns(plain)
+
+    def create(transaction: Transaction) -> list[JobId | Receipt]:
+        _create_runs(transaction, new)
+        return [run.job_id for run in plain]
+
+    return create
+
+
+def _create(transaction: Transaction, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
     answers: list[JobId | Receipt] = []
     written: list[Run | Firing] = []
     for item in items:
-        if isinstance(item, Run) and item.spec.key is None:  # nothing can stand in the way of most
-            answers.append(item.job_id)
-            written.append(item)
-            continue
         made, receipt = (item.item, item.receipt) if isinstance(item, Receipted) else (item, None)
         answers.append(_admitted(transaction.db, made, receipt))
         if answers[-1] == _job_id(made):
             written.append(made)
-    _create_runs(transaction, [made for made in written if isinstance(made, Run)])
+    _create_runs(transaction, _NewRuns([made for made in written if isinstance(made, Run)]))
     for firing in (made for made in written if isinstance(made, Firing)):
         _create_job(transaction, firing)
     return answers
@@ -187,12 +208,12 @@ def _fired(firing: Firing) -> Job:
     return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
 
 
-def _create_runs(transaction: Transaction, runs: Sequence[Run]) -> None:
+def _create_runs(transaction: Transaction, new: _NewRuns) -> None:
     """Write new one-shots and manual runs; of the former listeners are told, but not when they are only sent again."""
-    inserted, fresh = _insert_runs(transaction, runs), runs
-    if inserted < len(runs):
-        new = {to_hex(ident) for (ident,) in transaction.db.execute(STATEMENTS["last_runs_inserted"], (inserted,))}
-        fresh = [run for run in runs if run.id in new]
+    inserted, fresh = _insert_runs(transaction, new), new.runs
+    if inserted < len(fresh):
+        idents = {to_hex(ident) for (ident,) in transaction.db.execute(STATEMENTS["last_runs_inserted"], (inserted,))}
+        fresh = [run for run in fresh if run.id in idents]
     created = defaultdict[str, list[str]](list)
     for run in fresh:
         if run.schedule is not None:
@@ -208,18 +229,17 @@ def _create_job(transaction: Transaction, firing: Firing) -> None:
     _insert_fired(transaction, firing)
 
 
-def _insert_runs(transaction: Transaction, runs: Sequence[Run]) -> int:
+def _insert_runs(transaction: Transaction, new: _NewRuns) -> int:
     """Write runs, and answer how many of them were new."""
-    inserted = sqlite_batches.insert(transaction.db, runs)
-    waking = [run.wake_at for run in runs if not run.paused]
-    if waking:
-        transaction.due(min(waking))
-    return inserted
+    if new.wake_at is not None:
+        transaction.due(new.wake_at)
+    return sqlite_batches.insert(transaction.db, new.encoded)
 
 
 def _insert_fired(transaction: Transaction, firing: Firing) -> None:
     """What comes of a firing, beside the job itself."""
-    _insert_runs(transaction, _untold(transaction.db, firing.runs) if may_repeat(firing) else firing.runs)
+    runs = _untold(transaction.db, firing.runs) if may_repeat(firing) else firing.runs
+    _insert_runs(transaction, _NewRuns(runs))
     transaction.db.executemany(STATEMENTS["insert_skip"], map(skip_values, firing.skips))
     if firing.backfill is not None:
         _insert_backfill(transaction, firing.backfill)
@@ -264,7 +284,7 @@ def _fill(transaction: Transaction, page: Page) -> bool:
         transaction.plan(page.plan_at)
     if moved.rowcount == 0:
         return False
-    _insert_runs(transaction, _untold(transaction.db, page.runs))
+    _insert_runs(transaction, _NewRuns(_untold(transaction.db, page.runs)))
     return True
 
 

@@ -345,14 +345,15 @@ WITH me AS MATERIALIZED (
                  ORDER BY wake_at
                  LIMIT 1))
 ), shares AS MATERIALIZED (
-    -- A single lane may give all. Of several, each gives as many as it has among the first of all lanes: of those that
-    -- are picked below, by the same conditions, or what nobody may take would use up the share of what can be taken.
+    -- A single lane may give all. Of several, the highest priorities give first, and within one of them the lanes in turn,
+    -- so that a flood in one queue takes no more than what the others leave. Counted is what is picked below, by the same
+    -- conditions, or what nobody may take would use up the share of what can be taken.
     SELECT lane, least($7::bigint, room) AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
     UNION ALL
     SELECT lane, count(*)
       FROM (SELECT offers.lane
               FROM offers
-             CROSS JOIN LATERAL (SELECT wake_at FROM runs
+             CROSS JOIN LATERAL (SELECT wake_at, row_number() OVER (ORDER BY wake_at) AS turn FROM runs
                                   WHERE runs.lane = offers.lane
                                     AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
                                     AND node IS NULL AND NOT parked AND NOT paused
@@ -364,7 +365,7 @@ WITH me AS MATERIALIZED (
                                   ORDER BY wake_at
                                   LIMIT least($7::bigint, offers.room)) AS first
              WHERE (SELECT count(*) FROM offers) > 1
-             ORDER BY offers.priority DESC, first.wake_at
+             ORDER BY offers.priority DESC, first.turn, first.wake_at
              LIMIT $7::bigint) AS firsts
      GROUP BY lane
 ), found AS MATERIALIZED (

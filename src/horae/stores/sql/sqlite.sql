@@ -39,6 +39,21 @@ SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key
  WHERE true
 ON CONFLICT (id) DO NOTHING;
 
+-- name: insert_runs_of_one_time
+-- Runs that are alike but for their ids and parameters: in two thirds of the time.
+INSERT INTO runs (
+    id, job_id, params, schedule, slot, due_at, wake_at,
+    owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger,
+    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of
+)
+SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
+       value, :schedule, :slot, :due_at, :wake_at,
+       :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy,
+       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of
+  FROM json_each(:params)
+ WHERE true
+ON CONFLICT (id) DO NOTHING;
+
 -- name: last_runs_inserted
 SELECT id FROM runs ORDER BY seq DESC LIMIT ?;
 
@@ -372,6 +387,16 @@ UPDATE runs
        attempt = json_extract(value, '$[3]'), progress = json_extract(value, '$[4]')
   FROM json_each(:rows)
  WHERE runs.seq = json_extract(value, '$[0]');
+
+-- name: end_held_runs
+-- As end_runs, of runs that are named by their ids and fences.
+UPDATE runs
+   SET state = :state, attempt = :attempt, crashes = :crashes, progress = :progress, error = :error, reason = :reason,
+       result = json_extract(value, '$[1]'), first_started_at = json_extract(value, '$[2]'),
+       started_at = json_extract(value, '$[3]'), finished_at = json_extract(value, '$[4]'), parked = 0
+  FROM json_each(:rows) AS named
+ WHERE runs.id = substr(:ids, 16 * named.key + 1, 16) AND runs.fence = json_extract(value, '$[0]')
+   AND runs.state IN ('claimed', 'running');
 
 -- name: end_runs
 -- Runs that ended alike, each with its result and its times.
