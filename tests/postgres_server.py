@@ -27,6 +27,8 @@ from urllib.parse import quote
 
 import asyncpg
 
+from horae.stores.postgres import PostgresStore
+
 START_WITHIN = 20.0  # seconds; usually about one
 
 # $1 the binaries, $2 the data folder, $3 the pipe, $4 the folder of it all
@@ -84,6 +86,40 @@ async def scratch_schema(url: str) -> AsyncIterator[str]:
             await connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
         finally:
             await connection.close()
+
+
+_emptied: dict[str, list[str]] = {}  # schemas of this process that wait for the next test, by server
+
+EMPTY = """
+DO $$
+DECLARE
+    part record;
+BEGIN
+    SET LOCAL lock_timeout = '2s';
+    FOR part IN SELECT relname FROM pg_class
+                 WHERE relnamespace = '%(schema)s'::regnamespace AND relkind = 'r' AND relname <> 'schema_versions' LOOP
+        EXECUTE format('DELETE FROM %(schema)s.%%I', part.relname);
+    END LOOP;
+END $$
+"""
+
+
+@asynccontextmanager
+async def migrated_schema(url: str) -> AsyncIterator[str]:
+    """The address of an empty schema of the newest version. It goes on to the next test, for to make one takes long."""
+    spare = _emptied.setdefault(url, [])
+    schema = spare.pop() if spare else f"test_{secrets.token_hex(8)}"
+    address = f"{url}{'&' if '?' in url else '?'}search_path={schema}"
+    await PostgresStore(address).migrate()
+    yield address
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(EMPTY % {"schema": schema})
+        spare.append(schema)
+    except asyncpg.LockNotAvailableError:  # the test has left something running: it keeps its schema
+        return
+    finally:
+        await connection.close()
 
 
 def _start(folder: Path, settings: str) -> None:

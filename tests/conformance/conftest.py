@@ -9,7 +9,7 @@ import pytest
 from horae.store import Store
 from horae.stores.postgres import PostgresStore
 from horae.stores.sqlite import SqliteStore
-from tests.postgres_server import postgres_url, scratch_schema
+from tests.postgres_server import migrated_schema, postgres_url
 
 STORES = ("sqlite", "postgres")
 
@@ -21,8 +21,7 @@ async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """Opens one more store on the database of this test, as another process would."""
     async with AsyncExitStack() as stack:
         if request.param == "postgres":
-            url = await stack.enter_async_context(scratch_schema(postgres_url()))
-            await PostgresStore(url).migrate()
+            url = await stack.enter_async_context(migrated_schema(postgres_url()))
 
         async def opened() -> Store:
             store: Store = PostgresStore(url) if request.param == "postgres" else SqliteStore(tmp_path / "horae.db")
