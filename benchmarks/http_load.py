@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -383,7 +384,7 @@ async def _connect(target: Target) -> "Connection":
     return connection
 
 
-class Answers(asyncio.Protocol):
+class Answers(asyncio.Protocol, ABC):
     """The answers on one connection; understands as much of HTTP as our own server says."""
 
     def __init__(self) -> None:
@@ -405,8 +406,9 @@ class Answers(asyncio.Protocol):
             self._received = b""
             self.answered(int(data[9:12]), data[end:])
 
+    @abstractmethod
     def answered(self, status: int, body: bytes) -> None:
-        raise NotImplementedError
+        """A whole answer has come."""
 
 
 class PacedConnection(Answers):

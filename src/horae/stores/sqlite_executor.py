@@ -3,7 +3,6 @@
 import asyncio
 import queue
 import sqlite3
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -26,7 +25,6 @@ MAX_GROUP = 128  # verbs in one commit; more would keep other processes waiting
 POLL_SECONDS = 0.04  # how soon what another process committed is noticed
 LOCKED_SECONDS = 10.0  # how long to try for the write lock before the store counts as unavailable
 RETRY_SECONDS = 0.001  # between two tries
-SWITCH_SECONDS = 0.0005  # for which one thread of the process may keep the others waiting
 
 _CLOSED = "the store is closed"
 
@@ -197,9 +195,6 @@ class ThreadedExecutor:
         self._heard = heard
         self._before_commit = before_commit
         self._loop = asyncio.get_running_loop()
-        # With every statement the writer thread gives the interpreter away, and has to get it back while it holds the
-        # write lock, for which other processes wait. With Python's 5 ms it held that about half as long again.
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         await asyncio.to_thread(self._connect)
         self._ended = self._loop.create_future()
         self._thread = threading.Thread(target=self._write_until_closed, name="horae-sqlite-writer", daemon=True)
