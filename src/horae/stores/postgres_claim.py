@@ -12,14 +12,12 @@ from horae.core.values import replace
 from horae.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres_base import PostgresBase
 from horae.stores.postgres_pool import retried
-from horae.stores.postgres_rows import ROWS, columns
-from horae.stores.rows import RUN_COLUMNS
+from horae.stores.postgres_rows import ROWS, columns, offered_run
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_MINE = len(RUN_COLUMNS) + 2  # the columns of `claim` after those of `live_runs`, which has two of its own
-_ALIVE, _NEXT_AT, _MORE, _LIMITED = range(_MINE + 1, _MINE + 5)
+_MINE, _ALIVE, _NEXT_AT, _MORE, _LIMITED = range(-5, 0)  # the last columns of `claim`, after those of a run
 
 
 class PostgresClaim(PostgresBase):
@@ -36,7 +34,7 @@ class PostgresClaim(PostgresBase):
             rest = replace(request, free_gates=(), limit=request.limit - len(runs))
             answer, *found = await self._claim(rest, limited)
             runs = sorted((*runs, *await _taken(found, request.node)), key=_turn)
-        blocked = [ROWS.run(row) for row in found if not row[_MINE]]
+        blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
             blocked += await self._beyond_limits(request, limited, blocked)
         return Claims(
@@ -100,7 +98,7 @@ async def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
     for first in range(0, len(found), DECODE_SLICE):
         if first:
             await asyncio.sleep(0)
-        runs += [ROWS.run(row, node) for row in found[first : first + DECODE_SLICE] if row[_MINE]]
+        runs += [offered_run(row, node) for row in found[first : first + DECODE_SLICE] if row[_MINE]]
     return runs
 
 

@@ -7,10 +7,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Run, Skip, Spec, shard_of
+from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
 from horae.core.plan import Firing, Settled
 from horae.store import Declaration, Receipt
-from horae.stores.rows import SPEC_COLUMNS, Rows, encode_error, encode_labels, encode_policy, encode_schedule
+from horae.stores.rows import (
+    SPEC_COLUMNS,
+    STATES,
+    TRIGGERS,
+    Rows,
+    decode_error,
+    decode_labels,
+    decode_policy,
+    decode_schedule,
+    encode_error,
+    encode_labels,
+    encode_policy,
+    encode_schedule,
+)
 
 T = TypeVar("T")
 
@@ -207,6 +220,34 @@ def backfill(item: Backfill) -> tuple[Any, ...]:
         item.created_at,
         shard_of(item.job_id),
     )
+
+
+# fmt: off
+def offered_run(row: Sequence[Any], node: NodeId | None) -> Run:
+    """A run as `claim` tells of it, before the columns of its answer; `node` if that holds it now.
+
+    Every run comes this way: hence by position, and without the calls by which `Rows` serves any dialect.
+    """
+    (
+        ident, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+        policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes, revision,
+        progress, error, created_at, first_started_at, started_at, requeue_of, _mine, _alive, _next_at, _more, _limited,
+    ) = row
+    spec = Spec(
+        task, params, params_blob, name, key, decode_labels(labels) if labels else NO_LABELS, queue, priority,
+        ordering_key, decode_policy(policy), secrets,
+    )
+    return Run(
+        ident, job_id or ident, owner, created_by, spec, due_at, wake_at, created_at,
+        decode_schedule(schedule) if schedule else None, TRIGGERS[trigger], slot, gate, STATES[state],
+        False,  # paused: such runs are not offered
+        Reason(stop) if stop else None, node, fence, attempt, crashes, revision, progress, decode_error(error),
+        None, None,  # result, reason
+        first_started_at, started_at,
+        None, None,  # finished_at, resolution
+        requeue_of,
+    )
+# fmt: on
 
 
 def started(run: Run) -> tuple[Any, ...]:

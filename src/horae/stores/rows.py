@@ -18,7 +18,6 @@ from horae.core.model import (
     JobError,
     JobStatus,
     Misfire,
-    NodeId,
     OnFailure,
     Outcome,
     Overlap,
@@ -65,8 +64,8 @@ JOB_COLUMNS = (
     *("schedule", "status", "next_fire_at", "plan_at", "revision", "created_at", "updated_at"),
 )
 
-_STATES = {state.value: state for state in State}  # calling the enum takes eight times as long
-_TRIGGERS = {trigger.value: trigger for trigger in Trigger}
+STATES = {state.value: state for state in State}  # calling the enum takes eight times as long
+TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
 
 class _PolicyRow(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -205,16 +204,13 @@ class Rows:
         self._time = time
         self._ident = ident
 
-    def run(self, row: Sequence[Any], node: NodeId | None = None) -> Run:
-        """A run from RUN_COLUMNS; by position, for names would take as long as all the rest.
-
-        A one-shot may come without its job, which has the same id, and a run without its node if that is given.
-        """
+    def run(self, row: Sequence[Any]) -> Run:
+        """A run from RUN_COLUMNS; by position, for names would take as long as all the rest."""
         time, ident = self._time, self._ident
         maybe_time = self._maybe_time
         return Run(
             ident(row[0]),  # id
-            ident(row[0] if row[1] is None else row[1]),  # job_id
+            ident(row[1]),  # job_id
             row[2],  # owner
             row[3],  # created_by
             _spec(row, 4),
@@ -222,13 +218,13 @@ class Rows:
             time(row[19]),  # wake_at
             time(row[33]),  # created_at
             None if row[15] is None else decode_schedule(row[15]),
-            _TRIGGERS[row[16]],
+            TRIGGERS[row[16]],
             maybe_time(row[17]),  # slot
             row[20],  # gate
-            _STATES[row[21]],
+            STATES[row[21]],
             bool(row[22]),  # paused
             None if row[23] is None else Reason(row[23]),  # stop
-            node if row[24] is None else ident(row[24]),  # node
+            None if row[24] is None else ident(row[24]),  # node
             row[25],  # fence
             row[26],  # attempt
             row[27],  # crashes

@@ -75,8 +75,8 @@ _job_columns = itemgetter(*map(STORED_JOB.index, JOB_COLUMNS))
 class _StoredRows(Rows):
     """Builds jobs and runs from whole rows of their tables."""
 
-    def run(self, row: Sequence[Any], node: NodeId | None = None) -> Run:
-        return super().run(_run_columns(row), node)
+    def run(self, row: Sequence[Any]) -> Run:
+        return super().run(_run_columns(row))
 
     def job(self, row: Sequence[Any]) -> Job:
         return super().job(_job_columns(row))

@@ -424,8 +424,8 @@ WITH me AS MATERIALIZED (
             SELECT id FROM passed) AS chosen
      WHERE runs.id BETWEEN chosen.id AND chosen.id
     RETURNING runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels,
-              queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused,
-              stop, fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of
+              queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop,
+              fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of
 ), blocked AS (
     -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
     SELECT found.id
@@ -440,8 +440,13 @@ WITH me AS MATERIALIZED (
             OR EXISTS (SELECT FROM blocks
                         WHERE blocks.gate = found.gate AND (blocks.due_at, blocks.run_id) < (found.due_at, found.id)))
 )
--- The answer comes first, without a run. Of what is claimed nothing is told that is known, or the same for all.
-SELECT (NULL::live_runs).*, NULL::boolean AS mine, EXISTS (SELECT FROM me) AS alive,
+-- The answer comes first, without a run. Of a run nothing is told that is known, or the same for all.
+SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS task, NULL AS params, NULL AS params_blob,
+       NULL AS name, NULL AS key, NULL AS labels, NULL AS queue, NULL AS priority, NULL AS ordering_key, NULL AS policy,
+       NULL AS secrets, NULL AS schedule, NULL AS trigger, NULL AS slot, NULL AS due_at, NULL AS wake_at, NULL AS gate,
+       NULL AS state, NULL AS stop, NULL AS fence, NULL AS attempt, NULL AS crashes, NULL AS revision, NULL AS progress,
+       NULL AS error, NULL AS created_at, NULL AS first_started_at, NULL AS started_at, NULL AS requeue_of, NULL AS mine,
+       EXISTS (SELECT FROM me) AS alive,
        (SELECT min(later.wake_at)
           FROM open
          CROSS JOIN LATERAL (SELECT wake_at FROM runs
@@ -456,14 +461,12 @@ SELECT (NULL::live_runs).*, NULL::boolean AS mine, EXISTS (SELECT FROM me) AS al
                               AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
        (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited
  UNION ALL
-SELECT id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
-       secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, NULL, fence, attempt, crashes, revision,
-       progress, error, NULL, NULL, created_at, first_started_at, started_at, NULL, NULL, requeue_of, NULL, NULL, true, NULL,
-       NULL, NULL, NULL
-  FROM claimed
+SELECT claimed.*, true, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
-SELECT live_runs.*, false, NULL, NULL, NULL, NULL
-  FROM blocked JOIN live_runs ON live_runs.id BETWEEN blocked.id AND blocked.id
+SELECT runs.id, nullif(job_id, runs.id), owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+       ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes,
+       revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL
+  FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
 -- name: lock_limits
