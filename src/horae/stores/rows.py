@@ -68,7 +68,7 @@ STATES = {state.value: state for state in State}  # calling the enum takes eight
 TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
 
-class _PolicyRow(msgspec.Struct, omit_defaults=True, frozen=True):
+class _PolicyRow(msgspec.Struct, frozen=True):
     """A policy as stored: what is not the default, durations in seconds."""
 
     max_retries: int = 3
@@ -84,23 +84,27 @@ class _PolicyRow(msgspec.Struct, omit_defaults=True, frozen=True):
     on_failure: OnFailure = OnFailure.CONTINUE
 
 
+_DEFAULTS = msgspec.structs.asdict(_PolicyRow())
+
+
 @lru_cache(4096)  # most runs share a handful of policies
 def encode_policy(policy: Policy) -> str:
     """A policy as JSON text."""
-    row = _PolicyRow(
-        max_retries=policy.retry.max_retries,
-        initial=policy.retry.initial.total_seconds(),
-        factor=policy.retry.factor,
-        maximum=policy.retry.maximum.total_seconds(),
-        jitter=policy.retry.jitter,
-        timeout=_seconds(policy.timeout),
-        start_within=_seconds(policy.start_within),
-        overlap=policy.overlap,
-        misfire=policy.misfire,
-        catchup=policy.catchup.total_seconds(),
-        on_failure=policy.on_failure,
-    )
-    return msgspec.json.encode(row).decode()
+    given = {
+        "max_retries": policy.retry.max_retries,
+        "initial": policy.retry.initial.total_seconds(),
+        "factor": policy.retry.factor,
+        "maximum": policy.retry.maximum.total_seconds(),
+        "jitter": policy.retry.jitter,
+        "timeout": _seconds(policy.timeout),
+        "start_within": _seconds(policy.start_within),
+        "overlap": policy.overlap,
+        "misfire": policy.misfire,
+        "catchup": policy.catchup.total_seconds(),
+        "on_failure": policy.on_failure,
+    }
+    # A Struct would omit what *is* the default, which a number that was computed never is.
+    return msgspec.json.encode({name: value for name, value in given.items() if value != _DEFAULTS[name]}).decode()
 
 
 @lru_cache(4096)
