@@ -181,6 +181,21 @@ async def test_a_store_of_the_first_version_is_upgraded_with_all_that_is_in_it(u
         await store.close()
 
 
+async def test_days_are_sampled_little_whether_they_were_there_before_or_are_new(url: str) -> None:
+    await given_version_1(url)
+    store = PostgresStore(url)
+    await store.migrate()
+    connection = await asyncpg.connect(url)
+    await connection.execute("SELECT ensure_history_day($1)", NOW.date() + timedelta(days=1))
+    found = await connection.fetch(
+        "SELECT attrelid, array_agg(DISTINCT attstattarget) FROM pg_attribute"
+        " WHERE attrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'history'::regclass) AND attnum > 0"
+        " GROUP BY attrelid"
+    )
+    await connection.close()
+    assert [targets for _, targets in found] == [[10], [10]]
+
+
 # --- batches: what their items share is sent once
 
 
