@@ -610,15 +610,14 @@ WITH gone AS (
                          ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
                          node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
                          first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
-    SELECT *, (finished_at AT TIME ZONE 'UTC')::date FROM gone
-    RETURNING id, fence, state, owner
+    SELECT *, (finished_at AT TIME ZONE interval '0')::date FROM gone  -- UTC, without a look at its rules for each
 ), told AS (
     INSERT INTO events (kind, owner, subjects)
-    SELECT 'run.' || state, owner, array_agg(id) FROM kept GROUP BY state, owner
+    SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
 )
 SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
        CASE WHEN count(*) < $3::bigint THEN array_agg(fence) END
-  FROM kept;
+  FROM gone;
 
 -- name: return_runs
 -- To be tried again, or given back.
