@@ -1,6 +1,5 @@
 """Connections to PostgreSQL: how they are opened, how long they may take, and what their failures mean to the rest."""
 
-import asyncio
 import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -13,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.postgres_connections import Connections
 from horae.stores.statements import load
 
 P = ParamSpec("P")
@@ -169,77 +169,53 @@ class Session:
 
 
 class Database:
-    """A pool of connections; each statement on its own commits on its own."""
+    """Named statements on connections that are handed round; each statement on its own commits on its own."""
 
     def __init__(self, url: str, pool_size: int) -> None:
         self.address = Address(url)
         self._size = pool_size
-        self._pool: Any = None
+        self._connections: Connections | None = None
 
     async def open(self) -> None:
         """Connect."""
+        connections = Connections(self.address.connect, size=self._size, patience=TIMEOUT)
         with door():
-            self._pool = await asyncpg.create_pool(
-                self.address.url,
-                connect=self._connect,
-                min_size=1,
-                max_size=self._size,
-                max_inactive_connection_lifetime=300,
-                max_queries=2**62,  # a connection does not wear out
-                reset=_keep,  # the default asks the server to forget what we never set: a round trip for nothing
-                timeout=TIMEOUT,
-            )
-
-    async def _connect(self, *_: Any, **__: Any) -> Any:
-        return await self.address.connect()
+            async with connections.one():
+                self._connections = connections
 
     async def close(self) -> None:
         """Let go of every connection, at the latest when those at work have had their time."""
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        try:
-            async with asyncio.timeout(TIMEOUT):
-                await pool.close()
-        except TimeoutError:
-            pool.terminate()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
 
     async def rows(self, name: str, *arguments: Any) -> list[Any]:
         """The rows that a statement answers; it is its own transaction."""
-        with door():
-            async with self._acquire() as connection:
-                return await Session(connection).rows(name, *arguments)
+        async with self.session() as session:
+            return await session.rows(name, *arguments)
 
     async def value(self, name: str, *arguments: Any) -> Any:
         """The first column of the first row, or None."""
-        with door():
-            async with self._acquire() as connection:
-                return await Session(connection).value(name, *arguments)
+        async with self.session() as session:
+            return await session.value(name, *arguments)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """Several statements on one connection, each its own transaction."""
+        if self._connections is None:
+            raise Unavailable("the store is not open")
         with door():
-            async with self._acquire() as connection:
+            async with self._connections.one() as connection:
                 yield Session(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
         """Several statements, all or none."""
-        with door():
-            async with self._acquire() as connection, connection.transaction():
-                yield Session(connection)
-
-    @asynccontextmanager
-    async def _acquire(self) -> AsyncIterator[Any]:
-        if self._pool is None:
+        if self._connections is None:
             raise Unavailable("the store is not open")
-        async with self._pool.acquire(timeout=TIMEOUT) as connection:
-            yield connection
-
-
-async def _keep(connection: Any) -> None:
-    """Leave a connection as it is."""
+        with door():
+            async with self._connections.one() as connection, connection.transaction():
+                yield Session(connection)
 
 
 _STATEMENTS = load("postgres")
