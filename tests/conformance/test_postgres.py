@@ -387,3 +387,36 @@ async def test_many_nodes_keep_the_order_of_each_gate(url: str, store: PostgresS
         await asyncio.gather(*(work() for _ in range(4)))
     for gate in {run.gate for run in runs}:
         assert ids([run for run in ended if run.gate == gate]) == ids([run for run in runs if run.gate == gate])
+
+
+async def test_a_node_that_is_buried_while_it_claims_gets_nothing(store: PostgresStore, url: str) -> None:
+    node, runs = await given_node(store), [one_shot(), one_shot(gate="g")]
+    await store.create(runs)
+    burial = await asyncpg.connect(url)
+    await burial.execute("BEGIN")
+    await burial.execute("DELETE FROM nodes")
+
+    claiming = asyncio.create_task(claims_of(store, node))
+    async with asyncio.timeout(10):
+        while not await burial.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+        ):
+            assert not claiming.done()
+    await burial.execute("COMMIT")
+
+    claims = await claiming
+    assert (claims.alive, claims.runs) == (False, [])
+    assert [await store.run(run.id, owner=None) for run in runs] == runs
+    await burial.close()
+
+
+async def test_a_claim_that_finds_nothing_writes_nothing(store: PostgresStore, url: str) -> None:
+    node = await given_node(store)
+    connection = await asyncpg.connect(url)
+    locked = "SELECT xmax <> '0'::xid FROM nodes"
+    assert (await claims_of(store, node)).alive
+    assert not await connection.fetchval(locked)
+    await store.create([one_shot()])
+    assert len((await claims_of(store, node)).runs) == 1
+    assert await connection.fetchval(locked)
+    await connection.close()

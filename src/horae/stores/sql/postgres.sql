@@ -311,8 +311,7 @@ DELETE FROM gates WHERE gate = ANY($2::text[]) AND node = $1;
 -- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked
 -- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest.
 WITH me AS MATERIALIZED (
-    -- Locked, so that a burial waits for us, or we find ourselves buried.
-    SELECT id FROM nodes WHERE id = $1 FOR KEY SHARE
+    SELECT id FROM nodes WHERE id = $1
 ), said AS MATERIALIZED (
     -- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else
     -- takes of it: without its lock it gives nothing.
@@ -385,11 +384,14 @@ WITH me AS MATERIALIZED (
                           ORDER BY wake_at
                           LIMIT shares.share + CASE WHEN offers.room IS NULL THEN 0 ELSE 100 END
                             FOR UPDATE SKIP LOCKED) AS run
+), taker AS MATERIALIZED (
+    -- Locked, so that a burial waits for us, or we find ourselves buried; but not for nothing, for that is a write.
+    SELECT id FROM nodes WHERE id = $1 AND EXISTS (SELECT FROM found) FOR KEY SHARE
 ), heads AS MATERIALIZED (
     -- The first run of each gate, if all before it are ours, and none of them failed and blocks it.
     SELECT first.*
       FROM (SELECT DISTINCT ON (gate) * FROM found WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
-     WHERE gate <> ALL($8::text[])
+     WHERE gate <> ALL($8::text[]) AND EXISTS (SELECT FROM taker)
        AND (SELECT true FROM runs AS ahead
              WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
                AND ahead.node IS DISTINCT FROM $1
@@ -422,7 +424,7 @@ WITH me AS MATERIALIZED (
       FROM (SELECT id FROM found WHERE gate IS NULL AND (room IS NULL OR id NOT IN (SELECT id FROM outside))
             UNION ALL
             SELECT id FROM passed) AS chosen
-     WHERE runs.id BETWEEN chosen.id AND chosen.id
+     WHERE runs.id BETWEEN chosen.id AND chosen.id AND EXISTS (SELECT FROM taker)
     RETURNING runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels,
               queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop,
               fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of
@@ -446,7 +448,7 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
        NULL AS secrets, NULL AS schedule, NULL AS trigger, NULL AS slot, NULL AS due_at, NULL AS wake_at, NULL AS gate,
        NULL AS state, NULL AS stop, NULL AS fence, NULL AS attempt, NULL AS crashes, NULL AS revision, NULL AS progress,
        NULL AS error, NULL AS created_at, NULL AS first_started_at, NULL AS started_at, NULL AS requeue_of, NULL AS mine,
-       EXISTS (SELECT FROM me) AS alive,
+       EXISTS (SELECT FROM taker) OR EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM found) AS alive,
        (SELECT min(later.wake_at)
           FROM open
          CROSS JOIN LATERAL (SELECT wake_at FROM runs
