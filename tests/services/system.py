@@ -54,6 +54,7 @@ class ScriptedExecution:
     result: Result
     done: Callable[[Run, Result], None]
     record: Started
+    cancelled: bool = False
     over: bool = False
 
     def stop(self) -> None:

@@ -30,6 +30,12 @@ def wait() -> str:
     return "done"
 
 
+@app.task("stumble")
+def stumble() -> None:
+    OPEN.wait(10)
+    raise RuntimeError("too late to be heard")
+
+
 @app.task("cooperate")
 def cooperate(run: Run) -> str:
     while not run.cancelled:
@@ -110,6 +116,16 @@ async def test_a_function_that_does_not_look_is_left_behind_and_counted(play: St
     OPEN.set()
     await until(lambda: play.executor.abandoned == 0)
     assert len(attempt.results) == 1
+
+
+async def test_a_function_that_was_left_behind_logs_nothing_more(play: Stage) -> None:
+    attempt = play.begin("stumble")
+    await until(lambda: attempt.execution._begun)
+    attempt.execution.kill()
+    OPEN.set()
+    await until(lambda: play.executor.abandoned == 0)
+    assert not attempt.execution.log.write("INFO", "nor can anybody else")
+    assert await play.log(attempt) == ""
 
 
 async def test_a_function_that_waits_for_a_thread_is_withdrawn_at_once(play: Stage) -> None:

@@ -40,9 +40,10 @@ def overdue(holding: Holding, *runs: Run) -> None:
 
 def in_turn(holding: Holding) -> list[Run]:
     runs = []
-    while (run := holding.next_overdue()) is not None:
-        holding.drop(run)
-        runs.append(run)
+    while found := holding.take_overdue(4):
+        for run in found:
+            holding.drop(run)
+        runs += found
     return runs
 
 
@@ -100,8 +101,7 @@ def test_a_free_slot_goes_to_the_most_urgent(holding: Holding) -> None:
 def test_queues_take_turns_so_that_a_flood_in_one_holds_up_no_other(holding: Holding) -> None:
     flood = [claimed(number, queue="flood") for number in range(50)]
     overdue(holding, *flood)
-    first = holding.next_overdue()
-    assert first is not None
+    [first] = holding.take_overdue(1)
     holding.drop(first)
     mail = [claimed(100 + number, queue="mail") for number in range(3)]
     overdue(holding, *mail)

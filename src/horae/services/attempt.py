@@ -10,7 +10,7 @@ import structlog
 
 from horae.core.model import Run
 from horae.run import Run as Context
-from horae.services.logs import LogKeeper
+from horae.services.logs import AttemptLog, LogKeeper
 from horae.services.redaction import Redactor
 from horae.services.results import Result, Stopped, redacted, timed_out
 from horae.services.secrets import merged
@@ -38,14 +38,16 @@ class Surroundings:
 
 
 class Execution(ABC):
-    """An attempt that can be asked, or made, to stop."""
+    """An attempt that can be asked, or made, to stop; what it says of its run may change on the way."""
 
     # What most attempts never change stands here, so that to begin one is cheap.
     _timer: asyncio.TimerHandle | None = None
+    _log: AttemptLog | None = None
     _secrets: str | None = None
     _redactor: Redactor | None = None
     stopping = False  # asked to stop, or out of time
     told = False  # the task has seen that it should stop
+    cancelled = False  # somebody asked for it, so that the run ends with it
     _timed_out = False
     _begun = False
     _withdrawn = False
@@ -56,7 +58,6 @@ class Execution(ABC):
         self.run = run
         self.task = task
         self.around = around
-        self.log = around.logs.open(run.id, run.fence)
         self._done = done
         self._progressed = progressed
         around.live.add(self)
@@ -122,6 +123,15 @@ class Execution(ABC):
             self._begun = not self._withdrawn
             return self._begun
 
+    @property
+    def log(self) -> AttemptLog:
+        """Most attempts log nothing, so it is opened when it is first asked for, on any thread."""
+        if self._log is None:
+            self._log = self.around.logs.open(self.run.id, self.run.fence)
+            if self.ended:  # looked at after the log is known, as `finish` looks at the log after it has ended
+                self._log.close()
+        return self._log
+
     def finish(self, result: Result) -> None:
         """Tell the result, once; later ones are void."""
         if self.ended:
@@ -134,7 +144,8 @@ class Execution(ABC):
             result = timed_out(self.run.spec.policy.timeout)
         if self._redactor is not None:
             result = redacted(result, self._redactor)
-        self.log.close()
+        if self._log is not None:
+            self._log.close()
         self.around.live.discard(self)
         self._done(self.run, result)
 

@@ -9,13 +9,14 @@ import structlog
 
 from horae.clock import Clock
 from horae.core.lifecycle import FINAL
-from horae.core.model import Run, State
+from horae.core.model import Run
 from horae.core.plan import Failure, Settled, cancel, fail, give_back, makes_way, succeed
 from horae.core.values import replace
 from horae.metrics import Metrics
+from horae.services.attempt import Execution
 from horae.services.results import Result, Stopped, Success
 from horae.services.settler import Settler
-from horae.services.workload import Running, Workload
+from horae.services.workload import Workload
 
 log = structlog.get_logger(__name__)
 
@@ -38,24 +39,24 @@ class Ending:
 
     def done(self, run: Run, result: Result) -> None:
         """An attempt has its result."""
-        running = self._workload.running
-        entry = running.get(run.id)
-        if entry is None or entry.run.fence != run.fence:
+        workload = self._workload
+        attempt = workload.running.get(run.id)
+        if attempt is None or attempt.run.fence != run.fence:
             return  # abandoned: its result is void
-        del running[run.id]
-        self._workload.ended += 1
+        del workload.running[run.id]
+        workload.ended += 1
         now = self._clock.now()
         if run.started_at is not None:
-            self._workload.pace.learn((now - run.started_at).total_seconds())
-        self.end(self._judge(entry, result, now), now)
+            workload.pace.learn((now - run.started_at).total_seconds())
+        self.end(self._judge(attempt, result, now), now)
         self.slot_freed(now)
 
     def progressed(self, run: Run, progress: float) -> None:
         """An attempt told how far it is."""
-        entry = self._workload.running.get(run.id)
-        if entry is not None and entry.run.fence == run.fence:
-            entry.run = replace(entry.run, progress=progress)
-            self._settler.started(entry.run, self._clock.now())
+        attempt = self._workload.running.get(run.id)
+        if attempt is not None and attempt.run.fence == run.fence:
+            attempt.run = replace(attempt.run, progress=progress)
+            self._settler.started(attempt.run, self._clock.now())
 
     def end(self, settled: Settled, now: datetime) -> None:
         """This node is through with a run, for good or for now."""
@@ -71,14 +72,15 @@ class Ending:
             self._workload.gates.settled(run)
             self._let_pass(run, now)
 
-    def _judge(self, entry: Running, result: Result, now: datetime) -> Settled:
+    def _judge(self, attempt: Execution, result: Result, now: datetime) -> Settled:
+        run = attempt.run
         match result:
             case Success():
-                return succeed(entry.run, result.result, now)
+                return succeed(run, result.result, now)
             case Failure():
-                return cancel(entry.run, now) if entry.cancelled else fail(entry.run, result, now, self._luck())
+                return cancel(run, now) if attempt.cancelled else fail(run, result, now, self._luck())
             case Stopped():
-                return cancel(entry.run, now) if entry.cancelled else give_back(entry.run, now)
+                return cancel(run, now) if attempt.cancelled else give_back(run, now)
         assert_never(result)
 
     def _let_pass(self, run: Run, now: datetime) -> None:
@@ -96,17 +98,14 @@ class Ending:
 
     def _settled(self, results: Sequence[Settled], answers: Sequence[bool]) -> None:
         """The store answered; a result that was not accepted is void, because the run had moved on."""
-        ended: Counter[State] = Counter()
-        gated = False
-        for result, accepted in zip(results, answers, strict=True):
-            run = result.run
-            if run.gate is not None:
-                self._workload.gates.settled(run)
-                gated = True
-            if not accepted:
-                log.warning("result_void", run_id=run.id, fence=run.fence)
-            elif run.state in FINAL:
-                ended[run.state] += 1
-        for state, count in ended.items():
-            self._metrics.ended(state, count)
-        self.answered(gated)
+        gated = [result.run for result in results if result.run.gate is not None]
+        for run in gated:
+            self._workload.gates.settled(run)
+        void = [] if all(answers) else [result.run for result, ok in zip(results, answers, strict=True) if not ok]
+        for run in void:
+            log.warning("result_void", run_id=run.id, fence=run.fence)
+        ended = Counter([result.run.state for result in results])
+        ended.subtract(run.state for run in void)
+        for state in FINAL.intersection(ended):
+            self._metrics.ended(state, ended[state])
+        self.answered(bool(gated))

@@ -68,23 +68,25 @@ class Holding:
         end = bisect_right(self._timers, now, hi=min(limit, len(self._timers)), key=_wake_at)
         timers = self._timers[:end]
         del self._timers[:end]
-        return [run for *_, run in timers if run in self]
+        runs = self._runs
+        return [run for _, _, _, run in timers if runs.get(run.id) is run]
 
-    def next_overdue(self) -> Run | None:
-        """The run that is to have the next free slot."""
-        while self._lines:
-            queues = self._lines[max(self._lines)]
+    def take_overdue(self, limit: int) -> list[Run]:
+        """The runs that are to have the next free slots; they stay here until they are taken out."""
+        taken: list[Run] = []
+        while self._lines and len(taken) < limit:
+            priority = max(self._lines)
+            queues = self._lines[priority]
             queue = next(iter(queues))
             line = queues.pop(queue)
-            _, run = line.popleft()
-            self.overdue -= 1
+            turn = 1 if queues else min(limit - len(taken), len(line))  # a queue that is alone has all of them
+            taken += [line.popleft()[1] for _ in range(turn)]
+            self.overdue -= turn
             if line:
                 queues[queue] = line  # behind the others
             elif not queues:
-                del self._lines[run.spec.priority]
-            if run in self:
-                return run
-        return None
+                del self._lines[priority]
+        return [run for run in taken if run in self]
 
     def overdue_since(self, instant: datetime) -> list[Run]:
         """Those that have waited for a slot since then or longer; the caller takes them out."""

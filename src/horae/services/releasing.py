@@ -1,16 +1,17 @@
 """Releases held runs at their instants: a slice at a time, into free slots, by the verdict of the core."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
 from horae.clock import Clock
 from horae.core.model import Reason, Run, Trigger
-from horae.core.plan import Verdict, release, skip, start
+from horae.core.plan import Rival, Verdict, release, skip, start
 from horae.metrics import Metrics
 from horae.services.ending import Ending
 from horae.services.membership import Lease
 from horae.services.settler import Settler
-from horae.services.workload import Executor, Running, Workload
+from horae.services.workload import Executor, Workload
 
 START_SLICE = 100  # starts in one go before other work of the event loop gets its turn
 DUE_SLICE = 1000  # runs whose instant has come that are looked at in one go
@@ -60,8 +61,7 @@ class Releasing:
         self.fill_slots(now)  # with what the last slice has left
         due = workload.holding.due(now, DUE_SLICE)
         for run in due:
-            if run in workload.holding:  # else it was given back because of one before it
-                self._release(run, now)
+            self._release(run, now)
         if self.alarm is not None:
             self._slicing = workload.holding.overdue > 0 and workload.free_slots > 0
             self.alarm.set(now if self._slicing else self._next_at(now))
@@ -78,8 +78,7 @@ class Releasing:
         holding = workload.holding
         self._count_slots()
         while holding.overdue and self._starts_left > 0 and not workload.doubtful and not workload.draining:
-            run = holding.next_overdue()
-            if run is not None:
+            for run in holding.take_overdue(self._starts_left):
                 self._release(run, now)
 
     def release(self, run: Run, now: datetime) -> None:
@@ -97,10 +96,15 @@ class Releasing:
     def _release(self, run: Run, now: datetime) -> None:
         workload = self._workload
         may_start = self._starts_left > 0
-        if run.gate is None and not may_start:
+        rivals: Sequence[Rival] = ()
+        if run.gate is not None:
+            if run not in workload.holding:
+                return  # it went back with one before it
+            rivals = workload.gates.rivals(run)
+        elif not may_start:
             workload.holding.keep_overdue(run, now)  # decided when it gets a slot
             return
-        match release(run, () if run.gate is None else workload.gates.rivals(run), now):
+        match release(run, rivals, now):
             case Verdict.START if may_start:
                 self._begin(run, now)
             case Verdict.START:
@@ -116,10 +120,9 @@ class Releasing:
         self._starts_left -= 1
         workload.holding.drop(run)
         started = start(run, now)
-        entry = workload.running[run.id] = Running(started)
         if run.gate is not None:
             workload.gates.enter(started)
         if started.attempt == 1 and run.first_started_at is None and run.trigger is not Trigger.REQUEUE:
             self._metrics.started(now - run.due_at)
         self._settler.started(started, now)
-        entry.execution = self._executor.begin(started, self._ending.done, self._ending.progressed)
+        workload.running[run.id] = self._executor.begin(started, self._ending.done, self._ending.progressed)

@@ -78,19 +78,17 @@ class Withdrawing:
 
     def end_drain(self) -> None:
         """Stop what still runs; it is given back, not failed."""
-        for entry in self._workload.running.values():
-            assert entry.execution is not None
-            entry.execution.stop()
+        for attempt in self._workload.running.values():
+            attempt.stop()
 
     def _cancel(self, run_id: RunId) -> None:
         if (run := self._workload.holding.get(run_id)) is not None:
             now = self._clock.now()
             self._workload.holding.drop(run)
             self._ending.end(cancel(run, now), now)
-        elif (entry := self._workload.running.get(run_id)) is not None and not entry.cancelled:
-            entry.cancelled = True
-            assert entry.execution is not None
-            entry.execution.stop()
+        elif (attempt := self._workload.running.get(run_id)) is not None and not attempt.cancelled:
+            attempt.cancelled = True
+            attempt.stop()
 
     async def _take_back(self, runs: Sequence[Run]) -> None:
         """Return slots to a job that was paused; nothing of it starts while the store is asked."""
@@ -122,6 +120,6 @@ class Withdrawing:
     def _abandon(self, run: Run) -> None:
         self._workload.holding.drop(run)
         self._workload.gates.forget(run)
-        entry = self._workload.running.pop(run.id, None)
-        if entry is not None and entry.execution is not None:
-            entry.execution.kill()
+        attempt = self._workload.running.pop(run.id, None)
+        if attempt is not None:
+            attempt.kill()

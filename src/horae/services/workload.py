@@ -1,7 +1,6 @@
 """What one worker has in hand: the runs that it holds, the attempts under way, and the slots for more."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -24,15 +23,6 @@ class Executor(Protocol):
     ) -> Execution: ...
 
 
-@dataclass(slots=True)
-class Running:
-    """An attempt under way."""
-
-    run: Run
-    execution: Execution | None = None
-    cancelled: bool = False
-
-
 class Workload:
     """The state of a worker, from claim to result."""
 
@@ -40,7 +30,7 @@ class Workload:
         self._executor = executor
         self._concurrency = concurrency
         self.holding = Holding()
-        self.running: dict[RunId, Running] = {}  # in the order of their starts
+        self.running: dict[RunId, Execution] = {}  # in the order of their starts
         self.ended = 0  # attempts so far
         self.gates = Gatekeeper()
         self.pace = Pace()
@@ -55,12 +45,12 @@ class Workload:
         """Slots whose attempt began so lately that it may well be over soon: twice the mean ago, or `at_least`."""
         since = now - max(timedelta(seconds=2 * self.pace.mean_seconds), at_least)
         young = 0
-        for entry in reversed(self.running.values()):
-            if entry.run.started_at is None or entry.run.started_at < since:
+        for attempt in reversed(self.running.values()):
+            if attempt.run.started_at is None or attempt.run.started_at < since:
                 break
             young += 1
         return young
 
     def everything(self) -> list[Run]:
         """What is held and what runs."""
-        return [*self.holding, *(entry.run for entry in self.running.values())]
+        return [*self.holding, *(attempt.run for attempt in self.running.values())]
