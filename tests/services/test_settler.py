@@ -1,5 +1,7 @@
 """Results on their way to the store: grouped, sent again, never lost."""
 
+from collections.abc import Callable
+
 import pytest
 
 from horae.clock import ManualClock
@@ -18,6 +20,7 @@ class StoreDouble:
         self.down = False
         self.groups: list[list[Settled]] = []
         self.started: list[list[Run]] = []
+        self.while_starting: Callable[[], None] = lambda: None
 
     async def settle(self, results: list[Settled]) -> list[bool]:
         if self.down:
@@ -27,6 +30,7 @@ class StoreDouble:
 
     async def start(self, runs: list[Run]) -> list[bool]:
         self.started.append(runs)
+        self.while_starting()
         return [True] * len(runs)
 
 
@@ -133,6 +137,31 @@ async def test_the_newest_progress_is_what_is_written(scene: Scene) -> None:
     await scene.settler.tick()
     assert [[run.progress for run in runs] for runs in scene.store.started] == [[0.5]]
     assert await scene.settler.tick() is None
+
+
+async def test_progress_during_a_write_is_written_with_the_next(scene: Scene) -> None:
+    run = running()
+    scene.store.while_starting = lambda: scene.settler.started(replace(run, progress=0.5), scene.clock.now())
+    scene.settler.started(run, START)
+    written_at = scene.clock.move_to(START + START_DELAY)
+    assert await scene.settler.tick() == written_at + START_DELAY
+    scene.store.while_starting = lambda: None
+    scene.clock.move_to(written_at + START_DELAY)
+    assert await scene.settler.tick() is None
+    assert [[run.progress for run in runs] for runs in scene.store.started] == [[None], [0.5]]
+
+
+async def test_one_call_is_enough_for_all_starts_until_the_next_look(scene: Scene) -> None:
+    woken: list[object] = []
+    scene.settler.wake = woken.append
+    scene.settler.started(running(1), START)
+    scene.settler.add(done(1), START)
+    scene.settler.started(running(2), START)
+    assert woken == [START + START_DELAY, START + RESULT_DELAY]
+    scene.clock.move_to(START + START_DELAY)
+    assert await scene.settler.tick() is None
+    scene.settler.started(running(3), scene.clock.now())
+    assert woken[2:] == [scene.clock.now() + START_DELAY]
 
 
 async def test_a_lone_result_does_not_wait_for_company(scene: Scene) -> None:

@@ -1,9 +1,8 @@
 """Brings starts and results to the store in groups, again and again until each is accepted or void."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from horae.clock import Clock
 from horae.core.model import Run, RunId
@@ -22,9 +21,9 @@ class Settler:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._results: deque[Settled] = deque()
-        self._starts: dict[RunId, Run] = {}
-        self._ripening: deque[tuple[datetime, RunId]] = deque()  # when each start was told, oldest first
+        self._results: list[Settled] = []
+        self._starts: dict[RunId, tuple[datetime, Run]] = {}  # with when each was told, oldest first
+        self._look_at: datetime | None = None  # for starts; None when there was none at the last look
         self.settled: Callable[[Sequence[Settled], Sequence[bool]], None] = lambda results, answers: None
         self.wake: Callable[[datetime | None], None] = lambda at: None
 
@@ -35,11 +34,11 @@ class Settler:
 
     def started(self, run: Run, now: datetime) -> None:
         """An attempt began, or made progress; to be written within START_DELAY."""
-        if run.id not in self._starts:
-            if not self._ripening:
-                self.wake(now + START_DELAY)
-            self._ripening.append((now, run.id))
-        self._starts[run.id] = run
+        told = self._starts.get(run.id)
+        self._starts[run.id] = (now if told is None else told[0], run)
+        if self._look_at is None:
+            self._look_at = now + START_DELAY
+            self.wake(self._look_at)
 
     def add(self, result: Settled, now: datetime) -> None:
         """An attempt ended."""
@@ -58,27 +57,24 @@ class Settler:
         while len(self._results) >= ENOUGH:
             await self._write_results()
         await self._write_starts(self._clock.now() - START_DELAY)
+        self._look_at = next((told_at + START_DELAY for told_at, _ in self._starts.values()), None)
         if self._results:  # they came meanwhile, and wait for company
             return self._clock.now() + RESULT_DELAY
-        return self._ripening[0][0] + START_DELAY if self._ripening else None
+        return self._look_at
 
     async def _write_results(self) -> None:
-        group = list(islice(self._results, GROUP))
-        answers = await self._store.settle(group)  # if it fails, the group is still in the queue and is sent again
-        for _ in group:
-            self._results.popleft()
+        group = self._results[:GROUP]
+        answers = await self._store.settle(group)  # if it fails, the group is still in line and is sent again
+        del self._results[: len(group)]
         self.settled(group, answers)
 
     async def _write_starts(self, told_by: datetime) -> None:
         """Write the starts that were told by then and have no result yet."""
-        told = [run_id for _, run_id in takewhile(lambda entry: entry[0] <= told_by, self._ripening)]
-        ripe = [self._starts[run_id] for run_id in told if run_id in self._starts]
-        if ripe:
-            await self._store.start(ripe)  # if it fails, they are still here and are sent again
-        for _ in told:
-            self._ripening.popleft()
+        ripe = [run for _, run in takewhile(lambda told: told[0] <= told_by, self._starts.values())]
+        if not ripe:
+            return
+        await self._store.start(ripe)  # if it fails, they are still here and are sent again
         for run in ripe:
-            if self._starts.get(run.id) is run:
-                del self._starts[run.id]
-            elif run.id in self._starts:  # it made progress meanwhile
-                self._ripening.append((self._clock.now(), run.id))
+            told = self._starts.pop(run.id, None)
+            if told is not None and told[1] is not run:  # it made progress meanwhile
+                self._starts[run.id] = (self._clock.now(), told[1])
