@@ -50,7 +50,8 @@ class Metrics:
 
     def started(self, lateness: timedelta) -> None:
         """The first attempt of a run began."""
-        self._lateness.observe(max(lateness.total_seconds(), 0.0))
+        seconds = lateness.total_seconds()
+        self._lateness.observe(seconds if seconds > 0 else 0.0)
 
     def ended(self, state: State, runs: int = 1) -> None:
         """Runs reached a state that a worker or a user decided on."""

@@ -30,11 +30,13 @@ class Stopped(Value, frozen=True):
 
 Result = Success | Failure | Stopped
 
+_NOTHING = Success()
+
 
 def success(value: object) -> Success | Failure:
     """The result that a returned value stands for; one that cannot be kept is a failure that no retry mends."""
     if value is None:
-        return Success()
+        return _NOTHING
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError) as exc:

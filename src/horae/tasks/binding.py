@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Union
 
 import msgspec
+from msgspec.structs import asdict
 
 from horae.core.errors import Fatal, Fault
 from horae.run import Run
@@ -115,7 +116,7 @@ class Binding:
             values = self._decoder.decode(params)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
             raise InvalidParams(self.faults(params) or [Fault("/params", str(exc))]) from None
-        return {name: value for name in self._names if (value := getattr(values, name)) is not msgspec.UNSET}
+        return asdict(values) if self._all_required else self._given(values)
 
     def faults(self, params: str | Mapping[str, object]) -> list[Fault]:
         """Everything that is wrong with the parameters, each with its JSON pointer."""
@@ -139,8 +140,8 @@ class Binding:
         return not any(parameter.required for parameter in self.parameters)
 
     @cached_property
-    def _names(self) -> Sequence[str]:
-        return [parameter.name for parameter in self.parameters]
+    def _all_required(self) -> bool:
+        return all(parameter.required for parameter in self.parameters)
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
@@ -155,8 +156,11 @@ class Binding:
     def _bind_open(self, params: str) -> Arguments:
         given = msgspec.json.decode(params, type=dict[str, Any])
         values = msgspec.convert(given, self._decoder.type)
-        declared = {name: v for name in self._names if (v := getattr(values, name)) is not msgspec.UNSET}
-        return {**given, **declared}
+        return {**given, **self._given(values)}
+
+    def _given(self, values: msgspec.Struct) -> Arguments:
+        """Without what was not given, so that the function's own default holds."""
+        return {name: value for name, value in asdict(values).items() if value is not msgspec.UNSET}
 
     def _annotation(self, parameter: inspect.Parameter) -> Any:
         return Any if parameter.annotation is parameter.empty else self._resolved(parameter.annotation)

@@ -58,6 +58,7 @@ class Task(Generic[P, R]):
         self.max_retries = _checked_retries(max_retries)
         self.timeout = _checked_timeout(timeout)
         self._binding = Binding(function)
+        self.bind: Callable[[str], Arguments] = self._binding.bind  # JSON text to arguments; raises InvalidParams
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if "run" in self.injected.values():
@@ -81,10 +82,6 @@ class Task(Generic[P, R]):
     def returns(self) -> Any:
         """The type of the result, as far as the function says."""
         return self._binding.returns
-
-    def bind(self, params: str) -> Arguments:
-        """The arguments for parameters in JSON text; raises InvalidParams."""
-        return self._binding.bind(params)
 
     def check(self, params: str | Mapping[str, object]) -> list[Fault]:
         """Everything that is wrong with the parameters."""
