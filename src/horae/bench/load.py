@@ -22,7 +22,7 @@ from horae.services.alike import BATCH
 from horae.services.drafts import Draft
 
 MOST_WAITING = 20_000  # jobs that `now` lets wait, so that creating and running go on side by side
-WAIT_SECONDS = 0.002  # before it looks again whether there is room for more
+WAIT_SECONDS = 0.01  # before it looks again whether there is room for more
 AT_ONCE = 2  # batches on their way to the store, as `submit_many` has it
 AHEAD = timedelta(seconds=2.5)  # how long before its time a timed job is created
 BATCHES_A_SECOND = 10  # of a timed load
