@@ -321,9 +321,12 @@ async def test_commits_are_on_the_disk_before_they_are_answered(tmp_path: Path) 
 
 
 class Counting(Database):
-    """Counts the commits of its writers."""
+    """Counts the commits of its writers, and tells when one first tries to begin."""
 
-    commits = 0
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.commits = 0
+        self.begun = threading.Event()
 
     def writer(self) -> sqlite3.Connection:
         db = super().writer()
@@ -332,6 +335,8 @@ class Counting(Database):
 
     def _count(self, statement: str) -> None:
         self.commits += statement == "COMMIT"
+        if statement == "BEGIN IMMEDIATE":
+            self.begun.set()
 
 
 def numbered(number: int, transaction: Transaction) -> int:
@@ -428,31 +433,24 @@ async def test_a_verb_that_fails_alone_leaves_nothing_and_keeps_the_connection(t
     assert len(set(connections)) == 1
 
 
-async def test_what_is_to_be_first_is_committed_before_the_others_that_wait(tmp_path: Path) -> None:
-    """What a claim brings can start while results are written."""
+async def test_what_comes_while_another_process_has_the_lock_shares_the_next_commit(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db"):
         pass
     executor, database = ThreadedExecutor(), Counting(tmp_path / "horae.db")
     await executor.open(database, lambda signals: None)
-    begun, gate, commits = threading.Event(), threading.Event(), list[int]()
+    with closing(sqlite3.connect(tmp_path / "horae.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        first = asyncio.create_task(executor.write(partial(numbered, 0)))
+        await asyncio.to_thread(database.begun.wait, 5)
+        others = [asyncio.create_task(executor.write(partial(numbered, number))) for number in (1, 2)]
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
 
-    def block(transaction: Transaction) -> None:
-        begun.set()
-        gate.wait(5)
-
-    blocker = asyncio.create_task(executor.write(block))
-    await asyncio.to_thread(begun.wait, 5)  # what comes now waits together
-    verbs = [
-        executor.write(lambda transaction: commits.append(-database.commits)),
-        executor.write(lambda transaction: commits.append(database.commits), first=True),
-    ]
-    both = asyncio.gather(*verbs)
-    await asyncio.sleep(0)
-    gate.set()
-    await asyncio.gather(blocker, both)
+    answers = await asyncio.gather(first, *others)
     await executor.close()
 
-    assert commits == [1, -2]
+    assert answers == [0, 1, 2]
+    assert database.commits == 1
 
 
 async def test_a_caller_that_went_away_does_not_stop_the_writer(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ CLOCK_READINGS = 20
 
 async def run_bench(settings: Settings, offer: Offer, tell: Tell) -> Report:
     """Run a benchmark beside the store of the settings; whatever happens, nothing of it stays."""
-    workers = offer.processes or _workers_for(offer.mode, settings.store)
+    workers = offer.processes or _workers_for(offer.mode)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(scratch_store(settings.store))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horae-bench-")))
@@ -77,9 +77,9 @@ async def run_bench(settings: Settings, offer: Offer, tell: Tell) -> Report:
         )
 
 
-def _workers_for(mode: Mode, store: str) -> int:
-    """Two drain PostgreSQL faster on two cores; while there is time to spare one is more punctual, and costs less."""
-    return 2 if mode is Mode.NOW and not store.startswith("sqlite:") else 1
+def _workers_for(mode: Mode) -> int:
+    """Two drain a store faster on two cores; while there is time to spare one is more punctual, and costs less."""
+    return 2 if mode is Mode.NOW else 1
 
 
 async def _store_backlog(rows: Rows, count: int, address: str, tell: Tell) -> float | None:

@@ -127,7 +127,7 @@ class SqliteStore:
     # --- the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        taken = await self._executor.write(lambda transaction: sqlite_claim.claim(transaction, request), first=True)
+        taken = await self._executor.write(lambda transaction: sqlite_claim.claim(transaction, request))
         return taken.decoded()
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:

@@ -92,8 +92,8 @@ class SqliteExecutor(Protocol):
     async def run(self, work: Callable[[], T]) -> T:
         """Do work that has its own connection."""
 
-    async def write(self, work: Callable[[Transaction], T], *, first: bool = False) -> T:
-        """Do work in a write transaction; what is to be `first` does not wait for the other work that waits."""
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do work in a write transaction."""
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do work on one state of the database."""
@@ -129,7 +129,7 @@ class InlineExecutor:
     async def run(self, work: Callable[[], T]) -> T:
         return work()
 
-    async def write(self, work: Callable[[Transaction], T], *, first: bool = False) -> T:
+    async def write(self, work: Callable[[Transaction], T]) -> T:
         db = self._connection()
         transaction = Transaction(db)
         with translated():
@@ -163,7 +163,6 @@ class _Write:
     work: Callable[[Transaction], Any]
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
-    first: bool
     answer: Any = None
     error: BaseException | None = None
 
@@ -212,11 +211,11 @@ class ThreadedExecutor:
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
 
-    async def write(self, work: Callable[[Transaction], T], *, first: bool = False) -> T:
+    async def write(self, work: Callable[[Transaction], T]) -> T:
         self._refuse_when_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._inbox.put(_Write(work, loop, future, first))
+        self._inbox.put(_Write(work, loop, future))
         return await future
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -245,11 +244,8 @@ class ThreadedExecutor:
 
     def _write_until_closed(self) -> None:
         while not (self._closing and self._inbox.empty()):
-            group = self._next_group()
-            # What a claim brings can start while the results that wait beside it are written.
-            for part in ([write for write in group if write.first], [write for write in group if not write.first]):
-                if part:
-                    self._commit(part)
+            if group := self._next_group():
+                self._commit(group)
             if self._listening:
                 self._look_for_others()
         if self._writer is not None:
@@ -265,12 +261,18 @@ class ThreadedExecutor:
             first = self._inbox.get(timeout=POLL_SECONDS if self._listening else None)
         except queue.Empty:
             return []
-        group = [first]
-        while len(group) < MAX_GROUP and not self._inbox.empty():
-            group.append(self._inbox.get())
-        return [write for write in group if write is not None]
+        return [*([] if first is None else [first]), *self._waiting(MAX_GROUP - 1)]
 
-    def _commit(self, group: Sequence[_Write]) -> None:
+    def _waiting(self, limit: int) -> list[_Write]:
+        """What waits to be written, at most so much of it."""
+        found: list[_Write] = []
+        while len(found) < limit and not self._inbox.empty():
+            write = self._inbox.get()
+            if write is not None:
+                found.append(write)
+        return found
+
+    def _commit(self, group: list[_Write]) -> None:
         """Do the verbs in one transaction, and answer them once it is committed."""
         signals: list[Signal] = []
         try:
@@ -288,9 +290,10 @@ class ThreadedExecutor:
         for loop, functions in calls.items():
             _call_on(loop, functions)
 
-    def _write_group(self, group: Sequence[_Write]) -> list[Signal]:
+    def _write_group(self, group: list[_Write]) -> list[Signal]:
         db = self._writer or self._connect()
         _begin(db)
+        group += self._waiting(MAX_GROUP - len(group))  # what came while another process had the lock
         alone = len(group) == 1
         done = [transaction for write in group if (transaction := _do(db, write, alone=alone)) is not None]
         if not done:
