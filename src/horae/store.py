@@ -78,7 +78,7 @@ class Claims(Value, frozen=True, kw_only=True):
     runs: Sequence[Run] = ()
     contested: Sequence[Contested] = ()
     more: bool = False  # the look ended at its limit: there may be more to claim right now
-    next_at: datetime | None = None  # when the next run wakes that this node could claim and was not yet offered
+    next_at: datetime | None = None  # unless there is more: when the next run wakes that was not offered to this node
 
 
 class Plannable(Value, frozen=True, kw_only=True):

@@ -132,8 +132,8 @@ def _shared(run: Run) -> dict[str, Any]:
 class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run as the statement lane brings it."""
 
-    id: RunId
-    job_id: JobId
+    id: str  # in capitals, as the job's: to write them small takes SQLite longer
+    job_id: str | None  # None for that of a one-shot, which has the same id
     params: str
     schedule: str | None
     slot: int | None
@@ -178,10 +178,11 @@ def waiting(row: Waiting) -> Run:
 
 def _run(row: Waiting, like: Run, state: State, node: NodeId | None, fence: int) -> Run:
     due_at = to_time(row.due_at)
+    ident = row.id.lower()
     return replace(
         like,
-        id=row.id,
-        job_id=row.job_id,
+        id=RunId(ident),
+        job_id=JobId(ident if row.job_id is None else row.job_id.lower()),
         spec=replace(like.spec, params=row.params, queue=row.queue),
         schedule=None if row.schedule is None else decode_schedule(row.schedule),
         slot=maybe_time(row.slot),

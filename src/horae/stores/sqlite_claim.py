@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby, zip_longest
 from typing import Any
 
-from horae.core.model import JobId, NodeId, Run, RunId
+from horae.core.model import JobId, NodeId, Run
 from horae.core.plan import Rival
 from horae.core.values import replace
 from horae.store import ClaimRequest, Claims, Contested
@@ -52,7 +52,8 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in gates.taken])
     if taken:
         sqlite_batches.claim(db, taken, request.node)
-    claims = Claims(contested=gates.contested, more=more, next_at=_next_at(db, lanes, request.until))
+    next_at = None if more else _next_at(db, lanes, request.until)
+    claims = Claims(contested=gates.contested, more=more, next_at=next_at)
     return Taken(taken, request.node, claims)
 
 
@@ -101,8 +102,12 @@ def _candidates(
             since = FIRST if queue in rooms.said else floor
             rows = _pages(db, {"queue": queue, "priority": priority, "limit": size, **bounds}, since)
             streams.append(rooms.within(queue, rows) if queue in rooms.left else rows)
-        for turn in zip_longest(*streams):
-            yield from sorted(filter(None, turn), key=lambda row: row.wake_at)
+        yield from streams[0] if len(streams) == 1 else _in_turn(streams)
+
+
+def _in_turn(streams: Sequence[Iterator[Waiting]]) -> Iterator[Waiting]:
+    for turn in zip_longest(*streams):
+        yield from sorted(filter(None, turn), key=lambda row: row.wake_at)
 
 
 def _pages(db: sqlite3.Connection, which: Mapping[str, Any], since: int) -> Iterator[Waiting]:
@@ -132,7 +137,7 @@ class _Gates:
     db: sqlite3.Connection
     request: ClaimRequest
     full: frozenset[str]
-    taken: dict[str, RunId] = field(default_factory=dict)  # the run that this claim takes, by gate
+    taken: dict[str, str] = field(default_factory=dict)  # the id of the run that this claim takes, by gate
     contested: list[Contested] = field(default_factory=list)
     letters: bool | None = None  # whether a dead letter blocks any gate; None: not looked yet
 
@@ -170,7 +175,7 @@ class _Gates:
         return self.letters
 
     def _rivals(self, row: Waiting) -> list[Rival]:
-        which = {**self._place(row), "job_id": to_blob(row.job_id), "limit": MAX_RIVALS}
+        which = {**self._place(row), "job_id": to_blob(row.job_id or row.id), "limit": MAX_RIVALS}
         unfinished = self.db.execute(STATEMENTS["rivals"], which).fetchall()
         letters = self.db.execute(STATEMENTS["blocking_letters"], which).fetchall() if self._letters_block() else []
         return [

@@ -44,6 +44,7 @@ def settling(results: Sequence[Settled]) -> Callable[[Transaction], list[bool]]:
     if not all(settled.run.state in FINAL for settled in results):
         return lambda transaction: _settle(transaction, results, HELD)
     ends = sqlite_batches.encode_ends([settled.run for settled in results])
+    aftermath = _Aftermath(results)
 
     def settle(transaction: Transaction) -> list[bool]:
         db = transaction.db
@@ -54,7 +55,7 @@ def settling(results: Sequence[Settled]) -> Callable[[Transaction], list[bool]]:
         db.execute("RELEASE ends")
         if not all_held:
             return _settle(transaction, results, HELD)
-        _conclude(transaction, results)
+        aftermath.write(transaction)
         return [True] * len(results)
 
     return settle
@@ -78,7 +79,7 @@ def _settle(transaction: Transaction, results: Sequence[Settled], states: Set[St
     if waiting:
         sqlite_batches.give_back(db, waiting)
     written = set(fresh.values())
-    _conclude(transaction, [settled for place, settled in enumerate(results) if place in written])
+    _Aftermath([settled for place, settled in enumerate(results) if place in written]).write(transaction)
     return [place in written or _was_settled(db, settled.run) for place, settled in enumerate(results)]
 
 
@@ -86,27 +87,44 @@ def _was_settled(db: sqlite3.Connection, run: Run) -> bool:
     return db.execute(STATEMENTS["already_settled"], settled_values(run)).fetchone() is not None
 
 
-def _conclude(transaction: Transaction, results: Sequence[Settled]) -> None:
+class _Aftermath:
     """What goes with results: records of attempts, places in limited queues, and all that ends with a run."""
-    transaction.db.executemany(STATEMENTS["insert_attempt"], attempt_values(results))
-    if limited := sqlite_queues.limited(transaction.db):
-        for settled in results:
-            if settled.run.spec.queue in limited:
-                transaction.due(_left_at(settled))
-    for (owner, state), group in groupby((settled.run for settled in results), key=attrgetter("owner", "state")):
-        runs = list(group)
-        if state in FINAL:
-            transaction.tell(end_of_run(state), owner, *[run.id for run in runs])
-            for run in runs:
-                _see_off(transaction, run)
-        else:
-            transaction.due(min(run.wake_at for run in runs))
+
+    def __init__(self, results: Sequence[Settled]) -> None:
+        self._results = results
+        self._attempts = attempt_values(results)
+        groups = groupby((settled.run for settled in results), key=attrgetter("owner", "state"))
+        self._groups = [(owner, state, list(runs)) for (owner, state), runs in groups]
+        self._burdened = [
+            settled.run for settled in results if settled.run.state in FINAL and _is_burdened(settled.run)
+        ]
+
+    def write(self, transaction: Transaction) -> None:
+        if self._attempts:
+            transaction.db.executemany(STATEMENTS["insert_attempt"], self._attempts)
+        if limited := sqlite_queues.limited(transaction.db):
+            for settled in self._results:
+                if settled.run.spec.queue in limited:
+                    transaction.due(_left_at(settled))
+        for owner, state, runs in self._groups:
+            if state in FINAL:
+                transaction.tell(end_of_run(state), owner, *[run.id for run in runs])
+            else:
+                transaction.due(min(run.wake_at for run in runs))
+        for run in self._burdened:
+            _see_off(transaction, run)
 
 
 def _left_at(settled: Settled) -> datetime:
     """When the run left its node; for one that never started, when it wakes again."""
     run, attempt = settled.run, settled.attempt
     return run.finished_at or (run.wake_at if attempt is None else attempt.ended_at)
+
+
+def _is_burdened(run: Run) -> bool:
+    """Whether more ends with a run than the run itself."""
+    spec = run.spec
+    return run.state is State.FAILED or run.gate is not None or spec.key is not None or spec.secrets is not None
 
 
 def _see_off(transaction: Transaction, run: Run) -> None:

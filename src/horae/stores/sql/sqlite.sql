@@ -215,7 +215,7 @@ SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority D
 -- A page of what wakes up to a moment, after a position. In two streams: of (wake_at, seq) > (...) SQLite seeks the time
 -- alone, and walks again and again through what is due at one instant.
 SELECT json_group_array(json_array(
-        lower(hex(id)), lower(hex(job_id)), params, schedule, slot, due_at, wake_at, created_at, gate, fence, queue, seq,
+        hex(id), iif(job_id = id, NULL, hex(job_id)), params, schedule, slot, due_at, wake_at, created_at, gate, fence, queue, seq,
         json_array(owner, created_by, task, params_blob, name, key, labels, priority, ordering_key, policy, secrets,
                    trigger, state, paused, stop, attempt, crashes, revision, progress, error, first_started_at,
                    started_at, nullif(hex(requeue_of), ''))))
