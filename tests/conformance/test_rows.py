@@ -31,3 +31,7 @@ def test_of_a_policy_only_what_is_special_is_stored() -> None:
 )
 def test_a_policy_comes_back_as_it_was(policy: Policy) -> None:
     assert decode_policy(encode_policy(policy)) == policy
+
+
+def test_a_policy_that_was_stored_in_full_is_still_read() -> None:
+    assert decode_policy('{"initial":5.0,"factor":2.0,"maximum":600.0,"catchup":3600.0}') == Policy()
