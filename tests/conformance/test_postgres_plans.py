@@ -194,7 +194,10 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "fire_jobs": (lambda: ([new_id()], [1], [None], [NOW], [NOW], ["scheduled"]), {"jobs_pkey"}),
     "live_run": (lambda: (new_id(),), {"runs_pkey"}),
     "ended_run": (lambda: (new_id(), NOW.date() - timedelta(days=2)), {"history_20260310_pkey"}),
-    "last_runs": (lambda: ([new_id()], NOW), {"runs_pkey", "runs_job", "history_20260310_pkey", "job_id_due_at"}),
+    "last_runs": (
+        lambda: ([new_id()], NOW, NOW.date()),
+        {"runs_pkey", "runs_job", "history_20260310_pkey", "job_id_due_at"},
+    ),
     "queue_depths": (lambda: (NOW, 10_000), {"runs_claim", "runs_held"}),
     "queue_depths_of_owner": (lambda: (NOW, 10_000, "ada"), {"runs_shelf", "runs_held"}),
     "queue_lateness": (lambda: (NOW, "ada", 1000), {"shelf_due_at_id"}),

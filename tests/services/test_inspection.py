@@ -8,6 +8,7 @@ import pytest
 
 from horae.core.errors import NotFound
 from horae.core.model import JobId, Run, RunId
+from horae.services.acting import id_of
 from horae.services.drafts import Draft
 from horae.services.inspection import Inspection
 from horae.services.parameters import Parameters
@@ -49,6 +50,23 @@ async def test_jobs_that_are_asked_for_at_the_same_time_are_read_together(system
     runs = await given_runs(system, 20)
     found = await asyncio.gather(*(looking.job(run.job_id, owner="local") for run in [*runs, *runs]))
     assert [overview.job for overview in found] == [*runs, *runs]
+    assert store.asked == {"last_runs": 1}
+
+
+async def test_jobs_that_have_not_run_are_read_together_with_those_that_have(system: System) -> None:
+    looking = inspection_of(system, store := Counting(system.store))
+    [due] = await given_runs(system, 1)
+    later, recurring = [
+        await jobs_of(system).create(draft, owner="local", by="local")
+        for draft in (
+            Draft(task="echo", allow_unknown_task=True, schedule="2100-01-01T00:00:00Z"),
+            Draft(task="echo", allow_unknown_task=True, schedule="0 0 1 1 *"),
+        )
+    ]
+    again = await jobs_of(system).run_now(due.job_id, None, owner="local", by="local")
+    found = await asyncio.gather(*(looking.job(id_of(job), owner="local") for job in (due, later, recurring)))
+    assert [overview.job for overview in found] == [due, later, recurring]
+    assert [overview.last_run for overview in found] == [again, None, None]
     assert store.asked == {"jobs": 1, "last_runs": 1}
 
 

@@ -72,8 +72,13 @@ class Inspection:
         return found
 
     async def _read_jobs(self, job_ids: Sequence[JobId]) -> list[Overview | None]:
-        jobs = await self._store.jobs([*dict.fromkeys(job_ids)])
-        found = dict(zip(jobs, await self.overviews([*jobs.values()]), strict=True))
+        """A one-shot that is due is its own latest run unless it ran again: no other read has to look for it."""
+        now, asked = self._clock.now(), dict.fromkeys(job_ids)
+        last_runs = await self._store.last_runs([*asked], now=now)
+        jobs: dict[JobId, Job | Run] = {job_id: run for job_id, run in last_runs.items() if run.id == job_id}
+        if others := [job_id for job_id in asked if job_id not in jobs]:
+            jobs |= await self._store.jobs(others)
+        found = {job_id: _glimpse(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
         return [found.get(job_id) for job_id in job_ids]
 
     async def overview(self, job: Job | Run) -> Overview:
@@ -97,10 +102,7 @@ class Inspection:
         """Jobs that were just read, as they are shown; large parameters are left out."""
         now = self._clock.now()
         last_runs = await self._store.last_runs([_id_of(job) for job in jobs], now=now) if jobs else {}
-        return [
-            _overview(job, last_runs.get(_id_of(job)), None if job.spec.params_blob else job.spec.params, now)
-            for job in jobs
-        ]
+        return [_glimpse(job, last_runs.get(_id_of(job)), now) for job in jobs]
 
     async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[Upcoming]:
         """The next times at which the job will run; none while it is paused, for then it will not."""
@@ -190,6 +192,11 @@ class Inspection:
         if job is None:
             raise NotFound("job", f"job_{job_id}")
         return job
+
+
+def _glimpse(job: Job | Run, last_run: Run | None, now: datetime) -> Overview:
+    """A job without its parameters where they are large."""
+    return _overview(job, last_run, None if job.spec.params_blob else job.spec.params, now)
 
 
 def _overview(job: Job | Run, last_run: Run | None, params: str | None, now: datetime) -> Overview:

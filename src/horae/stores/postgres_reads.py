@@ -59,9 +59,7 @@ class PostgresReads(PostgresBase):
         """Those of the runs that have ended, in any order."""
         if not run_ids:
             return []
-        born = min(birthday(run_id) or FIRST_DAY for run_id in run_ids)
-        first_day = max(born, SECOND_DAY) - timedelta(days=1)  # a clock that is behind may end a run before it was born
-        return [ROWS.run(row) for row in await self._db.rows("ended_runs_among", run_ids, first_day)]
+        return [ROWS.run(row) for row in await self._db.rows("ended_runs_among", run_ids, _first_day(run_ids))]
 
     async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
         """The unfinished job that holds a key."""
@@ -89,7 +87,8 @@ class PostgresReads(PostgresBase):
 
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         """For each job its latest run that is already due, if there is one."""
-        runs = [ROWS.run(row) for row in await self._db.rows("last_runs", job_ids, now)]
+        rows = await self._db.rows("last_runs", job_ids, now, _first_day(job_ids))
+        runs = [ROWS.run(row) for row in rows]
         return {run.job_id: run for run in runs}
 
     async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
@@ -145,6 +144,12 @@ class PostgresReads(PostgresBase):
     async def tasks(self) -> Mapping[str, str]:
         """Every task that a node ever registered, with the JSON schema of its parameters."""
         return {row[0]: row[1] for row in await self._db.rows("tasks")}
+
+
+def _first_day(ids: Sequence[str]) -> date:
+    """The first day on which runs may have ended whose ids, or those of their jobs, are these."""
+    born = min((birthday(one) or FIRST_DAY for one in ids), default=FIRST_DAY)
+    return max(born, SECOND_DAY) - timedelta(days=1)  # a clock that is behind may end a run before it was born
 
 
 async def _find_run(session: Session, run_id: RunId) -> Run | None:

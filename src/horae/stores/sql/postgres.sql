@@ -917,6 +917,7 @@ SELECT *
 
 -- name: last_runs
 -- Of each job the latest run that is due: a one-shot itself, or the latest of those that belong to it.
+-- $3: the first day to look at among those that ended.
 SELECT latest.*
   FROM unnest($1::uuid[]) AS given(job_id)
  CROSS JOIN LATERAL (
@@ -928,10 +929,11 @@ SELECT latest.*
              ORDER BY due_at DESC
              LIMIT 1)
             UNION ALL
-           (SELECT * FROM ended_runs WHERE ended_runs.id = given.job_id AND due_at <= $2)
+           (SELECT * FROM ended_runs WHERE ended_runs.id = given.job_id AND ended_on >= $3 AND due_at <= $2)
             UNION ALL
            (SELECT * FROM ended_runs
-             WHERE ended_runs.job_id = given.job_id AND ended_runs.job_id <> ended_runs.id AND due_at <= $2
+             WHERE ended_runs.job_id = given.job_id AND ended_runs.job_id <> ended_runs.id
+               AND ended_on >= $3 AND due_at <= $2
              ORDER BY due_at DESC
              LIMIT 1)) AS each
         ORDER BY due_at DESC, id DESC
