@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 FIRST_READINGS = 4  # of the store's clock, before anything is done by it
 
 
-def make_store(url: str, *, sqlite: SqliteExecutor | None = None) -> "SqliteStore | PostgresStore":
-    """The store of an address; nothing is opened yet. `sqlite` says where SQLite's work is done."""
+def make_store(
+    url: str, *, sqlite: SqliteExecutor | None = None, listens: bool = True
+) -> "SqliteStore | PostgresStore":
+    """The store of an address; nothing is opened yet. `sqlite` says where SQLite's work is done.
+
+    One that nobody subscribes to need not listen to what other processes tell.
+    """
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return SqliteStore(sqlite_path(url), executor=sqlite)
@@ -31,7 +36,7 @@ def make_store(url: str, *, sqlite: SqliteExecutor | None = None) -> "SqliteStor
             from horae.stores.postgres import PostgresStore
         except ImportError as exc:
             raise Misconfigured("PostgreSQL needs its driver: pip install 'horae[postgres]'") from exc
-        return PostgresStore(url)
+        return PostgresStore(url, listens=listens)
     raise Misconfigured(f"HORAE_STORE = {url!r}: must begin with sqlite:/// or postgresql://")
 
 
@@ -70,7 +75,7 @@ async def opened_store(url: str) -> AsyncIterator["SqliteStore | PostgresStore"]
 
 async def heart_store(url: str) -> Store:
     """A connection of its own for the heartbeat, whose thread does the work itself."""
-    store: Store = make_store(url, sqlite=InlineExecutor())
+    store: Store = make_store(url, sqlite=InlineExecutor(), listens=False)
     await store.open()
     return store
 

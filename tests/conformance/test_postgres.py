@@ -313,6 +313,25 @@ async def test_a_verb_that_collided_is_done_once_more() -> None:
     assert await verb() == "done"
 
 
+async def test_a_store_that_does_not_listen_tells_others_and_is_told_nothing(store: PostgresStore, url: str) -> None:
+    deaf = PostgresStore(url, listens=False)
+    await deaf.open()
+    told: list[Signal] = []
+    heard: list[Signal] = []
+    deaf.subscribe(told.append)
+    store.subscribe(heard.append)
+    third = PostgresStore(url)
+    await third.open()
+    first, second = one_shot(), one_shot(NOW + SECOND)
+    await third.create([first])
+    await until(lambda: Signal(kind=Kind.DUE, at=first.wake_at) in heard)
+    await deaf.create([second])  # on the connection over which it would have been told of the first
+    await until(lambda: Signal(kind=Kind.DUE, at=second.wake_at) in heard)
+    assert told == [Signal(kind=Kind.DUE, at=second.wake_at)]
+    await third.close()
+    await deaf.close()
+
+
 async def test_a_store_behind_a_pooler_keeps_nothing_in_a_session(store: PostgresStore, url: str) -> None:
     pooled = PostgresStore(f"{url}&pooler=1")
     await pooled.open()

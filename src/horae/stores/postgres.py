@@ -38,13 +38,14 @@ class PostgresStore(
     """A store in one schema of a PostgreSQL database.
 
     The address is any that libpq takes; options that it does not know become settings of the server: `search_path`
-    chooses the schema. `pooler=1` is for poolers that change connections between transactions.
+    chooses the schema. `pooler=1` is for poolers that change connections between transactions. One that does not listen
+    hears no signals of other processes, and is not woken by them.
     """
 
     blobs: Blobs
 
-    def __init__(self, url: str, *, pool_size: int = 6) -> None:
-        super().__init__(url, pool_size=pool_size)
+    def __init__(self, url: str, *, pool_size: int = 6, listens: bool = True) -> None:
+        super().__init__(url, pool_size=pool_size, listens=listens)
         self.blobs = PostgresBlobs(self._db)
 
     async def open(self) -> None:

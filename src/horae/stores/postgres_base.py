@@ -16,9 +16,9 @@ MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked 
 class PostgresBase:
     """The ground that the parts of the store stand on."""
 
-    def __init__(self, url: str, *, pool_size: int) -> None:
+    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
         self._db = Database(url, pool_size)
-        self._signals = Signals(self._db.address)
+        self._signals = Signals(self._db.address, listens=listens)
         self._places: Places = {}
         self._days: set[date] = set()
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed

@@ -48,8 +48,8 @@ class Horizon:
 class PostgresEvents(PostgresBase):
     """The verbs of the store that deal with events."""
 
-    def __init__(self, url: str, *, pool_size: int) -> None:
-        super().__init__(url, pool_size=pool_size)
+    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
+        super().__init__(url, pool_size=pool_size, listens=listens)
         self._horizon = Horizon()
         self._looking = asyncio.Lock()  # what is seen must be noted in the order in which it was seen
 

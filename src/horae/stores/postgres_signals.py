@@ -35,8 +35,9 @@ _TICK = timedelta(microseconds=1)
 class Signals:
     """Tells subscribers of this process and of all others what changed."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, listens: bool) -> None:
         self._address = address
+        self._listens = listens
         self._channel = ""
         self._subscribers: list[Callable[[Signal], None]] = []
         self._pending: dict[tuple[Kind, NodeId | None], Signal] = {}
@@ -112,7 +113,8 @@ class Signals:
 
     async def _converse(self, connection: Any, listening: asyncio.Event) -> None:
         self._own = connection.get_server_pid()
-        await connection.add_listener(self._channel, self._hear)
+        if self._listens:
+            await connection.add_listener(self._channel, self._hear)
         connection.add_termination_listener(lambda _: self._wake.set())
         if listening.is_set():
             self._tell(Signal(kind=Kind.ANY))  # who knows what was said meanwhile
