@@ -7,7 +7,7 @@ from functools import lru_cache
 from starlette.requests import Request
 
 from horae.api.keys import Keys, SecretKey, keys_at
-from horae.api.operation import Scope
+from horae.api.operation import Scope, header_values
 from horae.api.problems import Forbidden, RateLimited, Unauthorized
 from horae.api.rate import RateLimit
 from horae.api.safety import refuse_unsafe_auth
@@ -81,7 +81,7 @@ async def authorize(request: Request, scope: Scope | None) -> None:
     """Refuse a request whose sender may not do this; None is open to everybody."""
     if scope is not None:
         guard: Guard = request.app.state.guard
-        request.scope["horae.principal"] = await guard.admit(request.headers.getlist("authorization"), scope)
+        request.scope["horae.principal"] = await guard.admit(header_values(request, b"authorization"), scope)
 
 
 def principal(request: Request) -> Principal:
@@ -107,7 +107,7 @@ async def _identified(tokens: Tokens, authorization: list[str]) -> Principal:
     return _principal(claims)
 
 
-@lru_cache(MAX_REMEMBERED)
+@lru_cache(MAX_REMEMBERED)  # by the claims themselves, which are remembered as well
 def _principal(claims: Claims) -> Principal:
     given = {Scope(name) for name in claims.scopes if name in EVERY_SCOPE}
     return Principal(

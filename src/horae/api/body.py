@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from starlette.requests import Request
 
+from horae.api.operation import header_values
 from horae.core.errors import Fault, Invalid, Malformed, TooLarge
 
 MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters and some room
@@ -26,9 +27,9 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     """The body; an absent one is an empty object. Raises TooLarge as soon as it is known to be."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > limit:
-        raise _too_large(limit)
+    for declared in header_values(request, b"content-length"):
+        if declared.isdecimal() and int(declared[:20]) > limit:
+            raise _too_large(limit)
     chunks: list[bytes] = []
     size, more = 0, True
     while more:

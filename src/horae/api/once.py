@@ -9,11 +9,13 @@ from starlette.responses import Response
 
 from horae.api.auth import Principal
 from horae.api.context import services_of
+from horae.api.operation import header_values
 from horae.core.errors import Conflict, Invalid
 from horae.services.receipts import Ask, Issue, answer_of, fingerprint
 from horae.store import Receipt
 
 HEADER = "Idempotency-Key"
+_HEADER = HEADER.lower().encode()
 REPLAYED = "Idempotency-Replayed"
 MAX_KEY = 200  # characters
 
@@ -80,7 +82,7 @@ async def once_in_steps(
 
 
 def _ask(request: Request, who: Principal, data: bytes) -> Ask | None:
-    keys = request.headers.getlist(HEADER)
+    keys = header_values(request, _HEADER)
     if not keys:
         return None
     key = keys[0].strip()

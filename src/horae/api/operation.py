@@ -95,3 +95,8 @@ def operation_of(request: Request) -> Operation:
 def begin(request: Request, operation: Operation) -> None:
     """Let the handler of a request find its operation."""
     request.scope["horae.operation"] = operation
+
+
+def header_values(request: Request, name: bytes) -> list[str]:
+    """What the headers of a name in lower case say, as they came."""
+    return [str(value, "latin-1") for key, value in request.scope["headers"] if key == name]

@@ -24,9 +24,9 @@ class InvalidToken(Exception):
     """A token that says nothing; the message may be shown to its sender."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Claims:
-    """What a good token says."""
+    """What a good token says; one is found again by what it is, not by what it holds."""
 
     owner: str
     subject: str

@@ -75,7 +75,7 @@ class Inspection:
         """A one-shot that is due is its own latest run unless it ran again: no other read has to look for it."""
         now, asked = self._clock.now(), dict.fromkeys(job_ids)
         last_runs = await self._store.last_runs([*asked], now=now)
-        jobs: dict[JobId, Job | Run] = {job_id: run for job_id, run in last_runs.items() if run.id == job_id}
+        jobs: dict[JobId, Job | Run] = {job_id: run for job_id, run in last_runs.items() if run.id == RunId(job_id)}
         if others := [job_id for job_id in asked if job_id not in jobs]:
             jobs |= await self._store.jobs(others)
         found = {job_id: _glimpse(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
