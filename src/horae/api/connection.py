@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -28,7 +28,7 @@ Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after t
 
 async def send_answer(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     """Send an answer: in one step where it is whole and the connection is one of ours."""
-    whole = scope.get(WHOLE) if type(response) is Response else None
+    whole = None if isinstance(response, StreamingResponse) else scope.get(WHOLE)
     if whole is None or not whole(response):
         await response(scope, receive, send)
 

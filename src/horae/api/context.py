@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from horae.store import Store
 
 Item = TypeVar("Item")
 
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -155,9 +157,23 @@ class Page(msgspec.Struct, Generic[Item]):
     next_cursor: str | None
 
 
-def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+class Answer(Response):
+    """A JSON answer; what Starlette does for any kind of response takes three times as long."""
+
+    def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = body
+        self.raw_headers = [
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", b"application/json"),
+            *[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        ]
+
+
+def answer(value: object, status: int = 200, headers: Mapping[str, str] = NO_HEADERS) -> Response:
     """A value as a JSON answer."""
-    return Response(_ENCODER.encode(value), status_code=status, media_type="application/json", headers=headers)
+    return Answer(_ENCODER.encode(value), status, headers)
 
 
 def located(request: Request, path: str) -> dict[str, str]:
