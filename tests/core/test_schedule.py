@@ -30,6 +30,7 @@ from horae.core.schedule import (
     schedule_to_wire,
     skipped_in_gaps,
     slots_between,
+    slots_until,
     warnings,
 )
 
@@ -478,3 +479,29 @@ def test_a_slot_of_a_one_shot_or_an_interval_carries_no_note() -> None:
     slot = next_slot(read("every 1h"), NOW)
     assert slot is not None
     assert slot.note is None
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"type": "every", "seconds": 7, "anchor": "2026-01-01T00:00:03Z"},
+        {"type": "every", "seconds": 1, "anchor": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:20Z"},
+        {"type": "every", "seconds": 86400, "anchor": "2026-01-01T00:00:10Z"},
+        {"type": "cron", "expression": "*/5 * * * * *", "timezone": "UTC"},
+    ],
+)
+@pytest.mark.parametrize("limit", [0, 3, 100])
+def test_slots_until_a_moment_are_those_that_follow_one_another(schedule: dict[str, Any], limit: int) -> None:
+    known = read(schedule)
+    since, until = utc("2026-01-01T00:00:10"), utc("2026-01-01T00:00:45")
+    stepped, slot = [], next_after(known, since - timedelta(microseconds=1))
+    while slot is not None and slot <= until and len(stepped) < limit:
+        stepped.append(slot)
+        slot = next_after(known, slot)
+    assert slots_until(known, since, until, limit) == (stepped, slot)
+
+
+def test_no_slot_follows_the_last_one_that_the_calendar_has_room_for() -> None:
+    anchor = utc("2026-01-01T00:00")
+    century = Every(interval=timedelta(days=365 * 8_000), anchor=anchor)
+    assert slots_until(century, anchor, anchor, 5) == ([anchor], None)

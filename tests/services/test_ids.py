@@ -20,6 +20,14 @@ def test_many_ids_at_once_are_unique_and_between_those_before_and_after() -> Non
     assert all(map(is_id, made))
 
 
+def test_a_stock_of_ids_goes_on_in_their_order() -> None:
+    ids = Ids()
+    new_one = ids.stock(3)
+    made = [ids(), *(new_one() for _ in range(10))]
+    assert made == sorted(set(made))
+    assert all(map(is_id, made))
+
+
 def test_many_ids_at_once_grow_beyond_a_full_millisecond() -> None:
     ids = Ids(random=lambda count: b"\xff" * count, wall=lambda: 100.0)
     made = ids.many(3)

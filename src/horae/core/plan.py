@@ -29,7 +29,16 @@ from horae.core.model import (
     State,
     Trigger,
 )
-from horae.core.schedule import At, Schedule, count_between, jittered, last_before, next_after, skipped_in_gaps
+from horae.core.schedule import (
+    At,
+    Schedule,
+    count_between,
+    jittered,
+    last_before,
+    next_after,
+    skipped_in_gaps,
+    slots_until,
+)
 from horae.core.values import Value, replace
 
 MISSED_AFTER = timedelta(seconds=5)  # a slot not fired within this of its time is missed
@@ -116,12 +125,7 @@ def _timely(job: Job, since: datetime, until: datetime, room: int) -> tuple[list
     """The slots from `since` to `until` that there is room for, and the first slot after them."""
     assert job.next_fire_at is not None
     # `next_fire_at` may be a time that a clock change swallows: where a change of the job took its skip back.
-    slot = next_after(job.schedule, max(job.next_fire_at, since) - timedelta(microseconds=1))
-    slots: list[datetime] = []
-    while slot is not None and slot <= until and len(slots) < room:
-        slots.append(slot)
-        slot = next_after(job.schedule, slot)
-    return slots, slot
+    return slots_until(job.schedule, max(job.next_fire_at, since), until, room)
 
 
 def _plan_at(following: datetime | None, now: datetime, horizon: timedelta) -> datetime:

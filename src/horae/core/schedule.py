@@ -44,6 +44,7 @@ __all__ = [
     "schedule_to_wire",
     "skipped_in_gaps",
     "slots_between",
+    "slots_until",
     "warnings",
 ]
 
@@ -74,6 +75,18 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
     else:
         slot = _cron(schedule).next(since, zone_named(schedule.timezone), schedule.dst)
     return slot if slot is not None and _before_end(schedule, slot) else None
+
+
+def slots_until(
+    schedule: Schedule, since: datetime, until: datetime, limit: int
+) -> tuple[list[datetime], datetime | None]:
+    """The slots with `since <= slot <= until`, oldest first, at most `limit`, and the slot that follows them."""
+    slot = next_after(schedule, _just_before(since))
+    slots: list[datetime] = []
+    while slot is not None and slot <= until and len(slots) < limit:
+        slots.append(slot)
+        slot = _following(schedule, slot)
+    return slots, slot
 
 
 def next_slot(schedule: Schedule, after: datetime) -> Slot | None:
@@ -208,6 +221,17 @@ def _next_interval(every: Every, after: datetime) -> datetime | None:
         return every.anchor + every.interval * max(intervals, 0)
     except OverflowError:
         return None  # beyond the last datetime
+
+
+def _following(schedule: Schedule, slot: datetime) -> datetime | None:
+    """The slot after one; the next of an interval costs a fraction of what `next_after` does for any moment."""
+    if not isinstance(schedule, Every):
+        return next_after(schedule, slot)
+    try:
+        following = slot + schedule.interval
+    except OverflowError:
+        return None  # beyond the last datetime
+    return following if _before_end(schedule, following) else None
 
 
 def _count(schedule: Recurring, start: datetime, end: datetime) -> int:

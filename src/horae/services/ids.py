@@ -4,7 +4,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from struct import Struct
 
@@ -28,6 +28,15 @@ class Ids:
 
     def __call__(self) -> str:
         return self.many(1)[0]
+
+    def stock(self, size: int = 64) -> Callable[[], str]:
+        """A source for the work of a moment that takes many ids, one at a time; they are made so many at a time."""
+
+        def supply() -> Iterator[str]:
+            while True:
+                yield from self.many(size)
+
+        return supply().__next__
 
     def many(self, count: int) -> list[str]:
         """So many ids: the clock is read and luck is drawn once for all of them."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from horae.clock import Clock
-from horae.core.plan import NewId, fill, fire
+from horae.core.plan import fill, fire
 from horae.metrics import Metrics
+from horae.services.ids import Ids
 from horae.store import Store
 
 BATCH = 500
@@ -32,7 +33,7 @@ class Planner:
         *,
         horizon: timedelta,
         shards: Callable[[], Sequence[int]],
-        new_id: NewId,
+        new_id: Ids,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -51,8 +52,9 @@ class Planner:
         found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
         lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
         self._metrics.planned(max(lags, default=timedelta()))
-        firings = [fire(due, now=now, horizon=self._horizon, new_id=self._new_id) for due in found.jobs]
-        pages = [fill(backfill, due, now=now, new_id=self._new_id) for backfill, due in found.backfills]
+        new_id = self._new_id.stock()
+        firings = [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]
+        pages = [fill(backfill, due, now=now, new_id=new_id) for backfill, due in found.backfills]
         fired = await self._store.fire(firings) if firings else []
         filled = await self._store.fill(pages) if pages else []
         more = len(found.jobs) >= BATCH or len(found.backfills) >= BATCH

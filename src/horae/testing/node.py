@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from horae.core.model import SHARDS, Node, NodeId
-from horae.core.plan import NewId, Settled
+from horae.core.plan import Settled
 from horae.metrics import Metrics
 from horae.services.alarm import LoopAlarm
 from horae.services.execution import Executor
+from horae.services.ids import Ids
 from horae.services.janitor import Janitor
 from horae.services.loop import Loop
 from horae.services.membership import Heart, Lease, Timing
@@ -59,7 +60,7 @@ class VirtualNode:
         registry: Registry,
         *,
         name: str,
-        new_id: NewId,
+        new_id: Ids,
         luck: Callable[[], float],
         ended: Callable[[], None],
     ) -> None:
