@@ -61,7 +61,7 @@ class ClaimRequest(Value, frozen=True, kw_only=True):
     floor: datetime | None = None  # ignore what woke before; None scans from the beginning
     limit: int = 1000
     full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
-    free_gates: Sequence[str] = ()  # gates that this node holds and no longer needs; freed before claiming
+    free_gates: Sequence[str] = ()  # gates that this node holds without a run; freed unless their next run is taken
 
 
 class Contested(Value, frozen=True, kw_only=True):
@@ -79,6 +79,7 @@ class Claims(Value, frozen=True, kw_only=True):
     contested: Sequence[Contested] = ()
     more: bool = False  # the look ended at its limit: there may be more to claim right now
     next_at: datetime | None = None  # unless there is more: when the next run wakes that was not offered to this node
+    lined_up: bool = False  # runs that wake by `until` come next in gates of which one was taken
 
 
 class Plannable(Value, frozen=True, kw_only=True):

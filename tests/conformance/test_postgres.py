@@ -19,7 +19,7 @@ from horae.core.values import replace
 from horae.store import Kind, QueueSettings, Resolution, RunFilter, Signal
 from horae.stores.postgres import PostgresStore
 from horae.stores.postgres_pool import Address, Collision, retried
-from horae.stores.statements import migrations
+from horae.stores.statements import load, migrations
 from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
 from tests.postgres_server import postgres_url, scratch_schema
 
@@ -439,3 +439,23 @@ async def test_a_claim_that_finds_nothing_writes_nothing(store: PostgresStore, u
     assert len((await claims_of(store, node)).runs) == 1
     assert await connection.fetchval(locked)
     await connection.close()
+
+
+async def test_a_run_that_is_being_parked_while_the_one_before_it_ends_goes_on(url: str, store: PostgresStore) -> None:
+    line = [one_shot(NOW - SECOND, gate="g"), one_shot(NOW, gate="g")]
+    await store.create(line)
+    node = await given_node(store)
+    [first] = (await claims_of(store, node)).runs
+    other = await Address(url).connect()
+    async with other.transaction():
+        await other.fetch(load("postgres")["park_runs"], [line[1].id], [0])
+        ending = asyncio.create_task(store.settle([succeed(start(first, NOW), None, NOW)]))
+        async with asyncio.timeout(10):
+            while not await other.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))", other.get_server_pid()
+            ):
+                assert not ending.done()
+    await other.close()
+
+    assert await ending == [True]
+    assert ids((await claims_of(store, node)).runs) == [line[1].id]

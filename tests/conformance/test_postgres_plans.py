@@ -162,11 +162,11 @@ PLACES: rows.Places = {("ada", "a", "default", 0): (1, 1)}
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "create_runs": (lambda: (Rows("new_runs", rows.new_runs(due_now(), PLACES)), True), {"runs_pkey"}),
     "claim": (
-        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], []),
-        {"runs_claim", "runs_pkey"},
+        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"]),
+        {"runs_claim", "runs_pkey", "gates_pkey"},
     ),
     "start_runs": (lambda: ([new_id()], [1], [1], [None], [NOW], [NOW]), {"runs_pkey"}),
-    "end_runs": (lambda: (True, Rows("run_ends", rows.run_ends([ENDED])), 1), {"runs_pkey"}),
+    "end_runs": (lambda: (True, Rows("run_ends", rows.run_ends([ENDED])), 1, True), {"runs_pkey"}),
     "return_runs": (
         lambda: ([new_id()], [1], ["scheduled"], [NOW], [0], [0], [None], [None], [None], [None]),
         {"runs_pkey"},
@@ -179,7 +179,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     ),
     "park_runs": (lambda: ([new_id()], [0]), {"runs_pkey", "runs_gate"}),
     "park_runs_behind_blocks": (lambda: ([new_id()], [0]), {"runs_pkey", "blocks_pkey"}),
-    "wake_parked": (lambda: (["g"], [NOW]), {"runs_parked", "blocks_pkey"}),
+    "wake_parked": (lambda: (["g"], [NOW]), set()),
     "wake_unblocked": (lambda: (NOW,), {"runs_parked", "blocks_pkey"}),
     "ahead_of": (
         lambda: (new_id(), "gate 1", NOW, 10),
@@ -269,6 +269,14 @@ async def test_a_hot_statement_follows_its_index_however_much_there_is(sizes: li
 async def test_what_is_given_is_looked_up_by_plans_from_when_there_was_nothing(emptied: Filled, name: str) -> None:
     plan = await emptied.plan(name, *CASES[name][0]())
     assert plan.walked <= {"runs_held"}, "what queues with a limit hold is counted"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_claim_finds_gates_by_name_however_many_its_node_holds(sizes: list[Filled], emptied: Filled) -> None:
+    for schema in (emptied, *sizes):
+        plan = await schema.plan("claim", *CASES["claim"][0]())
+        assert "gates_pkey" in plan.indexes
+        assert "gates_node" not in plan.indexes
 
 
 class Rows(list[tuple[Any, ...]]):

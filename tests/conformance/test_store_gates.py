@@ -193,7 +193,7 @@ async def test_a_gate_that_was_freed_is_anybodys(store: Store) -> None:
     assert ids(await claimed(store, yours)) == [line[1].id]
 
 
-async def test_a_gate_is_freed_before_its_own_claim(store: Store) -> None:
+async def test_a_gate_that_is_let_go_is_kept_if_its_next_run_is_taken(store: Store) -> None:
     [first] = await given_line(store, 1)
     node = await given_node(store)
     await claimed(store, node)
@@ -201,6 +201,20 @@ async def test_a_gate_is_freed_before_its_own_claim(store: Store) -> None:
     await given_line(store, 1)
     assert len(await claimed(store, node, free_gates=["g"])) == 1
     assert await claimed(store, await given_node(store)) == []
+
+
+async def test_a_claim_tells_whether_runs_come_next_in_the_gates_that_it_takes_from(store: Store) -> None:
+    first, second = await given_line(store, 2)
+    await store.create([one_shot(NOW, gate="alone"), one_shot(NOW)])
+    node = await given_node(store)
+
+    reach = [await claims_of(store, node, until=at) for at in (first.wake_at, NOW, NOW)]
+
+    assert [first.id in ids(claims.runs) for claims in reach] == [True, False, False]
+    assert [second.id in ids(claims.runs) for claims in reach] == [False, True, False]
+    assert [claims.lined_up for claims in reach] == [False, False, False], "none was left behind another"
+    third, fourth = await given_line(store, 2, gate="h")
+    assert [(await claims_of(store, node)).lined_up for _ in (third, fourth)] == [True, False]
 
 
 async def test_nobody_frees_the_gate_of_another(store: Store) -> None:

@@ -52,6 +52,7 @@ class Claiming:
         self._settler = settler
         self._metrics = metrics
         self._timing = timing
+        self._often = timing.lead / STREAM
         self._patience = timing.lead / 10  # with slots that show no sign of being free soon
         self._node_id = node_id
         self._tasks = tasks
@@ -65,6 +66,7 @@ class Claiming:
         self._ended_seen = 0  # attempts, when something overdue was last looked at
         self._stuck_since: datetime | None = None  # nothing has ended since this look
         self.starved = False  # there was no room for more, so a result must wake the claims
+        self.lined_up = False  # runs are next in gates of which we hold others, so a result must wake the claims
 
     async def claim(self) -> datetime | None:
         """Claim once, unless that was just done; answers when there is something to claim again."""
@@ -88,7 +90,7 @@ class Claiming:
 
     async def _claim_beside_backlog(self, now: datetime) -> datetime | None:
         """Take what comes due while a backlog is worked off: it need not be late, too. Answers when to do so again."""
-        often = self._timing.lead / STREAM
+        often = self._often
         limit = min(self._startable(now, 2 * often) // 4, BESIDE_BACKLOG)  # half of the slots are for the backlog
         behind = self._backlog_at is not None and (self._backlog_at <= now or self._room(now) == 0)
         if not behind or limit <= 0:
@@ -153,7 +155,8 @@ class Claiming:
         advanced = claims.runs or claims.contested
         if room > 0:
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
-        soon = now + self._timing.lead / STREAM
+            self.lined_up = claims.lined_up or bool(self._workload.gates.full())
+        soon = now + self._often
         self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
         if claims.more:
             self.starved = self._room(now) == 0
@@ -163,6 +166,10 @@ class Claiming:
         if unsure:
             return soon
         return None if claims.next_at is None else max(claims.next_at - self._timing.lead, soon)
+
+    def soon(self) -> datetime:
+        """When a steady stream is claimed again."""
+        return self._clock.now() + self._often
 
     def _scan_floor(self, now: datetime) -> datetime | None:
         if self._scanned_at is None or now - self._scanned_at >= FLOOR_AGE:

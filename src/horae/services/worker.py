@@ -147,8 +147,10 @@ class Worker:
             self._claim_again()
 
     def _answered(self, gated: bool) -> None:
-        if gated or self._claiming.starved:
+        if self._claiming.starved or (gated and self._claiming.lined_up):
             self._claim_again()
+        elif gated:
+            self.wake(self._claiming.soon())  # gates that are not needed any more are freed with the next claim
 
     def _claim_again(self) -> None:
         self._claiming.starved = False

@@ -17,7 +17,7 @@ from horae.stores.postgres_rows import ROWS, columns, offered_run
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_MINE, _ALIVE, _NEXT_AT, _MORE, _LIMITED = range(-5, 0)  # the last columns of `claim`, after those of a run
+_MINE, _ALIVE, _NEXT_AT, _MORE, _LIMITED, _LINED_UP = range(-6, 0)  # the last columns of `claim`, after those of a run
 
 
 class PostgresClaim(PostgresBase):
@@ -28,11 +28,13 @@ class PostgresClaim(PostgresBase):
         """Take runs for a node: by priority, within it from the queues in turn, and of a queue by wake-up time."""
         known = self._limited
         answer, *found = await self._claim(request, known)
+        lined_up = answer[_LINED_UP]
         limited = self._learn_limits(request.queues, answer[_LIMITED] or ())
         runs = await _taken(found, request.node)
         if not limited <= known:  # of queues whose limit we did not know, nothing came
             rest = replace(request, free_gates=(), limit=request.limit - len(runs))
             answer, *found = await self._claim(rest, limited)
+            lined_up |= answer[_LINED_UP]
             runs = sorted((*runs, *await _taken(found, request.node)), key=_turn)
         blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
@@ -43,6 +45,7 @@ class PostgresClaim(PostgresBase):
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=answer[_NEXT_AT],
             more=answer[_MORE],
+            lined_up=lined_up,
         )
 
     def _learn_limits(self, queues: Sequence[str], limited: Sequence[str]) -> frozenset[str]:
@@ -68,14 +71,12 @@ class PostgresClaim(PostgresBase):
             request.limit,
             request.full_gates,
             locked,
+            request.free_gates,
         )
-        if not request.free_gates and not locked:
+        if not locked:
             return await self._db.rows("claim", *arguments)
         async with self._db.transaction() as session:
-            if locked:
-                await session.rows("lock_limits", locked)
-            if request.free_gates:
-                await session.rows("free_gates", request.node, sorted(request.free_gates))
+            await session.rows("lock_limits", locked)
             return await session.rows("claim", *arguments)
 
     async def _beyond_limits(self, request: ClaimRequest, limited: frozenset[str], known: Sequence[Run]) -> list[Run]:

@@ -30,8 +30,7 @@ async def wake_parked(session: Session, gates: Mapping[str, datetime]) -> list[d
     """
     if not gates:
         return []
-    names = sorted(gates)
-    return [row[0] for row in await session.rows("wake_parked", names, [gates[name] for name in names])]
+    return await session.value("wake_parked", list(gates), list(gates.values())) or []
 
 
 def woken_signal(times: Sequence[datetime]) -> list[Signal]:

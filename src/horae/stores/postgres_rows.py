@@ -117,7 +117,7 @@ def _likeness(run: Run) -> tuple[Any, ...]:
         run.schedule is None,
         run.trigger,
         run.slot is None,
-        run.gate,
+        run.gate is None,
         run.paused,
         run.revision,
         run.created_at,
@@ -129,15 +129,21 @@ def _alike(runs: Sequence[Run], places: Places) -> tuple[Any, ...]:
     ids: list[str] = [run.id for run in runs]
     job_ids: list[str] = [run.job_id for run in runs]
     schedules = _differing([run.schedule for run in runs])
+    slots = [run.slot for run in runs]
+    due_ats = [run.due_at for run in runs]
+    wake_ats = [run.wake_at for run in runs]
+    punctual = wake_ats == due_ats and (slots[0] is None or slots == due_ats)
     return (
         *new_run(runs[0], places)[2:],
         ids,
         None if job_ids == ids else job_ids,
         _differing([run.spec.params for run in runs]),
         None if schedules is None else [encode_schedule(schedule) for schedule in schedules if schedule is not None],
-        _differing([run.slot for run in runs]),
-        _differing([run.due_at for run in runs]),
-        _differing([run.wake_at for run in runs]),
+        None if punctual else _differing(slots),
+        _differing(due_ats),
+        None if punctual else _differing(wake_ats),
+        _differing([run.gate for run in runs]),
+        punctual,
     )
 
 
@@ -232,6 +238,7 @@ def offered_run(row: Sequence[Any], node: NodeId | None) -> Run:
         ident, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
         policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes, revision,
         progress, error, created_at, first_started_at, started_at, requeue_of, _mine, _alive, _next_at, _more, _limited,
+        _lined_up,
     ) = row
     spec = Spec(
         task, params, params_blob, name, key, decode_labels(labels) if labels else NO_LABELS, queue, priority,

@@ -70,9 +70,9 @@ class PostgresRuns(PostgresBase):
         ended = [result for result in results if result.run.state in FINAL]
         returned = [result for result in results if result.run.state not in FINAL]
         if not returned and not any(map(_has_ties, ended)):
-            return await _end(self._db, ended, held=held), []  # the usual case is one statement
+            return await _end(self._db, ended, held=held, leave=True)  # the usual case is one statement
         async with self._db.transaction() as session:
-            over = await _end(session, ended, held=held) if ended else []
+            over, _ = await _end(session, ended, held=held, leave=False) if ended else ([], [])
             back = await _return(session, returned) if returned else []
             await _add_attempts(session, [*over, *back])
             await _free_keys(session, [result.run for result in over])
@@ -123,13 +123,15 @@ class PostgresRuns(PostgresBase):
         return {RunId(row[0]): row[1] for row in await self._db.rows("held", node)}
 
 
-async def _end(place: Database | Session, ended: Sequence[Settled], *, held: bool) -> Sequence[Settled]:
-    """End runs; answers the results whose fences held."""
-    [(count, ids, fences)] = await place.rows("end_runs", held, rows.run_ends(ended), len(ended))
+async def _end(
+    place: Database | Session, ended: Sequence[Settled], *, held: bool, leave: bool
+) -> tuple[Sequence[Settled], list[datetime]]:
+    """End runs; answers the results whose fences held, and when runs wake if these leave their gates at once."""
+    [(count, ids, fences, woken)] = await place.rows("end_runs", held, rows.run_ends(ended), len(ended), leave)
     if count == len(ended):
-        return ended
+        return ended, woken or []
     done = set(zip(ids or (), fences or (), strict=True))
-    return [result for result in ended if _claim_of(result) in done]
+    return [result for result in ended if _claim_of(result) in done], woken or []
 
 
 async def _return(session: Session, returned: Sequence[Settled]) -> list[Settled]:
@@ -144,9 +146,12 @@ def _claim_of(result: Settled) -> tuple[str, int]:
 
 
 def _has_ties(result: Settled) -> bool:
-    """Whether the end of a run concerns more than its own row."""
+    """Whether the end of a run concerns more than its own row and those behind it in its gate.
+
+    What fails, and may block these, comes with an attempt.
+    """
     run = result.run
-    return result.attempt is not None or run.gate is not None or (run.one_shot and run.spec.key is not None)
+    return result.attempt is not None or (run.spec.key is not None and run.one_shot)
 
 
 def _days_of(results: Sequence[Settled]) -> set[date]:

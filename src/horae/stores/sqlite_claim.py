@@ -53,7 +53,7 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
     if taken:
         sqlite_batches.claim(db, taken, request.node)
     next_at = None if more else _next_at(db, lanes, request.until)
-    claims = Claims(contested=gates.contested, more=more, next_at=next_at)
+    claims = Claims(contested=gates.contested, more=more, next_at=next_at, lined_up=gates.lined_up)
     return Taken(taken, request.node, claims)
 
 
@@ -139,13 +139,17 @@ class _Gates:
     full: frozenset[str]
     taken: dict[str, str] = field(default_factory=dict)  # the id of the run that this claim takes, by gate
     contested: list[Contested] = field(default_factory=list)
+    lined_up: bool = False  # some may come next in a gate of which one was taken
     letters: bool | None = None  # whether a dead letter blocks any gate; None: not looked yet
 
     def admit(self, row: Waiting) -> bool:
         """Whether a run may pass its gate; one that is due and may not is noted as contested."""
         assert row.gate is not None
         if row.gate not in self.full and not self._is_blocked(row):
-            return self.taken.setdefault(row.gate, row.id) == row.id  # one for each gate; its next comes another time
+            if self.taken.setdefault(row.gate, row.id) == row.id:
+                return True
+            self.lined_up = True
+            return False  # one for each gate; its next comes another time
         if self._is_due(row):
             self.contested.append(Contested(run=waiting(row), rivals=self._rivals(row)))
         return False

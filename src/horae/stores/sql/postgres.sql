@@ -76,11 +76,16 @@ WITH made AS (
                       created_at, requeue_of, lane, shelf)
     SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(own.params, batch.params), params_blob,
            name, key, labels, queue, priority, ordering_key, policy, secrets, coalesce(own.schedule, batch.schedule),
-           trigger, coalesce(own.slot, batch.slot), coalesce(own.due_at, batch.due_at),
-           coalesce(own.wake_at, batch.wake_at), gate, paused, revision, created_at, requeue_of, lane, shelf
+           trigger,
+           CASE WHEN punctual AND batch.slot IS NOT NULL THEN coalesce(own.due_at, batch.due_at)
+                ELSE coalesce(own.slot, batch.slot) END,
+           coalesce(own.due_at, batch.due_at),
+           CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.wake_at, batch.wake_at) END,
+           coalesce(own.gate, batch.gate), paused, revision, created_at, requeue_of,
+           lane, shelf
       FROM unnest($1::new_runs[]) AS batch
-     CROSS JOIN LATERAL unnest(ids, job_ids, all_params, schedules, slots, due_ats, wake_ats)
-                        AS own(id, job_id, params, schedule, slot, due_at, wake_at)
+     CROSS JOIN LATERAL unnest(ids, job_ids, all_params, schedules, slots, due_ats, wake_ats, gates)
+                        AS own(id, job_id, params, schedule, slot, due_at, wake_at, gate)
      WHERE NOT ($2::boolean AND coalesce((SELECT true FROM runs WHERE runs.id = own.id), false))
     RETURNING job_id, owner, schedule IS NOT NULL AS one_shot
 )
@@ -304,12 +309,11 @@ RETURNING before.gate, before.wake_at;
 
 -- ---------------------------------------------------------------------------------------------------------- claiming
 
--- name: free_gates
-DELETE FROM gates WHERE gate = ANY($2::text[]) AND node = $1;
-
 -- name: claim
--- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked
--- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest.
+-- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked,
+-- $10 gates that the node holds and has no run of
+-- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest, and
+-- free the gates of which nothing came.
 WITH me AS MATERIALIZED (
     SELECT id FROM nodes WHERE id = $1
 ), said AS MATERIALIZED (
@@ -410,15 +414,32 @@ WITH me AS MATERIALIZED (
                      WHERE room IS NOT NULL
                        AND coalesce((SELECT node FROM gates WHERE gates.gate = heads.gate), $1) = $1) AS fit) AS ranked
      WHERE place > share OR place_in_queue > room
+), kept AS MATERIALIZED (
+    -- Gates that are ours already are not written again, only locked: an earlier claim of ours whose answer was lost may
+    -- just be freeing them. Of our gates there may be many: hence no condition that the index of nodes could answer.
+    SELECT gate FROM gates
+     WHERE gate = ANY(ARRAY(SELECT gate FROM heads WHERE id NOT IN (SELECT id FROM outside)))
+       AND node IS NOT DISTINCT FROM $1
+     ORDER BY gate
+       FOR KEY SHARE
 ), taken AS MATERIALIZED (
     -- Whoever writes the gate first has it; in the order of their names, so that two claims never wait for each other.
     INSERT INTO gates (gate, node)
-    SELECT gate, $1 FROM heads WHERE id NOT IN (SELECT id FROM outside) ORDER BY gate
-        ON CONFLICT (gate) DO UPDATE SET node = excluded.node WHERE gates.node = excluded.node
+    SELECT gate, $1
+      FROM heads
+     WHERE id NOT IN (SELECT id FROM outside) AND (gate IN (SELECT gate FROM kept)) IS NOT TRUE
+     ORDER BY gate
+        ON CONFLICT DO NOTHING
     RETURNING gate
+), ours AS MATERIALIZED (
+    SELECT gate FROM kept UNION ALL SELECT gate FROM taken
+), freed AS (
+    DELETE FROM gates
+     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($10::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
+       AND node IS NOT DISTINCT FROM $1
 ), passed AS MATERIALIZED (
     -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
-    SELECT id FROM heads WHERE (gate IN (SELECT gate FROM taken)) IS TRUE
+    SELECT id FROM heads WHERE (gate IN (SELECT gate FROM ours)) IS TRUE
 ), claimed AS (
     UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1
       FROM (SELECT id FROM found WHERE gate IS NULL AND (room IS NULL OR id NOT IN (SELECT id FROM outside))
@@ -434,7 +455,7 @@ WITH me AS MATERIALIZED (
       FROM found
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
        AND id NOT IN (SELECT id FROM passed) AND id NOT IN (SELECT id FROM outside)
-       AND (gate NOT IN (SELECT gate FROM taken)
+       AND (gate NOT IN (SELECT gate FROM ours)
             OR EXISTS (SELECT FROM runs AS ahead
                         WHERE ahead.gate = found.gate AND (ahead.due_at, ahead.id) < (found.due_at, found.id)
                           AND ahead.node IS DISTINCT FROM $1
@@ -461,13 +482,16 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
                            OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
                            OR (SELECT count(*) FROM offers) > 1
                               AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
-       (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited
+       (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
+       EXISTS (SELECT FROM found
+                WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up
  UNION ALL
-SELECT claimed.*, true, NULL, NULL, NULL, NULL FROM claimed
+SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
 SELECT runs.id, nullif(job_id, runs.id), owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
        ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes,
-       revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL
+       revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL,
+       NULL
   FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
@@ -565,18 +589,7 @@ UPDATE runs SET parked = true
  WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: wake_parked
--- The earliest parked run of each gate goes on; it wakes now, not in a past that claims no longer look at. If a dead letter
--- blocks it, it blocks those after it as well.
-UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, given.now)
-  FROM unnest($1::text[], $2::timestamptz[]) AS given(gate, now)
- CROSS JOIN LATERAL (SELECT id FROM runs AS next
-                      WHERE next.gate = given.gate AND parked
-                      ORDER BY next.due_at, next.id
-                      LIMIT 1) AS next
- WHERE runs.id BETWEEN next.id AND next.id AND runs.parked
-   AND NOT EXISTS (SELECT FROM blocks
-                    WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (runs.due_at, runs.id))
-RETURNING runs.wake_at;
+SELECT wake_parked($1::text[], $2::timestamptz[]);
 
 
 -- ------------------------------------------------------------------------------------------------- starting and ending
@@ -590,10 +603,11 @@ UPDATE runs SET state = 'running', attempt = given.attempt, progress = given.pro
 RETURNING runs.id;
 
 -- name: end_runs
--- $1 whether the runs are held; else they wait. $2 batches of runs that ended alike, $3 how many they are in all.
+-- $1 whether the runs are held; else they wait. $2 batches of runs that ended alike, $3 how many they are in all, $4 whether
+-- they leave their gates at once.
 -- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. The secrets of what
--- succeeded are not needed any more; the names of events are those of `end_of_run`. Answers how many ended, and which if
--- not all.
+-- succeeded are not needed any more; the names of events are those of `end_of_run`. Answers how many ended, which if not all,
+-- and when runs wake because of them.
 WITH gone AS (
     DELETE FROM runs
      USING unnest($2::run_ends[]) AS batch
@@ -618,7 +632,8 @@ WITH gone AS (
     SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
 )
 SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
-       CASE WHEN count(*) < $3::bigint THEN array_agg(fence) END
+       CASE WHEN count(*) < $3::bigint THEN array_agg(fence) END,
+       CASE WHEN $4::boolean AND count(gate) > 0 THEN wake_parked(array_agg(gate), array_agg(finished_at)) END
   FROM gone;
 
 -- name: return_runs
