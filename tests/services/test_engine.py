@@ -268,6 +268,15 @@ class TestOrder:
         spans = [(start.at, start.ended_at) for start in system.starts]
         assert all(end is not None and end <= begin for (_, end), (begin, _) in pairwise(spans))
 
+    async def test_what_is_due_behind_a_run_starts_right_after_it(self, system: System) -> None:
+        await system.add_node()
+        first, second = await one_shots(system, 2, ordering_key="k")
+        await system.advance(seconds=1)
+        [start] = system.starts_of(second.job_id)
+        assert start.at - first.due_at < timedelta(milliseconds=40), (
+            "it does not wait for the next of a stream of claims"
+        )
+
     async def test_other_keys_do_not_wait(self, system: System) -> None:
         await system.add_node()
         system.scripts["slow"] = taking(10)
