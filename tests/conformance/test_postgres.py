@@ -13,7 +13,7 @@ import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, Policy, Run, RunId, State, Trigger
-from horae.core.plan import Failure, cancel, fail, start, succeed
+from horae.core.plan import Failure, cancel, fail, lost, start, succeed
 from horae.core.schedule import Now
 from horae.core.values import replace
 from horae.store import Kind, QueueSettings, Resolution, RunFilter, Signal
@@ -344,6 +344,40 @@ async def test_a_store_behind_a_pooler_keeps_nothing_in_a_session(store: Postgre
     heard.clear()
     await until(lambda: Signal(kind=Kind.ANY) in heard)  # nothing can be heard there, so it looks from time to time
     await pooled.close()
+
+
+# --- a transaction that is held open elsewhere, behind which nothing dead is cleaned up
+
+
+async def test_a_claim_that_leaves_more_tells_where_the_next_may_begin(store: PostgresStore) -> None:
+    node = await given_node(store)
+    await store.create([one_shot(NOW - number * SECOND) for number in range(1, 5)])
+
+    alone = await claims_of(store, node, limit=2)
+    await store.create([one_shot(NOW - 9 * SECOND, queue="other", priority=-1)])
+    among = await claims_of(store, node, limit=1)
+
+    assert (alone.more, alone.first_at) == (True, NOW - 4 * SECOND)
+    assert (among.more, among.first_at) == (True, NOW - 9 * SECOND), "of what is left for later, too"
+    assert [run.wake_at for run in among.runs] == [NOW - 2 * SECOND]
+
+
+async def test_what_a_node_left_behind_is_looked_for_until_it_is_returned(store: PostgresStore, url: str) -> None:
+    node = await given_node(store)
+    await store.create([one_shot(NOW)])
+    [run] = (await claims_of(store, node)).runs
+    connection = await asyncpg.connect(url)
+    graves = "SELECT count(*) FROM graves"
+
+    await store.unregister(node)
+    await store.tidy(now=LATER)
+    assert await connection.fetchval(graves) == 1, "it holds something still"
+    assert await store.orphans(limit=10) == [run]
+
+    await store.settle([lost(run, LATER)])
+    await store.tidy(now=LATER)
+    assert await connection.fetchval(graves) == 0
+    await connection.close()
 
 
 # --- many nodes

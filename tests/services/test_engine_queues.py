@@ -3,10 +3,13 @@
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
 from horae.core.model import JobError, OnFailure, Overlap, Policy, Run, State
 from horae.core.plan import Failure, requeued
 from horae.core.retry import RetryPolicy
-from horae.store import QueueSettings, Resolution
+from horae.core.values import replace
+from horae.store import ClaimRequest, Claims, QueueSettings, Resolution
 from tests.services.system import System, failing, taking
 from tests.services.test_engine import one_shot, recurring
 
@@ -129,3 +132,32 @@ class TestBlockedKeys:
         await system.advance(seconds=30)
         assert [start.run.spec.task for start in system.starts] == ["broken", "broken"]
         assert await system.store.dead_letters() == 1
+
+
+async def test_a_backlog_is_worked_off_without_looking_at_its_beginning_again(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system.scripts["slow"] = taking(1)
+    runs = [await one_shot(system, "slow", delay=number) for number in range(60)]
+    await system.advance(seconds=60)
+    asked: list[tuple[ClaimRequest, Claims]] = []
+    claim = system.store.claim
+
+    async def telling(request: ClaimRequest) -> Claims:
+        claims = await claim(request)
+        claims = replace(claims, first_at=min((run.wake_at for run in claims.runs), default=None))
+        asked.append((request, claims))
+        return claims
+
+    monkeypatch.setattr(system.store, "claim", telling)
+    await system.add_node(concurrency=2)
+
+    await system.advance(seconds=60)
+
+    assert len(system.starts) == len(runs)
+    behind = [
+        (claims, request.floor) for (_, claims), (request, _) in pairwise(asked) if claims.more and claims.first_at
+    ]
+    floors = [(claims.first_at, floor) for claims, floor in behind if floor is not None]
+    assert len(floors) > len(behind) / 2, "all of it is looked at now and then only"
+    assert all(first - 3 * SECOND < floor < first for first, floor in floors)

@@ -20,7 +20,8 @@ MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is c
 STREAM = 20  # claims of a steady stream within the lead
 BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile; the queues share it
 WORTH = 10  # less than this part of all that may be held is not worth a claim
-FLOOR_AGE = timedelta(seconds=10)  # transactions that commit later than this are found by the full scan
+FLOOR_AGE = timedelta(seconds=2)  # transactions that commit later than this are found by the full scan
+FULL_SCAN = timedelta(seconds=10)  # between two looks at what woke long ago
 
 
 class Claiming:
@@ -158,11 +159,11 @@ class Claiming:
             self.lined_up = claims.lined_up or bool(self._workload.gates.full())
         soon = now + self._often
         self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
+        if room > 0:
+            self._raise_floor(claims, now)
         if claims.more:
             self.starved = self._room(now) == 0
             return None if self.starved else now if advanced else soon
-        if room > 0:
-            self._floor = now - FLOOR_AGE  # everything before was offered to somebody
         if unsure:
             return soon
         return None if claims.next_at is None else max(claims.next_at - self._timing.lead, soon)
@@ -171,8 +172,14 @@ class Claiming:
         """When a steady stream is claimed again."""
         return self._clock.now() + self._often
 
+    def _raise_floor(self, claims: Claims, now: datetime) -> None:
+        """Look at nothing again that was offered to somebody, but for what may be committed late."""
+        offered = claims.first_at if claims.more else now
+        if offered is not None:
+            self._floor = min(offered, now) - FLOOR_AGE
+
     def _scan_floor(self, now: datetime) -> datetime | None:
-        if self._scanned_at is None or now - self._scanned_at >= FLOOR_AGE:
+        if self._scanned_at is None or now - self._scanned_at >= FULL_SCAN:
             self._scanned_at = now
             return None
         return self._floor

@@ -17,7 +17,8 @@ from horae.stores.postgres_rows import ROWS, columns, offered_run
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_MINE, _ALIVE, _NEXT_AT, _MORE, _LIMITED, _LINED_UP = range(-6, 0)  # the last columns of `claim`, after those of a run
+# The last columns of `claim`, after those of a run.
+_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LINED_UP = range(-7, 0)
 
 
 class PostgresClaim(PostgresBase):
@@ -45,6 +46,7 @@ class PostgresClaim(PostgresBase):
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=answer[_NEXT_AT],
             more=answer[_MORE],
+            first_at=answer[_FIRST_AT],
             lined_up=lined_up,
         )
 

@@ -49,6 +49,7 @@ class PostgresNodes(PostgresBase):
         async with self._db.session() as session:
             freed = await session.rows("free_gates_of_the_gone")
             woken = await session.rows("wake_unblocked", now)
+            await session.rows("level_graves")
         if woken or freed:
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
         return len(freed) + len(woken)

@@ -237,8 +237,7 @@ def offered_run(row: Sequence[Any], node: NodeId | None) -> Run:
     (
         ident, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
         policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes, revision,
-        progress, error, created_at, first_started_at, started_at, requeue_of, _mine, _alive, _next_at, _more, _limited,
-        _lined_up,
+        progress, error, created_at, first_started_at, started_at, requeue_of, *_answer,
     ) = row
     spec = Spec(
         task, params, params_blob, name, key, decode_labels(labels) if labels else NO_LABELS, queue, priority,

@@ -337,16 +337,17 @@ WITH me AS MATERIALIZED (
 ), offers AS MATERIALIZED (
     -- A single lane is not asked whether it has something: that would walk once more over what a long transaction elsewhere
     -- keeps dead at its head.
-    SELECT open.*
+    SELECT open.*, first.wake_at AS first_at
       FROM open
+      LEFT JOIN LATERAL (SELECT wake_at FROM runs
+                          WHERE runs.lane = open.lane
+                            AND wake_at >= open.floor AND wake_at <= $5::timestamptz
+                            AND node IS NULL AND NOT parked AND NOT paused
+                            AND (SELECT count(*) FROM open) > 1
+                          ORDER BY wake_at
+                          LIMIT 1) AS first ON true
      WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
-       AND ((SELECT count(*) FROM open) = 1
-            OR (SELECT true FROM runs
-                 WHERE runs.lane = open.lane
-                   AND wake_at >= open.floor AND wake_at <= $5::timestamptz
-                   AND node IS NULL AND NOT parked AND NOT paused
-                 ORDER BY wake_at
-                 LIMIT 1))
+       AND ((SELECT count(*) FROM open) = 1 OR first.wake_at IS NOT NULL)
 ), shares AS MATERIALIZED (
     -- A single lane may give all. Of several, the highest priorities give first, and within one of them the lanes in turn,
     -- so that a flood in one queue takes no more than what the others leave. Counted is what is picked below, by the same
@@ -482,16 +483,17 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
                            OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
                            OR (SELECT count(*) FROM offers) > 1
                               AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
+       least((SELECT min(first_at) FROM offers), (SELECT min(wake_at) FROM found)) AS first_at,
        (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
        EXISTS (SELECT FROM found
                 WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up
  UNION ALL
-SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL FROM claimed
+SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
 SELECT runs.id, nullif(job_id, runs.id), owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
        ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes,
        revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL,
-       NULL
+       NULL, NULL
   FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
@@ -701,7 +703,7 @@ RETURNING gone.gate;
 SELECT status FROM jobs WHERE id = $1::uuid;
 
 -- name: stops
-SELECT id, stop FROM runs WHERE node = $1 AND stop IS NOT NULL;
+SELECT id, stop FROM runs WHERE node = $1 AND node IS NOT NULL AND stop IS NOT NULL;
 
 -- name: held
 SELECT id, fence FROM runs WHERE node = $1;
@@ -778,19 +780,16 @@ DELETE FROM nodes WHERE id = $1;
 DELETE FROM nodes WHERE beat_at < $1 RETURNING id;
 
 -- name: orphans
--- From holder to holder through the index, so that what living nodes hold is not read.
-WITH RECURSIVE holders(node) AS (
-    (SELECT node FROM runs WHERE node IS NOT NULL ORDER BY node LIMIT 1)
-    UNION ALL
-    SELECT (SELECT runs.node FROM runs WHERE runs.node > holders.node ORDER BY runs.node LIMIT 1)
-      FROM holders
-     WHERE holders.node IS NOT NULL
-)
+-- What is held is not read for it, dead entries of its index even less: only where a node is gone is anything looked for.
 SELECT orphan.*
-  FROM (SELECT node FROM holders
-         WHERE node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE nodes.id = holders.node)) AS gone
- CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE live_runs.node = gone.node LIMIT $1) AS orphan
+  FROM graves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE live_runs.node = graves.node LIMIT $1) AS orphan
+ WHERE NOT EXISTS (SELECT FROM nodes WHERE nodes.id = graves.node)
  LIMIT $1;
+
+-- name: level_graves
+-- Of nodes that hold nothing any more.
+DELETE FROM graves WHERE (SELECT true FROM runs WHERE runs.node = graves.node LIMIT 1) IS NULL;
 
 -- name: free_gates_of_the_gone
 WITH RECURSIVE holders(node) AS (
