@@ -5,17 +5,16 @@ from datetime import datetime, timedelta
 
 from horae.core.cron import NO_CHOICE, Dst
 from horae.core.errors import InvalidSchedule
+from horae.core.values import Value
 
 CalendarField = int | tuple[int, ...] | str  # 9, (9, 17) or a cron field such as "9-17/2"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class Now(Value, frozen=True):
     """Once, at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class At:
+class At(Value, frozen=True, kw_only=True):
     """Once, at an instant; late if that has passed."""
 
     time: datetime  # aware, in UTC
