@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,18 +11,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from horae.api import connection
-from horae.api.connection import (
-    MAX_HEADER_BYTES,
-    MAX_HEADERS,
-    MAX_URL,
-    WHOLE,
-    LimitedConnection,
-    Together,
-    send_answer,
-)
+from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL, LimitedConnection, Together
 
 
 class Server(uvicorn.Server):
@@ -40,20 +30,17 @@ async def echo(request: Request) -> Response:
 @pytest.fixture
 async def port(unused_tcp_port: int) -> AsyncIterator[int]:
     app = Starlette(routes=[Route("/{rest:path}", echo, methods=["GET", "POST"])])
-    async with serving(app, unused_tcp_port):
-        yield unused_tcp_port
-
-
-@asynccontextmanager
-async def serving(app: ASGIApp, port: int) -> AsyncIterator[None]:
-    server = Server(uvicorn.Config(app, http=LimitedConnection, ws="none", lifespan="off", log_config=None, port=port))
-    task = asyncio.create_task(server._serve())
+    config = uvicorn.Config(
+        app, http=LimitedConnection, ws="none", lifespan="off", log_config=None, port=unused_tcp_port
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server._serve())
     async with asyncio.timeout(10):
         while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
-    yield
+    yield unused_tcp_port
     server.should_exit = True
-    await task
+    await serving
 
 
 async def say(port: int, *pieces: bytes) -> tuple[int, Any, bytes]:
@@ -145,55 +132,6 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         self.sent.append(b"closed")
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-@pytest.mark.parametrize("status", [200, 404])
-async def test_a_whole_answer_says_what_its_two_parts_would(unused_tcp_port: int, method: str, status: int) -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        response = Response(b"{}" * 9, status, {"ETag": '"7"'}, "application/json")
-        assert scope[WHOLE] is not None
-        if scope["path"] == "/whole":
-            await send_answer(response, scope, receive, send)
-        else:
-            await response(scope, receive, send)
-
-    async with serving(app, unused_tcp_port):
-        asked = [f"{method} /{path} HTTP/1.1\r\nHost: x\r\n" for path in ("whole", "parts", "whole", "parts")]
-        asked[2:] = [f"{one}Connection: close\r\n" for one in asked[2:]]
-        kept = await said(unused_tcp_port, asked[0], asked[3])  # in one piece: the second waits for the first
-        assert kept == await said(unused_tcp_port, asked[1], asked[2])
-        assert kept.count(b"HTTP/1.1") == 2
-        assert kept.count(b"{}" * 9) == (0 if method == "HEAD" else 2)
-
-
-async def said(port: int, *heads: str) -> bytes:
-    """All that is answered until the server closes, but for the time of day."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write("".join(f"{head}\r\n" for head in heads).encode())
-    answer = await asyncio.wait_for(reader.read(), 10)
-    writer.close()
-    return b"\r\n".join(line for line in answer.split(b"\r\n") if not line.startswith(b"date:"))
-
-
-async def test_a_whole_answer_to_nobody_is_lost_without_a_sound(unused_tcp_port: int) -> None:
-    asked, gone, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.set()
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone.set()
-        await send_answer(Response(b"{}"), scope, receive, send)
-        over.set()
-
-    async with serving(app, unused_tcp_port):
-        _, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
-        writer.write(request())
-        await asyncio.wait_for(asked.wait(), 10)
-        writer.transport.abort()
-        await asyncio.wait_for(over.wait(), 10)
-        assert gone.is_set()
 
 
 async def test_a_head_and_its_body_are_sent_together() -> None:

@@ -9,7 +9,6 @@ from starlette.types import Receive, Scope, Send
 
 from horae.api import acts, batch, dead_letters, docs, events, health, jobs, openapi, queues, runs, schedules, tasks
 from horae.api.auth import OPEN, Guard
-from horae.api.connection import send_answer
 from horae.api.context import Resource, Services
 from horae.api.origin import refuse_other_pages
 from horae.api.problems import on_error, on_http_error, on_surprise
@@ -43,7 +42,7 @@ class Api(Starlette):
         except Exception:
             await on_surprise()(scope, receive, send)
             raise  # the server logs it
-        await send_answer(response, scope, receive, send)
+        await response(scope, receive, send)
 
 
 def create_app(services: Services, *, guard: Guard = OPEN, local_names: bool = False) -> Starlette:

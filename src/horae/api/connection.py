@@ -2,14 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from horae.api.problems import Problem, new_problem
 
@@ -21,16 +18,7 @@ BODY_SECONDS = 300.0
 _CODES = {400: "malformed", 408: "request_timeout", 414: "uri_too_long", 431: "headers_too_large"}
 
 
-WHOLE = "horae.whole"  # in the scope of a request: a function that sends a whole answer, or tells that it cannot
-
 Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after them
-
-
-async def send_answer(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send an answer: in one step where it is whole and the connection is one of ours."""
-    whole = None if isinstance(response, StreamingResponse) else scope.get(WHOLE)
-    if whole is None or not whole(response):
-        await response(scope, receive, send)
 
 
 class Together:
@@ -54,11 +42,6 @@ class Together:
         else:
             held, self._held = self._held, None
             self._transport.write(b"".join((held, data)))
-
-    def write_whole(self, data: bytes) -> None:
-        """Send a piece that no other belongs to."""
-        self._flush()
-        self._transport.write(data)
 
     def close(self) -> None:
         self._flush()
@@ -124,35 +107,10 @@ class LimitedConnection(HttpToolsProtocol):
         self._head_bytes = None
         self._awaited = (BODY_SECONDS, self._body_too_slow)
         super().on_headers_complete()
-        self.scope[WHOLE] = partial(self._send_whole, self.cycle)  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
         self._awaited = None
         super().on_message_complete()
-
-    # --- answering
-
-    def _send_whole(self, cycle: RequestResponseCycle, response: Response) -> bool:
-        """Send an answer at once, as two messages of ASGI would; False when the receiver is too slow for that.
-
-        Its headers are not looked at: they are all of our own making.
-        """
-        if self.flow.write_paused or cycle.disconnected:
-            return False
-        head = [STATUS_LINE[response.status_code]]
-        for name, value in (*cycle.default_headers, *response.raw_headers):
-            head += (name, b": ", value, b"\r\n")
-        head.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
-        if cycle.scope["method"] != "HEAD":
-            head.append(bytes(response.body))
-        self.transport.write_whole(b"".join(head))  # type: ignore[attr-defined]
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            self.transport.close()
-        cycle.on_response()
-        return True
 
     # --- refusing
 
