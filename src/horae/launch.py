@@ -15,8 +15,8 @@ from functools import partial
 import structlog
 import uvicorn
 import uvloop
-from starlette.applications import Starlette
 
+from horae.api.app import Api
 from horae.api.connection import LimitedConnection
 from horae.api.safety import refuse_unsafe
 from horae.app import Horae
@@ -121,7 +121,7 @@ async def _until_stopped(stop: asyncio.Event, node: NodeService) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(api: Starlette, settings: Settings, plan: NodePlan) -> AsyncIterator[None]:
+async def _serving(api: Api, settings: Settings, plan: NodePlan) -> AsyncIterator[None]:
     """The API of the node on its port, if it has that role."""
     if "api" not in plan.roles:
         yield
@@ -145,7 +145,7 @@ async def _serving(api: Starlette, settings: Settings, plan: NodePlan) -> AsyncI
         log.info("listening", url=f"http://{settings.host}:{settings.port}")
         yield
     finally:
-        api.state.services.close_streams()
+        api.services.close_streams()
         server.should_exit = True
         await serving
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
-from starlette.applications import Starlette
 
 from horae import __version__
-from horae.api.app import create_app
+from horae.api.app import Api, create_app
 from horae.api.auth import Guard, guard_of
 from horae.api.context import Services
 from horae.blob import Blobs
@@ -109,7 +108,7 @@ class RunningNode:
 
     node: NodeService
     services: Services
-    api: Starlette
+    api: Api
 
 
 def checked_roles(roles: Iterable[str]) -> frozenset[str]:

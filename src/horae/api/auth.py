@@ -80,7 +80,7 @@ def guard_of(settings: Settings, now: Callable[[], float]) -> Guard:
 async def authorize(request: Request, scope: Scope | None) -> None:
     """Refuse a request whose sender may not do this; None is open to everybody."""
     if scope is not None:
-        guard: Guard = request.app.state.guard
+        guard: Guard = request.app.guard
         request.scope["horae.principal"] = await guard.admit(header_values(request, b"authorization"), scope)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -101,7 +102,7 @@ class LimitedConnection(HttpToolsProtocol):
             raise self._refused(414, f"the address is longer than {MAX_URL} bytes")
 
     def on_headers_complete(self) -> None:
-        size = sum(len(name) + len(value) for name, value in self.headers)
+        size = sum(map(len, chain.from_iterable(self.headers)))
         if len(self.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
             raise self._refused(431, _TOO_MANY_HEADERS)
         self._head_bytes = None

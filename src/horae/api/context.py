@@ -110,7 +110,7 @@ class Services:
 
 def services_of(request: Request) -> Services:
     """The use cases of the application that a request came to."""
-    services: Services = request.app.state.services
+    services: Services = request.app.services
     return services
 
 
