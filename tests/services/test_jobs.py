@@ -373,6 +373,24 @@ async def test_one_shots_are_in_the_ledger_of_their_own(system: System) -> None:
     assert entry.reason is not Reason.CANCELLED
 
 
+# --- many at a time
+
+
+async def test_jobs_that_come_together_share_their_time_but_not_their_ids(system: System) -> None:
+    jobs, draft = jobs_of(system), Draft(task="echo", allow_unknown_task=True)
+
+    async def create_a_moment_later() -> Job | Run:
+        system.clock.advance(milliseconds=1)
+        return await jobs.create(draft, owner="local", by="local")
+
+    together = await asyncio.gather(*(create_a_moment_later() for _ in range(20)))
+    later = await create_a_moment_later()
+    assert len({job.created_at for job in together}) == 1
+    assert later.created_at > together[0].created_at
+    ids = [job.id for job in (*together, later)]
+    assert ids == sorted(set(ids))
+
+
 # --- group commit
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from horae.clock import Clock
 from horae.core.changes import status_of
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.model import Job, JobId, JobStatus, Run
-from horae.core.plan import manual_run
+from horae.core.plan import NewId, manual_run
 from horae.core.values import replace
 from horae.services.acting import find, id_of, refuse_over
 from horae.services.drafts import Draft
@@ -20,6 +22,15 @@ from horae.store import Receipt, Receipted, Store
 
 BATCH = 500  # jobs of one request that are written in one go
 SLICE = 100  # jobs that are prepared before other requests get their turn
+TURN = 8  # ids that are made at a time for jobs that come one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn of the event loop: the jobs that it brings share their time, so that a store can write them as one."""
+
+    at: datetime
+    new_id: NewId
 
 
 class Creating:
@@ -42,6 +53,7 @@ class Creating:
         self._receipts = receipts
         self._ids = ids
         self._creates: Group[Item | Receipted, JobId | Receipt] = Group(store.create)
+        self._turn: Turn | None = None
 
     # --- one job
 
@@ -58,7 +70,16 @@ class Creating:
 
     async def prepare(self, draft: Draft, owner: str, by: str) -> Item:
         """The rows of a new job; raises what is wrong with it."""
-        return await self._preparation.item(draft, JobId(self._ids()), owner=owner, by=by, now=self._clock.now())
+        turn = self._turn or self._begin_turn()
+        return await self._preparation.item(draft, JobId(turn.new_id()), owner=owner, by=by, now=turn.at)
+
+    def _begin_turn(self) -> Turn:
+        self._turn = Turn(at=self._clock.now(), new_id=self._ids.stock(TURN))
+        asyncio.get_running_loop().call_soon(self._end_turn)
+        return self._turn
+
+    def _end_turn(self) -> None:
+        self._turn = None
 
     async def write_if_free(self, item: Item) -> Job | Run | None:
         """Make prepared rows durable; None when another job holds the key."""
@@ -109,9 +130,11 @@ class Creating:
                 items.append(draft)
                 continue
             try:
-                items.append(await self._preparation.item(draft, JobId(job_id), owner=owner, by=by, now=now))
+                item = await self._preparation.item(draft, JobId(job_id), owner=owner, by=by, now=now)
             except HoraeError as exc:
                 items.append(exc)
+            else:
+                items.append(item)
         return items
 
     async def _write_all(
