@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable
+from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Job, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
 from horae.core.schedule import count_between
 from horae.core.values import replace
@@ -389,6 +389,26 @@ async def test_jobs_that_come_together_share_their_time_but_not_their_ids(system
     assert later.created_at > together[0].created_at
     ids = [job.id for job in (*together, later)]
     assert ids == sorted(set(ids))
+
+
+async def test_the_unknown_tasks_of_a_batch_are_looked_up_once_after_it_began(system: System) -> None:
+    store = Meddler(system.store)
+    jobs = jobs_of(system, cast("Store", store))
+    reads = 0
+
+    async def count() -> None:
+        nonlocal reads
+        reads += 1
+
+    store.before["tasks"] = [count] * 10
+    for batches in (1, 2):
+        drafts = [Draft(task=f"nobody.{number}") for number in range(700)]
+        outcomes = await jobs.create_many(drafts, owner="local", by="local")
+        assert {type(outcome) for outcome in outcomes} == {UnknownTask}
+        assert reads == batches
+    with pytest.raises(UnknownTask):
+        await jobs.create(Draft(task="nobody.0"), owner="local", by="local")
+    assert reads == 3  # a refusal never rests on what was known before it was asked for
 
 
 # --- group commit

@@ -104,24 +104,27 @@ class Creating:
         outcomes: list[JobId | HoraeError] = []
         asks = [None] * len(drafts) if asks is None else asks
         items: list[Item | HoraeError] = []
+        since = self._preparation.reads
         for start in range(0, len(drafts) + BATCH, BATCH):  # while some are written the next are prepared
             written, items = await asyncio.gather(
                 self._write_all(items, asks[max(start - BATCH, 0) : start]),
-                self._prepare_all(drafts[start : start + BATCH], owner, by),
+                self._prepare_all(drafts[start : start + BATCH], owner, by, since),
             )
             outcomes += written
         _raise_if_down(outcomes)
         return outcomes
 
-    async def _prepare_all(self, drafts: Sequence[Draft | HoraeError], owner: str, by: str) -> list[Item | HoraeError]:
+    async def _prepare_all(
+        self, drafts: Sequence[Draft | HoraeError], owner: str, by: str, since: int
+    ) -> list[Item | HoraeError]:
         items: list[Item | HoraeError] = []
         for start in range(0, len(drafts), SLICE):
-            items += await self._prepare_slice(drafts[start : start + SLICE], owner, by)
+            items += await self._prepare_slice(drafts[start : start + SLICE], owner, by, since)
             await asyncio.sleep(0)
         return items
 
     async def _prepare_slice(
-        self, drafts: Sequence[Draft | HoraeError], owner: str, by: str
+        self, drafts: Sequence[Draft | HoraeError], owner: str, by: str, since: int
     ) -> list[Item | HoraeError]:
         now, ids = self._clock.now(), self._ids.many(len(drafts))
         items: list[Item | HoraeError] = []
@@ -130,7 +133,7 @@ class Creating:
                 items.append(draft)
                 continue
             try:
-                item = await self._preparation.item(draft, JobId(job_id), owner=owner, by=by, now=now)
+                item = await self._preparation.item(draft, JobId(job_id), owner=owner, by=by, now=now, since=since)
             except HoraeError as exc:
                 items.append(exc)
             else:

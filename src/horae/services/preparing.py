@@ -30,9 +30,11 @@ class Preparation:
         self._new_id = new_id
         self._horizon = horizon
 
-    async def item(self, draft: Draft, job_id: JobId, *, owner: str, by: str, now: datetime) -> Item:
-        """The rows of a new job: one run, or a job with the runs of its first horizon."""
-        schedule = await self.check(draft, now)
+    async def item(
+        self, draft: Draft, job_id: JobId, *, owner: str, by: str, now: datetime, since: int | None = None
+    ) -> Item:
+        """The rows of a new job: one run, or a job with the runs of its first horizon; `since` as for `require`."""
+        schedule = await self.check(draft, now, since=since)
         spec = await self._spec(draft, job_id)
         if is_recurring(schedule):
             job = Job(
@@ -61,15 +63,22 @@ class Preparation:
             created_at=now,
         )
 
-    async def check(self, draft: Draft, now: datetime, before: Job | Run | None = None) -> Schedule:
+    async def check(
+        self, draft: Draft, now: datetime, before: Job | Run | None = None, *, since: int | None = None
+    ) -> Schedule:
         """The schedule of a draft, after everything in it that is new was found to be right."""
         schedule = _schedule(draft, now, before)
         if before is None or schedule != before.schedule:
             refuse_never_firing(schedule, now)
         if not draft.allow_unknown_task and (before is None or draft.task != before.spec.task):
-            await self._tasks.require(draft.task)
+            await self._tasks.require(draft.task, since=since)
         self._tasks.check(draft.task, draft.params, _text(self._secrets(draft, before)))
         return schedule
+
+    @property
+    def reads(self) -> int:
+        """What many items of one request are prepared with as `since`."""
+        return self._tasks.reads
 
     def check_params(self, spec: Spec, params: str) -> None:
         """Raise Invalid when other parameters do not fit the task of a job, together with its secrets."""

@@ -36,7 +36,9 @@ class TaskBook:
         self.defaults = defaults  # None for a task that this process does not know
         self._check_params = check_params
         self._schemas: Mapping[str, str] = {}
+        self._told_by = 0  # the number of the read that told them
         self._read_at: float | None = None
+        self.reads = 0  # of the store, that have begun
 
     async def schemas(self) -> Mapping[str, str]:
         """Every registered task with the JSON schema of its parameters."""
@@ -44,11 +46,16 @@ class TaskBook:
             await self._refresh()
         return self._schemas
 
-    async def require(self, task: str) -> None:
-        """Raise UnknownTask unless this process or some node knows the task."""
+    async def require(self, task: str, *, since: int | None = None) -> None:
+        """Raise UnknownTask unless this process or some node knows the task.
+
+        `since` is what `reads` was when the request began: many misses of one request share a read that began later.
+        """
+        since = self.reads if since is None else since
         if self.defaults(task) is not None or task in await self.schemas():
             return
-        await self._refresh()
+        if self._told_by <= since:
+            await self._refresh()
         if task not in self._schemas:
             raise UnknownTask(task, _hint(task, self._schemas))
 
@@ -67,8 +74,12 @@ class TaskBook:
         return schema_faults(_decoded(self._schemas[task]), params) if task in self._schemas else ()
 
     async def _refresh(self) -> None:
-        self._schemas = await self._store.tasks()
-        self._read_at = self._clock.elapsed()
+        self.reads += 1
+        number = self.reads
+        schemas = await self._store.tasks()
+        if number > self._told_by:  # no later read was faster
+            self._schemas, self._told_by = schemas, number
+            self._read_at = self._clock.elapsed()
 
 
 @lru_cache(1000)  # many jobs in a row are of one task
