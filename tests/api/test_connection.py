@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from horae.api import connection
-from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL, LimitedConnection, Together
+from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_HELD, MAX_URL, LimitedConnection, Together
 
 
 class Server(uvicorn.Server):
@@ -139,17 +139,39 @@ async def test_a_head_and_its_body_are_sent_together() -> None:
     transport = Together(wire, asyncio.get_running_loop())
     transport.write(b"head ")
     transport.write(b"body")
+    assert wire.sent == []
+    await asyncio.sleep(0)
     assert wire.sent == [b"head body"]
+    transport.write(b"more")
+    await asyncio.sleep(0)
+    assert wire.sent == [b"head body", b"more"]
 
 
-async def test_what_nothing_follows_at_once_is_sent_by_itself() -> None:
+async def test_answers_that_are_ready_together_are_sent_in_a_row() -> None:
+    wire, ready = Wire(), asyncio.Event()
+    made: list[int] = []
+
+    async def answer(number: int) -> None:
+        await ready.wait()
+        Together(wire, asyncio.get_running_loop()).write(b"%d" % number)
+        made.append(len(wire.sent))
+
+    answers = [asyncio.create_task(answer(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    ready.set()
+    await asyncio.gather(*answers)
+    assert made == [0, 0, 0]  # nothing was sent before all of them were made
+    assert wire.sent == [b"0", b"1", b"2"]
+
+
+async def test_what_is_kept_back_until_the_end_of_a_turn_has_a_limit() -> None:
     wire = Wire()
     transport = Together(wire, asyncio.get_running_loop())
-    for piece in (b"head", b"first", b"second"):
-        transport.write(piece)
-    assert wire.sent == [b"headfirst"]
+    for _ in range(3):
+        transport.write(b"x" * (MAX_HELD // 2))
+    assert wire.sent == [b"x" * (MAX_HELD // 2 * 3)]
     await asyncio.sleep(0)
-    assert wire.sent == [b"headfirst", b"second"]
+    assert len(wire.sent) == 1
 
 
 async def test_a_connection_that_is_closed_has_sent_everything() -> None:

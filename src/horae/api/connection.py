@@ -16,6 +16,7 @@ MAX_HEADERS = 100
 MAX_HEADER_BYTES = 65_536  # of all headers together
 HEAD_SECONDS = 20.0  # from the first byte of a request, or the beginning of the connection, to the end of its headers
 BODY_SECONDS = 300.0
+MAX_HELD = 65_536  # bytes that are kept back until the end of a turn
 _CODES = {400: "malformed", 408: "request_timeout", 414: "uri_too_long", 431: "headers_too_large"}
 
 
@@ -23,35 +24,37 @@ Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after t
 
 
 class Together:
-    """A transport that sends a piece together with the next one, if that is written at once: a head with its body.
+    """A transport that sends at the end of a turn of the event loop: a head with its body, and answers right in a row.
 
-    To send is most of the cost of an answer: it wakes up whoever waits for it.
+    To send is most of the cost of an answer: it wakes up whoever waits for it, who often takes the processor then.
+    Whoever waits for many answers wakes up once for those that come in a row.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held: bytes | None = None
+        self._held: list[bytes] = []
+        self._size = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if self._held is None:
-            self._held = data
+        if not self._held:
             self._loop.call_soon(self._flush)
-        else:
-            held, self._held = self._held, None
-            self._transport.write(b"".join((held, data)))
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > MAX_HELD:  # the transport tells when its receiver is too slow
+            self._flush()
 
     def close(self) -> None:
         self._flush()
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._held is not None:
-            held, self._held = self._held, None
-            self._transport.write(held)
+        if self._held:
+            held, self._held, self._size = self._held, [], 0
+            self._transport.write(b"".join(held))
 
 
 class LimitedConnection(HttpToolsProtocol):
