@@ -60,6 +60,49 @@ async def test_the_holder_of_a_gate_gets_the_next_runs_in_order(store: Store) ->
     assert [ids(await claimed(store, node)) for _ in range(4)] == [[line[0].id], [line[1].id], [line[2].id], []]
 
 
+async def given_slots(store: Store, count: int = 3) -> list[Run]:
+    """As `given_line`, of one job that must not overlap; beside them one from when it might."""
+    job = await given_job(store, recurring())
+    slots = [NOW - (count - 1 - n) * SECOND for n in range(count)]
+    line = [slot_run(job, slot, gate=f"job:{job.id}") for slot in slots]
+    await store.create([*line, slot_run(job, NOW - MINUTE, paused=True)])
+    return line
+
+
+async def test_slots_of_a_job_that_must_not_overlap_come_one_by_one(store: Store) -> None:
+    line, others = await given_slots(store), await given_slots(store, 1)
+    node = await given_node(store)
+
+    claims = await claims_of(store, node)
+
+    assert sorted(ids(claims.runs)) == sorted([line[0].id, others[0].id])
+    assert ids([item.run for item in claims.contested]) == [line[2].id], "the second is only next"
+    assert [ids(await claimed(store, node)) for _ in range(3)] == [[line[1].id], [line[2].id], []]
+
+
+async def test_a_slot_that_another_node_holds_is_ahead_of_those_after_it(store: Store) -> None:
+    line = await given_slots(store)
+    mine, yours = await given_node(store), await given_node(store)
+    [first] = await claimed(store, mine)
+
+    claims = await claims_of(store, yours)
+
+    assert (list(claims.runs), ids([item.run for item in claims.contested])) == ([], ids(line[1:]))
+    assert [len(item.rivals) for item in claims.contested] == [1, 2]
+    assert ids(await store.ahead_of(line[2])) == ids(line[:2])
+
+    await store.park([item.run for item in claims.contested])
+    assert list((await claims_of(store, yours)).contested) == []
+    await finish(store, first)
+    assert ids(await claimed(store, mine)) == [line[1].id]
+
+
+async def test_a_slot_with_nothing_ahead_is_not_parked(store: Store) -> None:
+    [alone] = await given_slots(store, 1)
+    await store.park([alone])
+    assert ids(await claimed(store, await given_node(store))) == [alone.id]
+
+
 async def test_order_is_by_due_time_then_id(store: Store) -> None:
     twins = sorted((one_shot(NOW - SECOND, gate="g") for _ in range(3)), key=lambda run: run.id)
     early = one_shot(NOW - MINUTE, gate="g", priority=-5, wake_at=NOW)

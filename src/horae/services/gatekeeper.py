@@ -69,18 +69,21 @@ class Gatekeeper:
 
     def rivals(self, run: Run) -> Sequence[Rival]:
         """The unfinished runs of the same gate that run or are ahead."""
-        if run.gate is None:
-            return ()
+        line = self._lines.get(run.gate) if run.gate is not None else None
+        if line is None or (len(line) == 1 and run.id in line):
+            return ()  # the usual case
         return [
             Rival(job_id=other.job_id, started_at=other.first_started_at)
-            for other in self._lines.get(run.gate, {}).values()
+            for other in line.values()
             if other.id != run.id and (_runs(other) or (other.due_at, other.id) < (run.due_at, run.id))
         ]
 
     def line(self, gate: str | None) -> list[Run]:
         """The runs of a gate that are not running, in their order."""
-        runs = self._lines.get(gate, {}).values() if gate is not None else ()
-        return sorted((run for run in runs if not _runs(run)), key=lambda run: (run.due_at, run.id))
+        line = self._lines.get(gate) if gate is not None else None
+        if not line:
+            return []  # the usual case
+        return sorted((run for run in line.values() if not _runs(run)), key=lambda run: (run.due_at, run.id))
 
     def begin_claim(self) -> int:
         """A claim is sent; its number."""
