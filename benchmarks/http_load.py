@@ -250,7 +250,7 @@ class Pacer:
         self._waiting: deque[float] = deque()  # the instants of requests that no connection was free for
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[None] = self._loop.create_future()
-        self.free: list[PacedConnection] = []
+        self.free: deque[PacedConnection] = deque()
         self.waits: list[float] = []
         self.errors = 0
 
@@ -267,7 +267,7 @@ class Pacer:
         self._waiting.extend(self._begin + number / self._rate for number in range(self._due, due))
         self._due = due
         while self.free and self._waiting:
-            self._send(self.free.pop())
+            self._send(self.free.popleft())  # in turn, so that the server finds none of them idle and closes it
         if self._due < self._count:
             self._loop.call_later(LOOK_SECONDS, self._look)
 

@@ -28,11 +28,12 @@ from horae.store import Store
 WARM_UP_JOBS = 1_000  # for each worker
 MINUTES_FROM = 120  # seconds: what is timed longer gets figures for each minute
 CLOCK_READINGS = 20
+ONE_WORKER = 10_000  # jobs a second that one process runs in time
 
 
 async def run_bench(settings: Settings, offer: Offer, tell: Tell) -> Report:
     """Run a benchmark beside the store of the settings; whatever happens, nothing of it stays."""
-    workers = offer.processes or _workers_for(offer.mode)
+    workers = offer.processes or _workers_for(offer)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(scratch_store(settings.store))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horae-bench-")))
@@ -77,9 +78,9 @@ async def run_bench(settings: Settings, offer: Offer, tell: Tell) -> Report:
         )
 
 
-def _workers_for(mode: Mode) -> int:
-    """Two drain a store faster on two cores; while there is time to spare one is more punctual, and costs less."""
-    return 2 if mode is Mode.NOW else 1
+def _workers_for(offer: Offer) -> int:
+    """Two get more done on two cores; while there is time to spare one is more punctual, and costs less."""
+    return 2 if offer.mode in (Mode.NOW, Mode.HERD) or (offer.rate or 0) > ONE_WORKER else 1
 
 
 async def _store_backlog(rows: Rows, count: int, address: str, tell: Tell) -> float | None:

@@ -35,7 +35,9 @@ def bench(
     overlap: Annotated[
         Literal["allow", "skip"] | None, Parameter(help="cron: when a run of the job is still going (skip).")
     ] = None,
-    processes: Annotated[int | None, Positive, Parameter(help="How many workers (1; 2 for now on PostgreSQL).")] = None,
+    processes: Annotated[
+        int | None, Positive, Parameter(help="How many workers (1; 2 for now, herd, high rates).")
+    ] = None,
     output: Output = "table",
 ) -> int:
     """Run jobs that do nothing on a real planner and real workers, and tell how late they started and at what cost.

@@ -170,7 +170,7 @@ def _encode_shared(schedule: Schedule) -> str:
     return msgspec.json.encode(schedule_to_wire(schedule)).decode()
 
 
-@lru_cache(4096)
+@lru_cache(16_384)  # what planners read again and again
 def _decode_shared(text: str) -> Schedule:
     return parse_schedule(msgspec.json.decode(text), now=_EPOCH)  # stored schedules name their anchor themselves
 
