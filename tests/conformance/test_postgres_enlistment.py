@@ -12,6 +12,7 @@ import pytest
 from horae.core.events import EventKind
 from horae.core.model import Run
 from horae.core.values import replace
+from horae.services.claiming import FLOOR_AGE
 from horae.store import Kind, Signal
 from horae.stores.postgres import PostgresStore
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy
@@ -148,12 +149,13 @@ async def test_workers_hear_of_it_at_the_commit(store: PostgresStore, caller: as
     await until(lambda: Signal(kind=Kind.DUE, at=run.wake_at) in heard)
 
 
+@pytest.mark.parametrize("seconds", [60, FLOOR_AGE / SECOND])
 async def test_what_has_been_due_since_before_the_commit_wakes_with_it(
-    store: PostgresStore, caller: asyncpg.Connection
+    store: PostgresStore, caller: asyncpg.Connection, seconds: float
 ) -> None:
     """A claim no longer looks at what woke long ago."""
     run = a_run()
-    old = replace(run, due_at=run.due_at - 60 * SECOND, wake_at=run.wake_at - 60 * SECOND)
+    old = replace(run, due_at=run.due_at - seconds * SECOND, wake_at=run.wake_at - seconds * SECOND)
     async with caller.transaction():
         await enlist(store, caller, old)
     now = await store.time()

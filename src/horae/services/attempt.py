@@ -126,11 +126,13 @@ class Execution(ABC):
     @property
     def log(self) -> AttemptLog:
         """Most attempts log nothing, so it is opened when it is first asked for, on any thread."""
-        if self._log is None:
-            self._log = self.around.logs.open(self.run.id, self.run.fence)
-            if self.ended:  # looked at after the log is known, as `finish` looks at the log after it has ended
-                self._log.close()
-        return self._log
+        with self.around.lock:
+            if self._log is not None:
+                return self._log
+            opened = self._log = self.around.logs.open(self.run.id, self.run.fence)
+        if self.ended:  # looked at after the log is known, as `finish` looks at the log after it has ended
+            opened.close()
+        return opened
 
     def finish(self, result: Result) -> None:
         """Tell the result, once; later ones are void."""

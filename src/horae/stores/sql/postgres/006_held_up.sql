@@ -18,3 +18,13 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER dig_grave AFTER DELETE ON nodes FOR EACH ROW EXECUTE FUNCTION dig_grave();
+
+-- As in 002, but what has been due for a second wakes now: claims look back for two seconds only.
+CREATE OR REPLACE FUNCTION tell_enlisted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    DELETE FROM enlisted WHERE id = NEW.id;
+    UPDATE runs SET wake_at = clock_timestamp()
+     WHERE id = ANY(NEW.runs) AND wake_at < clock_timestamp() - interval '1 s';
+    INSERT INTO events (kind, owner, subjects) VALUES ('job.created', NEW.owner, NEW.runs);
+    RETURN NULL;
+END $$;
