@@ -22,7 +22,9 @@ Written by `make bench ARGS="--publish"`, never by hand. Everything in a table w
 taken in turn; a figure is the median of {rounds} unless its table says otherwise. Producers, workers, the database and
 the load generator share the processors. Handlers do nothing but record their own start, and it is these records that
 are believed; what is lost, ran twice or early is counted, and the store is verified afterwards (`horae bench` does it
-all). *Stolen* is the share of processor time that the host of a virtual machine gave to others meanwhile.
+all). PostgreSQL has just written a checkpoint, and writes over log files that it has used before, as a server does
+after its first hours. *Stolen* is the share of processor time that the host of a virtual machine gave to others
+meanwhile.
 """
 EXPLANATIONS = {
     "now": """\

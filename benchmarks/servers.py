@@ -4,6 +4,7 @@
 durable settings.
 """
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -23,14 +24,44 @@ START_SECONDS = 10.0
 POSTGRES_SETTINGS = """
 shared_buffers = 2GB
 max_wal_size = 8GB
+min_wal_size = 4GB
 """
+LOG_FILES = 200  # of 16 MB, that our own server has used before anything is measured
 SHOWN = ("fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "wal_level")
 REDIS_SETTINGS = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
 
 
 def postgres_address() -> str:
     """The address of the PostgreSQL that all are measured on; our own ends with this process."""
-    return os.environ.get("HORAE_BENCH_POSTGRES") or postgres_url(POSTGRES_SETTINGS)
+    if given := os.environ.get("HORAE_BENCH_POSTGRES"):
+        return given
+    address = postgres_url(POSTGRES_SETTINGS)
+    asyncio.run(_use_log_files(address))
+    return address
+
+
+async def _use_log_files(address: str) -> None:
+    """Bring a new server to where it is after some hours: it writes over log files that it has used before.
+
+    Until then it fills each with zeros first, and so writes everything twice.
+    """
+    connection = await asyncpg.connect(address)
+    try:
+        for _ in range(LOG_FILES):
+            await connection.execute("SELECT pg_logical_emit_message(false, 'horae', ''), pg_switch_wal()")
+    finally:
+        await connection.close()
+    await rest(address)
+
+
+async def rest(address: str) -> None:
+    """Let a server of ours write its checkpoint, and have log files to write over again, before it is measured."""
+    if not os.environ.get("HORAE_BENCH_POSTGRES"):
+        connection = await asyncpg.connect(address)
+        try:
+            await connection.execute("CHECKPOINT")
+        finally:
+            await connection.close()
 
 
 async def postgres_version(address: str) -> str:

@@ -22,7 +22,7 @@ from benchmarks.machine import facts
 from benchmarks.measurements import CELERY, LONG_PARTS, PARTS, PGQUEUER, QUICK, Bench, Figures, Measurement, Sizes
 from benchmarks.page import page
 from benchmarks.peers.environment import ROOT, SCRATCH, version_of
-from benchmarks.servers import postgres_version, redis_version
+from benchmarks.servers import postgres_version, redis_version, rest
 
 RESULTS = SCRATCH / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -79,6 +79,7 @@ def _measure(bench: Bench, parts: list[str], sizes: Sizes, kept: "Kept", *, peer
         kept.begin(part)
         for turn in range(1 if part in LONG_PARTS else sizes.rounds):
             for measurement in measurements:
+                asyncio.run(rest(bench.postgres))
                 _take(measurement, turn, kept)
 
 
