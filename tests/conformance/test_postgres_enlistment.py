@@ -12,7 +12,7 @@ import pytest
 from horae.core.events import EventKind
 from horae.core.model import Run
 from horae.core.values import replace
-from horae.services.claiming import FLOOR_AGE
+from horae.services.floor import FLOOR_AGE
 from horae.store import Kind, Signal
 from horae.stores.postgres import PostgresStore
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from horae.core.model import Reason
+from horae.core.model import JobStatus, Reason
 from horae.core.plan import Page, give_back, succeed
 from horae.core.values import replace
-from horae.store import JobChange, Kind, Signal, Store
+from horae.store import JobChange, Kind, Retraction, Signal, Store
 from tests.conformance.builders import (
     MINUTE,
     NOW,
@@ -105,6 +105,19 @@ async def test_a_run_that_is_freed_from_its_gate_is_told(store: Store) -> None:
     ear = Ear(store)
     await store.settle([succeed(held, None, LATER)])
     assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == LATER
+
+
+async def test_a_run_that_is_freed_by_one_that_is_taken_back_is_told(store: Store) -> None:
+    job = recurring()
+    await given_job(store, job, replace(slot_run(job, NOW + SECOND), gate="g"))
+    [held] = await claimed(store, await given_node(store), until=LATER)
+    behind = one_shot(NOW + 2 * SECOND, gate="g")
+    await store.create([behind])
+    await store.park([behind])
+    assert await store.change(JobChange(job=replace(job, status=JobStatus.PAUSED, revision=2), expected=1)) is not None
+    ear = Ear(store)
+    assert await store.retract([held], now=NOW) == [Retraction.TAKEN_BACK]
+    assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == behind.wake_at
 
 
 async def test_a_stop_names_the_node(store: Store) -> None:

@@ -249,7 +249,7 @@ class SimNode:
 
     def _heard(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
-            self.claiming.wake(None if signal.at is None else signal.at - self.timing.lead)
+            self.worker.heard(signal.at)
         if signal.kind in (Kind.PLAN, Kind.ANY):
             self.planning.wake(signal.at)
         if signal.kind in (Kind.STOP, Kind.ANY):

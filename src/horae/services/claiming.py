@@ -9,6 +9,7 @@ from horae.core.plan import cancel, give_back
 from horae.metrics import Metrics
 from horae.services.contesting import decide_contested
 from horae.services.ending import Ending
+from horae.services.floor import Floor
 from horae.services.membership import Lease, Timing
 from horae.services.releasing import Releasing
 from horae.services.settler import Settler
@@ -20,8 +21,6 @@ MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is c
 STREAM = 20  # claims of a steady stream within the lead
 BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile; the queues share it
 WORTH = 10  # less than this part of all that may be held is not worth a claim
-FLOOR_AGE = timedelta(seconds=2)  # transactions that commit later than this are found by the full scan
-FULL_SCAN = timedelta(seconds=10)  # between two looks at what woke long ago
 
 
 class Claiming:
@@ -59,8 +58,7 @@ class Claiming:
         self._tasks = tasks
         self._queues = queues
         self._spacing = spacing
-        self._floor: datetime | None = None
-        self._scanned_at: datetime | None = None
+        self._floor = Floor(timing.lead)
         self._spaced_until: datetime | None = None
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
         self._looked_at: datetime | None = None  # when something was claimed beside that
@@ -68,6 +66,10 @@ class Claiming:
         self._stuck_since: datetime | None = None  # nothing has ended since this look
         self.starved = False  # there was no room for more, so a result must wake the claims
         self.lined_up = False  # runs are next in gates of which we hold others, so a result must wake the claims
+
+    def tell(self, at: datetime | None) -> None:
+        """There are runs to claim from `at` on; None when nobody knows from when on."""
+        self._floor.tell(at)
 
     async def claim(self) -> datetime | None:
         """Claim once, unless that was just done; answers when there is something to claim again."""
@@ -103,9 +105,12 @@ class Claiming:
         return self._looked_at + often
 
     async def _claim(self, now: datetime, room: int, free_gates: Sequence[str]) -> datetime | None:
-        floor = self._scan_floor(now) if room > 0 else now
+        floor = self._floor.send(now) if room > 0 else now
         claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
-        return None if claimed is None else self._next_claim(claimed[0], room, now, unsure=claimed[1])
+        if claimed is None:
+            return None
+        again = self._next_claim(claimed[0], room, now, unsure=claimed[1])
+        return min(filter(None, (again, self._floor.sweep_at)), default=None) if room > 0 else again
 
     async def _claim_once(
         self, now: datetime, *, floor: datetime | None, limit: int, free_gates: Sequence[str] = ()
@@ -160,7 +165,8 @@ class Claiming:
         soon = now + self._often
         self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
         if room > 0:
-            self._raise_floor(claims, now)
+            passed_over = self.lined_up or bool(claims.contested)
+            self._floor.answered(claims, now=now, until=now + self._timing.lead, passed_over=passed_over)
         if claims.more:
             self.starved = self._room(now) == 0
             return None if self.starved else now if advanced else soon
@@ -171,18 +177,6 @@ class Claiming:
     def soon(self) -> datetime:
         """When a steady stream is claimed again."""
         return self._clock.now() + self._often
-
-    def _raise_floor(self, claims: Claims, now: datetime) -> None:
-        """Look at nothing again that was offered to somebody, but for what may be committed late."""
-        offered = claims.first_at if claims.more else now
-        if offered is not None:
-            self._floor = min(offered, now) - FLOOR_AGE
-
-    def _scan_floor(self, now: datetime) -> datetime | None:
-        if self._scanned_at is None or now - self._scanned_at >= FULL_SCAN:
-            self._scanned_at = now
-            return None
-        return self._floor
 
     def _room(self, now: datetime) -> int:
         """How many more runs can be started within the lead; none while enough of them wait for a slot."""

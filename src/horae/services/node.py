@@ -128,8 +128,8 @@ class NodeService:
             self._claiming.wake()
 
     def _heard(self, signal: Signal) -> None:
-        if signal.kind in (Kind.DUE, Kind.ANY) and self._claiming is not None:
-            self._claiming.wake(None if signal.at is None else signal.at - self._timing.lead)
+        if signal.kind in (Kind.DUE, Kind.ANY) and self._worker is not None:
+            self._worker.heard(signal.at)
         if signal.kind in (Kind.PLAN, Kind.ANY) and self._planning is not None:
             self._planning.wake(signal.at)
         if signal.kind is Kind.ANY and self._stopping is not None:

@@ -39,6 +39,7 @@ class Worker:
         """`spacing` is what claims that bring a little each keep between them."""
         self._lease = lease
         self._settler = settler
+        self._timing = timing
         self._workload = Workload(executor, concurrency=concurrency)
         self._ending = Ending(self._workload, clock=clock, settler=settler, metrics=metrics, luck=luck)
         self._releasing = Releasing(
@@ -100,6 +101,11 @@ class Worker:
     @alarm.setter
     def alarm(self, alarm: Alarm) -> None:
         self._releasing.alarm = alarm
+
+    def heard(self, at: datetime | None) -> None:
+        """There are runs to claim from `at` on; None when nobody knows from when on."""
+        self._claiming.tell(at)
+        self.wake(None if at is None else at - self._timing.lead)
 
     async def tick(self) -> datetime | None:
         """Claim once; answers when there is something to claim again."""

@@ -108,10 +108,12 @@ class PostgresRuns(PostgresBase):
 
     async def _retract(self, run: Run, now: datetime) -> Retraction:
         async with self._db.transaction() as session:
-            for (gate,) in await session.rows("retract_held", run.id, run.fence, now):
-                await wake_parked(session, {} if gate is None else {gate: now})
-                return Retraction.TAKEN_BACK
-            status = await session.value("job_status", run.job_id)
+            taken = await session.rows("retract_held", run.id, run.fence, now)
+            woken = await wake_parked(session, {gate: now for (gate,) in taken if gate is not None})
+            status = None if taken else await session.value("job_status", run.job_id)
+        self._signals.send(woken_signal(woken))
+        if taken:
+            return Retraction.TAKEN_BACK
         return Retraction.OVER if status in (None, *OVER) else Retraction.GOES_ON
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:

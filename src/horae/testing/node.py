@@ -154,7 +154,7 @@ class VirtualNode:
 
     def _heard(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
-            self._claiming.wake(None if signal.at is None else signal.at - self._timing.lead)
+            self._worker.heard(signal.at)
         if signal.kind in (Kind.PLAN, Kind.ANY):
             self._planning.wake(signal.at)
         if signal.kind in (Kind.STOP, Kind.ANY):
