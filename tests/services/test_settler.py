@@ -1,6 +1,7 @@
 """Results on their way to the store: grouped, sent again, never lost."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -9,7 +10,7 @@ from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.plan import Settled, start, succeed
 from horae.core.values import replace
-from horae.services.settler import ENOUGH, GROUP, RESULT_DELAY, START_DELAY, Settler
+from horae.services.settler import ENOUGH, GROUP, RESULT_DELAY, START_DELAY, STREAM, STREAM_DELAY, Settler
 from tests.services.system import START
 
 
@@ -20,12 +21,14 @@ class StoreDouble:
         self.down = False
         self.groups: list[list[Settled]] = []
         self.started: list[list[Run]] = []
+        self.while_settling: Callable[[], None] = lambda: None
         self.while_starting: Callable[[], None] = lambda: None
 
     async def settle(self, results: list[Settled]) -> list[bool]:
         if self.down:
             raise Unavailable("down")
         self.groups.append(results)
+        self.while_settling()
         return [result.run.fence == 1 for result in results]
 
     async def start(self, runs: list[Run]) -> list[bool]:
@@ -65,8 +68,8 @@ def running(number: int = 1, fence: int = 1) -> Run:
     return start(run, START)
 
 
-def done(number: int = 1, fence: int = 1) -> Settled:
-    return succeed(running(number, fence), None, START)
+def done(number: int = 1, fence: int = 1, gate: str | None = None) -> Settled:
+    return succeed(replace(running(number, fence), gate=gate), None, START)
 
 
 async def test_results_go_in_groups(scene: Scene) -> None:
@@ -169,3 +172,66 @@ async def test_a_lone_result_does_not_wait_for_company(scene: Scene) -> None:
     scene.settler.wake = woken.append
     scene.settler.add(done(), START)
     assert woken == [START + RESULT_DELAY]
+
+
+class TestStream:
+    """Results that come so fast that larger groups make each of them cheaper."""
+
+    async def given(self, scene: Scene, count: int = STREAM, gate: str | None = None) -> list[object]:
+        """So many results have just been written; when it is called for the next ones."""
+        for number in range(count):
+            scene.settler.add(done(number, gate=gate), START)
+        await scene.settler.tick()
+        woken: list[object] = []
+        scene.settler.wake = woken.append
+        return woken
+
+    async def test_its_results_wait_longer_for_company(self, scene: Scene) -> None:
+        woken = await self.given(scene)
+        for number in range(3):
+            scene.settler.add(done(number), START)
+        assert woken == [START + STREAM_DELAY]
+
+    async def test_a_few_results_are_none(self, scene: Scene) -> None:
+        woken = await self.given(scene, STREAM - 1)
+        scene.settler.add(done(), START)
+        assert woken == [START + RESULT_DELAY]
+
+    async def test_results_with_a_gate_are_none(self, scene: Scene) -> None:
+        woken = await self.given(scene, STREAM, gate="g")
+        scene.settler.add(done(), START)
+        assert woken == [START + RESULT_DELAY]
+
+    async def test_a_lone_result_after_it_waits_no_longer_than_ever(self, scene: Scene) -> None:
+        woken = await self.given(scene)
+        later = scene.clock.move_to(START + STREAM_DELAY)
+        scene.settler.add(done(), later)
+        assert woken == [later + RESULT_DELAY]
+
+    async def test_a_result_with_a_gate_takes_those_along_that_wait_with_it(self, scene: Scene) -> None:
+        woken = await self.given(scene)
+        scene.settler.add(done(1), START)
+        for number in range(2, 5):
+            scene.settler.add(done(number, gate="g"), START)
+        assert woken == [START + STREAM_DELAY, START + RESULT_DELAY]
+
+    async def test_a_result_with_a_gate_does_not_wait_when_its_time_has_nearly_come(self, scene: Scene) -> None:
+        woken = await self.given(scene)
+        scene.settler.add(done(1), START)
+        scene.settler.add(done(2, gate="g"), scene.clock.move_to(START + STREAM_DELAY - RESULT_DELAY))
+        assert woken == [START + STREAM_DELAY]
+
+    async def test_enough_of_it_is_written_at_once(self, scene: Scene) -> None:
+        woken = await self.given(scene)
+        for number in range(ENOUGH):
+            scene.settler.add(done(number), START)
+        assert woken == [START + STREAM_DELAY, None]
+
+    @pytest.mark.parametrize(("gate", "delay"), [(None, STREAM_DELAY), ("g", RESULT_DELAY)])
+    async def test_what_comes_during_a_write_waits_as_long(
+        self, scene: Scene, gate: str | None, delay: timedelta
+    ) -> None:
+        scene.store.while_settling = lambda: scene.settler.add(done(STREAM, gate=gate), START)
+        for number in range(STREAM):
+            scene.settler.add(done(number), START)
+        assert await scene.settler.tick() == START + delay

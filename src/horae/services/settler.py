@@ -9,9 +9,11 @@ from horae.core.model import Run, RunId
 from horae.core.plan import Settled
 from horae.store import Store
 
-ENOUGH = 500  # results that are written at once rather than after RESULT_DELAY
+ENOUGH = 500  # results that are written at once rather than after a delay
 GROUP = 1000  # results in one write
 RESULT_DELAY = timedelta(milliseconds=10)
+STREAM_DELAY = timedelta(milliseconds=40)  # while so many come that larger groups make each of them cheaper
+STREAM = 50  # results without a gate in one write that make a stream
 START_DELAY = timedelta(milliseconds=100)  # a start is written lazily, or not at all when its result comes first
 
 
@@ -22,6 +24,7 @@ class Settler:
         self._store = store
         self._clock = clock
         self._results: list[Settled] = []
+        self._write_at = self._streams_until = clock.now()
         self._starts: dict[RunId, tuple[datetime, Run]] = {}  # with when each was told, oldest first
         self._look_at: datetime | None = None  # for starts; None when there was none at the last look
         self.settled: Callable[[Sequence[Settled], Sequence[bool]], None] = lambda results, answers: None
@@ -44,11 +47,12 @@ class Settler:
         """An attempt ended."""
         self._starts.pop(result.run.id, None)
         self._results.append(result)
-        waiting = len(self._results)
-        if waiting == 1:
-            self.wake(now + RESULT_DELAY)
-        elif waiting == ENOUGH:
+        waiting, gated = len(self._results), result.run.gate is not None
+        if waiting == ENOUGH:
             self.wake(None)
+        elif waiting == 1 or (gated and now + RESULT_DELAY < self._write_at):
+            self._write_at = now + self._delay(now, gated=gated)
+            self.wake(self._write_at)
 
     async def tick(self) -> datetime | None:
         """Write what is waiting; answers when there is something to write again."""
@@ -59,13 +63,21 @@ class Settler:
         await self._write_starts(self._clock.now() - START_DELAY)
         self._look_at = next((told_at + START_DELAY for told_at, _ in self._starts.values()), None)
         if self._results:  # they came meanwhile, and wait for company
-            return self._clock.now() + RESULT_DELAY
+            now, gated = self._clock.now(), any(result.run.gate is not None for result in self._results)
+            self._write_at = now + self._delay(now, gated=gated)
+            return self._write_at
         return self._look_at
+
+    def _delay(self, now: datetime, *, gated: bool) -> timedelta:
+        """How long results may wait for company; for one with a gate, the next of the gate may be waiting."""
+        return RESULT_DELAY if gated or now >= self._streams_until else STREAM_DELAY
 
     async def _write_results(self) -> None:
         group = self._results[:GROUP]
         answers = await self._store.settle(group)  # if it fails, the group is still in line and is sent again
         del self._results[: len(group)]
+        if sum(result.run.gate is None for result in group) >= STREAM:
+            self._streams_until = self._clock.now() + STREAM_DELAY
         self.settled(group, answers)
 
     async def _write_starts(self, told_by: datetime) -> None:
