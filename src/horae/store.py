@@ -425,8 +425,8 @@ class Store(Reader, Protocol):
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         """The stop requests that are open for runs which a node holds."""
 
-    async def held(self, node: NodeId) -> Mapping[RunId, int]:
-        """The runs that a node holds, with their fences: what it may go on with after a doubt."""
+    async def held(self, runs: Sequence[Run]) -> list[bool]:
+        """Which of the runs their nodes still hold under the same fence: what may go on after a doubt."""
 
     async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
         """Resolve dead letters, each with the creation of its successor; False where it is none (any more).

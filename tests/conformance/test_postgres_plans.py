@@ -187,7 +187,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     ),
     "request_stop": (lambda: ([new_id()], "cancelled"), {"runs_pkey"}),
     "stops": (lambda: (NODE,), {"runs_stopped"}),
-    "held": (lambda: (NODE,), {"runs_held"}),
+    "held": (lambda: ([new_id()], [1], [NODE]), {"runs_pkey"}),
     "orphans": (lambda: (10,), {"graves_pkey", "runs_held"}),
     "level_graves": (tuple, {"runs_held"}),
     "plannable_jobs": (lambda: (range(64), LATEST, 10, 50), {"jobs_plan", "runs_job"}),

@@ -59,7 +59,6 @@ INDEXES = {
     "already_settled": {"runs_id"},
     "request_stop": {"runs_id"},
     "stops": {"runs_stop"},
-    "held": {"runs_held"},
     "orphans": {"runs_held"},
     "run": {"runs_id"},
     "job": {"jobs_id"},

@@ -224,19 +224,21 @@ async def test_attempts_are_kept_in_order_and_keep_their_numbers(store: Store) -
 async def test_an_ended_run_is_held_by_nobody(store: Store) -> None:
     node = await given_node(store)
     [run] = await given_ended(store, one_shot(), node=node)
-    assert await store.held(node) == {}
+    assert await store.held([run]) == [False]
     assert run.node == node
     assert await claimed(store, node) == []
 
 
-async def test_held_tells_runs_and_fences(store: Store) -> None:
+async def test_a_claim_holds_until_the_run_goes_back_whoever_takes_it_then(store: Store) -> None:
     node, other = await given_node(store), await given_node(store)
     first, second = await given_claimed(store, one_shot(), one_shot(), node=node)
     await store.start([start(first, NOW)])
-    await given_claimed(store, one_shot(), node=other)
-    assert await store.held(node) == {first.id: 1, second.id: 1}
+    assert await store.held([first, second]) == [True, True]
     await store.settle([give_back(second, NOW)])
-    assert await store.held(node) == {first.id: 1}
+    assert await store.held([second, first]) == [False, True]
+    [again] = await claimed(store, other)
+    assert await store.held([first, second, again]) == [True, False, True]
+    assert await store.held([]) == []
 
 
 async def test_a_stop_request_reaches_the_node_that_holds_the_run(store: Store) -> None:

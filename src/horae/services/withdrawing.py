@@ -47,9 +47,9 @@ class Withdrawing:
 
     async def confirm_claims(self) -> None:
         """After a doubt about the lease: keep only what the store still shows as ours."""
-        ours = await self._store.held(self._node_id())
-        for run in self._workload.everything():
-            if ours.get(run.id) != run.fence:
+        runs = list(self._workload.everything())
+        for run, ours in zip(runs, await self._store.held(runs), strict=True):
+            if not ours:
                 self._abandon(run)
         self._workload.doubtful = False
 

@@ -120,9 +120,13 @@ class PostgresRuns(PostgresBase):
         """The stop requests that are open for runs which a node holds."""
         return {RunId(row[0]): Reason(row[1]) for row in await self._db.rows("stops", node)}
 
-    async def held(self, node: NodeId) -> Mapping[RunId, int]:
-        """The runs that a node holds, with their fences."""
-        return {RunId(row[0]): row[1] for row in await self._db.rows("held", node)}
+    async def held(self, runs: Sequence[Run]) -> list[bool]:
+        """Which of the runs their nodes still hold under the same fence."""
+        if not runs:
+            return []
+        given = columns(lambda run: (run.id, run.fence, run.node), runs)
+        found = {(row[0], row[1]) for row in await self._db.rows("held", *given)}
+        return [(run.id, run.fence) in found for run in runs]
 
 
 async def _end(

@@ -151,8 +151,8 @@ class SqliteStore:
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         return await self._executor.read(lambda db: sqlite_runs.stops(db, node))
 
-    async def held(self, node: NodeId) -> Mapping[RunId, int]:
-        return await self._executor.read(lambda db: sqlite_runs.held(db, node))
+    async def held(self, runs: Sequence[Run]) -> list[bool]:
+        return await self._executor.read(lambda db: sqlite_runs.held(db, runs))
 
     async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
         return await self._executor.write(lambda transaction: sqlite_letters.resolve(transaction, resolutions, now))

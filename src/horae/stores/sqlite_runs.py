@@ -160,9 +160,10 @@ def stops(db: sqlite3.Connection, node: NodeId) -> Mapping[RunId, Reason]:
     return {RunId(to_hex(run_id)): Reason(stop) for run_id, stop in found}
 
 
-def held(db: sqlite3.Connection, node: NodeId) -> Mapping[RunId, int]:
-    """The runs that a node holds, with their fences."""
-    return {RunId(to_hex(run_id)): fence for run_id, fence in db.execute(STATEMENTS["held"], (to_blob(node),))}
+def held(db: sqlite3.Connection, runs: Sequence[Run]) -> list[bool]:
+    """Which of the runs their nodes still hold under the same fence."""
+    places = {found.place for found in sqlite_batches.find(db, runs) if found.state in HELD}
+    return [place in places for place in range(len(runs))]
 
 
 def register(transaction: Transaction, node: Node) -> None:

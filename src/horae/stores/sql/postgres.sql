@@ -706,7 +706,9 @@ SELECT status FROM jobs WHERE id = $1::uuid;
 SELECT id, stop FROM runs WHERE node = $1 AND node IS NOT NULL AND stop IS NOT NULL;
 
 -- name: held
-SELECT id, fence FROM runs WHERE node = $1;
+SELECT given.id, given.fence
+  FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS given(id, fence, node)
+  JOIN runs ON runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.node = given.node;
 
 
 -- ------------------------------------------------------------------------------------------------------- dead letters

@@ -439,9 +439,6 @@ RETURNING node;
 SELECT id, stop FROM runs INDEXED BY runs_stop
  WHERE node = ? AND stop IS NOT NULL AND finished_at IS NULL AND state IN ('claimed', 'running');
 
--- name: held
-SELECT id, fence FROM runs INDEXED BY runs_held WHERE node = ? AND state IN ('claimed', 'running');
-
 
 -- ===== nodes =========================================================================================================
 
