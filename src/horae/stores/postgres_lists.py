@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from horae.core.lifecycle import FINAL, HELD, WAITING
+from horae.core.lifecycle import FINAL
 from horae.core.model import JobError, JobStatus, Run, State
 from horae.store import JobFilter, RunFilter
 from horae.stores.postgres_rows import LOWEST_ID
@@ -50,9 +50,10 @@ class RunQuery:
         if self.which.job_id is not None:
             chosen = [("list_live_of_job", live), ("list_ended_of_job", ended)]
         else:
-            waiting = "list_retried" if live & WAITING == {State.RETRYING} else "list_waiting"
-            over = _ended_list("list_ended", well=State.SUCCEEDED in ended)
-            chosen = [(waiting, live & WAITING), ("list_held", live & HELD), (over, ended)]
+            chosen = [
+                *_live_lists(live, stopping=self.which.stopping),
+                (_ended_list("list_ended", well=State.SUCCEEDED in ended), ended),
+            ]
         return [(name, states) for name, states in chosen if states]
 
     def letters(self) -> str:
@@ -80,6 +81,16 @@ class RunQuery:
 def run_cursor(run: Run) -> str:
     """Where a list of runs goes on after this one."""
     return encode_cursor((run.due_at - _EPOCH) // _TICK, run.id)
+
+
+def _live_lists(states: frozenset[State], *, stopping: bool | None) -> list[tuple[str, frozenset[State]]]:
+    """The lists that together find live runs in these states; what waits for its first try may be much."""
+    if stopping:
+        return [("list_stopped", states)]
+    if State.SCHEDULED in states:
+        return [("list_live", states)]
+    few = {State.RETRYING: "list_retried", State.RUNNING: "list_started", State.CLAIMED: "list_live"}
+    return [(name, frozenset({state})) for state, name in few.items() if state in states]
 
 
 def _ended_list(name: str, *, well: bool) -> str:
@@ -114,8 +125,8 @@ def _live_statements(which: JobFilter) -> list[str]:
     if which.status is JobStatus.PAUSED:
         return ["list_one_shots_paused"]
     if which.status is JobStatus.CANCELLED:
-        return ["list_one_shots_held"]  # a cancel that waits for its node
-    return ["list_one_shots_waiting", "list_one_shots_held"]
+        return ["list_one_shots_stopped"]  # a cancel that waits for its node
+    return ["list_one_shots_live"]
 
 
 def _ended_statement(which: JobFilter, states: Sequence[State]) -> str:

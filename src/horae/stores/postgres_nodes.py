@@ -5,8 +5,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from horae.core.model import Node, NodeId, Run
 from horae.store import Beat, Kind, Signal
 from horae.stores.postgres_base import PostgresBase
+from horae.stores.postgres_held import left_behind
 from horae.stores.postgres_pool import retried
-from horae.stores.postgres_rows import ROWS, day_of, node_columns, node_of
+from horae.stores.postgres_rows import day_of, node_columns, node_of
 
 
 class PostgresNodes(PostgresBase):
@@ -39,8 +40,21 @@ class PostgresNodes(PostgresBase):
         return [NodeId(row[0]) for row in await self._db.rows("bury", now - dead_after)]
 
     async def orphans(self, *, limit: int) -> list[Run]:
-        """Held runs whose node is not registered."""
-        return [ROWS.run(row) for row in await self._db.rows("orphans", limit)]
+        """Held runs whose node is not registered; those of nodes that left nothing are not looked for again.
+
+        To look for them takes long while much waits, so one does it for all.
+        """
+        gone = await self._db.rows("graves")
+        if not gone:
+            return []
+        nodes, last_at = [row[0] for row in gone], max(row[1] for row in gone)
+        async with self._db.transaction() as session:
+            if not await session.value("lock_graves"):
+                return []
+            found = await left_behind(session, nodes, last_at=last_at, limit=limit)
+            if len(found) < limit:  # that is all
+                await session.rows("level_graves", sorted({*nodes} - {run.node for run in found}))
+        return found
 
     @retried
     async def tidy(self, *, now: datetime) -> int:
@@ -49,7 +63,6 @@ class PostgresNodes(PostgresBase):
         async with self._db.session() as session:
             freed = await session.rows("free_gates_of_the_gone")
             woken = await session.rows("wake_unblocked", now)
-            await session.rows("level_graves")
         if woken or freed:
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
         return len(freed) + len(woken)

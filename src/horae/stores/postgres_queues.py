@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from horae.store import Kind, QueueDepth, QueueSettings, Signal
 from horae.stores.postgres_base import PostgresBase
+from horae.stores.postgres_held import count_held
 from horae.stores.postgres_pool import retried
 
 MAX_DEPTH = 10_000  # how far the runs of a queue are counted
@@ -41,4 +42,6 @@ class PostgresQueues(PostgresBase):
     async def set_queue(self, settings: QueueSettings) -> None:
         """Say something about a queue; whatever it is, waiting workers may now find something to claim."""
         await self._db.rows("set_queue", settings.queue, settings.paused, settings.concurrency)
+        if settings.concurrency is not None:
+            await count_held(self._db, settings.queue)
         self._signals.send([Signal(kind=Kind.DUE)])

@@ -3,11 +3,14 @@
 -- Plans: connections force generic plans and switch off whatever reads a table as a whole (see postgres_pool.py). A plan
 -- that was made while a table was still empty would otherwise scan it, and go on to do so until statistics catch up; and
 -- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by one index, which
--- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: a condition on `state` instead of
--- `node` keeps partial indexes of `node` away that looked empty when the plan was made, `gate || ''` keeps the index of
--- gates away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table. A join with
+-- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: `gate || ''` keeps the index of gates
+-- away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table. A join with
 -- `id BETWEEN given.id AND given.id` can only look up what is given: with `=`, a plan that was made when a vacuum had found
 -- nothing in the table would go through all of it for each of them.
+--
+-- No index of `runs` names what a claim changes (state, node, fence), so that it stays within the page of the run and writes
+-- none of them; only held runs of a queue with a limit are `counted` by an index. What is held in a gate is looked for
+-- among the first 100 there: it was first when it was claimed, so only what was put in front of it later counts.
 
 
 -- ---------------------------------------------------------------------------------------------------- schema and time
@@ -322,7 +325,7 @@ WITH me AS MATERIALIZED (
     SELECT queue, paused, concurrency, changed_at,
            paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
            CASE WHEN queue = ANY($9::text[])
-                THEN concurrency - (SELECT count(*) FROM runs WHERE node IS NOT NULL AND runs.queue = queues.queue)
+                THEN concurrency - (SELECT count(*) FROM runs WHERE counted AND runs.queue = queues.queue)
             END AS room
       FROM queues
      WHERE cardinality($2::text[]) = 0 OR queue = ANY($2::text[])
@@ -440,12 +443,14 @@ WITH me AS MATERIALIZED (
        AND node IS NOT DISTINCT FROM $1
 ), passed AS MATERIALIZED (
     -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
-    SELECT id FROM heads WHERE (gate IN (SELECT gate FROM ours)) IS TRUE
+    SELECT id, room FROM heads WHERE (gate IN (SELECT gate FROM ours)) IS TRUE
 ), claimed AS (
-    UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1
-      FROM (SELECT id FROM found WHERE gate IS NULL AND (room IS NULL OR id NOT IN (SELECT id FROM outside))
+    UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1, counted = chosen.counted
+      FROM (SELECT id, room IS NOT NULL AS counted
+              FROM found
+             WHERE gate IS NULL AND (room IS NULL OR id NOT IN (SELECT id FROM outside))
             UNION ALL
-            SELECT id FROM passed) AS chosen
+            SELECT id, room IS NOT NULL FROM passed) AS chosen
      WHERE runs.id BETWEEN chosen.id AND chosen.id AND EXISTS (SELECT FROM taker)
     RETURNING runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels,
               queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop,
@@ -539,9 +544,12 @@ SELECT given.id, rival.job_id, rival.first_started_at, rival.failed
          ORDER BY nearest.due_at DESC
          LIMIT 1)
         UNION
-       (SELECT held.id, job_id, first_started_at, false FROM runs AS held
-         WHERE held.node = (SELECT node FROM gates WHERE gates.gate = given.gate) AND held.node <> $1
-           AND held.gate || '' = given.gate)
+       (SELECT id, job_id, first_started_at, false
+          FROM (SELECT id, job_id, first_started_at, node FROM runs AS line
+                 WHERE line.gate = given.gate
+                 ORDER BY line.due_at, line.id
+                 LIMIT 100) AS held
+         WHERE held.node <> $1)
         UNION
        (SELECT run_id, job_id, NULL, true FROM blocks
          WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (given.due_at, given.id)
@@ -570,11 +578,15 @@ UPDATE runs SET parked = true
  CROSS JOIN LATERAL (SELECT id, gate FROM runs AS waiting
                       WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
                         AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
- CROSS JOIN LATERAL (SELECT held.id FROM runs AS held
-                      WHERE held.node = (SELECT node FROM gates WHERE gates.gate = waiting.gate)
-                        AND held.gate || '' = waiting.gate
+ CROSS JOIN LATERAL (SELECT held.id
+                       FROM (SELECT id, node FROM runs AS line
+                              WHERE line.gate = waiting.gate
+                              ORDER BY line.due_at, line.id
+                              LIMIT 100) AS line
+                       JOIN runs AS held ON held.id BETWEEN line.id AND line.id
+                      WHERE line.node IS NOT NULL AND held.node IS NOT NULL
                       LIMIT 1
-                        FOR KEY SHARE) AS held
+                        FOR KEY SHARE OF held) AS held
  WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
 
 -- name: park_runs_behind_blocks
@@ -640,9 +652,9 @@ SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
 
 -- name: return_runs
 -- To be tried again, or given back.
-UPDATE runs SET state = given.state, node = NULL, wake_at = given.wake_at, attempt = given.attempt, crashes = given.crashes,
-                progress = given.progress, error = given.error, first_started_at = given.first_started_at,
-                started_at = given.started_at
+UPDATE runs SET state = given.state, node = NULL, counted = false, wake_at = given.wake_at, attempt = given.attempt,
+                crashes = given.crashes, progress = given.progress, error = given.error,
+                first_started_at = given.first_started_at, started_at = given.started_at
   FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
               $8::text[], $9::timestamptz[], $10::timestamptz[])
        AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
@@ -703,7 +715,7 @@ RETURNING gone.gate;
 SELECT status FROM jobs WHERE id = $1::uuid;
 
 -- name: stops
-SELECT id, stop FROM runs WHERE node = $1 AND node IS NOT NULL AND stop IS NOT NULL;
+SELECT id, stop FROM runs WHERE stop IS NOT NULL AND node = $1;
 
 -- name: held
 SELECT given.id, given.fence
@@ -781,17 +793,39 @@ DELETE FROM nodes WHERE id = $1;
 -- name: bury
 DELETE FROM nodes WHERE beat_at < $1 RETURNING id;
 
+-- name: graves
+-- Nodes that are gone and may have left something behind.
+SELECT node, last_at FROM graves WHERE NOT EXISTS (SELECT FROM nodes WHERE nodes.id = graves.node);
+
+-- name: lock_graves
+-- Whether nobody else looks for what was left behind.
+SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' graves'));
+
+-- name: lanes_up_to
+-- Those of which something wakes by $1.
+SELECT lanes.id
+  FROM lanes
+ CROSS JOIN LATERAL (SELECT FROM runs
+                      WHERE runs.lane = lanes.id AND wake_at <= $1 AND NOT parked AND NOT paused
+                      LIMIT 1) AS one;
+
 -- name: orphans
--- What is held is not read for it, dead entries of its index even less: only where a node is gone is anything looked for.
-SELECT orphan.*
-  FROM graves
- CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE live_runs.node = graves.node LIMIT $1) AS orphan
- WHERE NOT EXISTS (SELECT FROM nodes WHERE nodes.id = graves.node)
- LIMIT $1;
+-- $1 nodes that are gone, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
+-- Each row tells how far it was looked, and may have no run; no row is the end.
+WITH looked AS MATERIALIZED (
+    SELECT id, node, wake_at FROM runs
+     WHERE lane = $2 AND wake_at > $3 AND wake_at <= $4 AND NOT parked AND NOT paused
+     ORDER BY wake_at
+     FETCH FIRST ($5::bigint) ROWS WITH TIES
+)
+SELECT orphan.*, last.wake_at
+  FROM (SELECT wake_at FROM looked ORDER BY wake_at DESC LIMIT 1) AS last
+  LEFT JOIN (SELECT live_runs.*
+               FROM looked JOIN live_runs ON live_runs.id BETWEEN looked.id AND looked.id
+              WHERE looked.node = ANY($1::uuid[])) AS orphan ON true;
 
 -- name: level_graves
--- Of nodes that hold nothing any more.
-DELETE FROM graves WHERE (SELECT true FROM runs WHERE runs.node = graves.node LIMIT 1) IS NULL;
+DELETE FROM graves WHERE node = ANY($1::uuid[]);
 
 -- name: free_gates_of_the_gone
 WITH RECURSIVE holders(node) AS (
@@ -803,9 +837,11 @@ WITH RECURSIVE holders(node) AS (
 ), gone AS (
     SELECT node FROM holders
      WHERE node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE nodes.id = holders.node)
-       AND NOT EXISTS (SELECT FROM runs WHERE runs.node = holders.node)
 )
-DELETE FROM gates USING gone WHERE gates.node = gone.node RETURNING gates.gate;
+DELETE FROM gates USING gone
+ WHERE gates.node = gone.node
+   AND (SELECT true FROM runs WHERE runs.gate = gates.gate AND runs.node = gates.node LIMIT 1) IS NULL
+RETURNING gates.gate;
 
 -- name: wake_unblocked
 -- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race; or the dead letter
@@ -826,8 +862,11 @@ UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
  WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
    AND NOT EXISTS (SELECT FROM runs AS ahead
                     WHERE ahead.gate = waiting.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id))
-   AND NOT EXISTS (SELECT FROM gates JOIN runs AS held ON held.node = gates.node AND held.gate = gates.gate
-                    WHERE gates.gate = waiting.gate)
+   AND NOT EXISTS (SELECT FROM (SELECT node FROM runs AS line
+                                 WHERE line.gate = waiting.gate
+                                 ORDER BY line.due_at, line.id
+                                 LIMIT 100) AS line
+                    WHERE line.node IS NOT NULL)
    AND NOT EXISTS (SELECT FROM blocks
                     WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id))
 RETURNING runs.wake_at;
@@ -911,15 +950,14 @@ SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM at
  ORDER BY run_id, fence;
 
 -- name: ahead_of
--- $1 run, $2 its gate, $3 its due time, $4 how many. What is held in the gate is ahead, whatever its place; OFFSET keeps the
--- index of gates away from it.
+-- $1 run, $2 its gate, $3 its due time, $4 how many. What is held in the gate is ahead, whatever its place.
 SELECT *
   FROM ((SELECT * FROM live_runs WHERE gate = $2 AND (due_at, id) < ($3, $1) ORDER BY due_at, id LIMIT $4)
          UNION ALL
         (SELECT held.*
-           FROM gates
-          CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE live_runs.node = gates.node OFFSET 0) AS held
-          WHERE gates.gate = $2 AND held.gate = $2 AND (held.due_at, held.id) > ($3, $1)
+           FROM (SELECT id, node FROM runs WHERE gate = $2 ORDER BY due_at, id LIMIT 100) AS line
+           JOIN live_runs AS held ON held.id BETWEEN line.id AND line.id
+          WHERE line.node IS NOT NULL AND (held.due_at, held.id) > ($3, $1)
           LIMIT $4)
          UNION ALL
         (SELECT letter.*
@@ -962,17 +1000,17 @@ SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, runni
 SELECT name, schema FROM tasks ORDER BY name;
 
 -- name: queue_depths
-WITH waiting AS (
+WITH due AS (
     SELECT lanes.queue, due.depth, due.oldest, 0 AS running
       FROM lanes
      CROSS JOIN LATERAL (SELECT FROM runs
-                          WHERE runs.lane = lanes.id AND node IS NULL AND NOT parked AND NOT paused
+                          WHERE runs.lane = lanes.id AND NOT parked AND NOT paused
                           ORDER BY wake_at
                           LIMIT 1) AS one
      CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
                            FROM (SELECT due_at FROM runs
-                                  WHERE runs.lane = lanes.id AND wake_at <= $1 AND state = 'scheduled'
-                                    AND node IS NULL AND NOT parked AND NOT paused
+                                  WHERE runs.lane = lanes.id AND wake_at <= $1 AND state IN ('scheduled', 'claimed')
+                                    AND NOT parked AND NOT paused
                                   ORDER BY wake_at
                                   LIMIT $2) AS few) AS due
 ), parked AS (
@@ -984,16 +1022,15 @@ WITH waiting AS (
     SELECT shelves.queue, 0, NULL::timestamptz, 0
       FROM shelves
      CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one
-), held AS (
-    SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1),
-           min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1), count(*) FILTER (WHERE state = 'running')
+), going AS (
+    SELECT queue, 0, NULL::timestamptz, count(*)
       FROM runs
-     WHERE node IS NOT NULL
+     WHERE first_started_at IS NOT NULL AND state = 'running'
      GROUP BY queue
 )
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
        max(concurrency)
-  FROM (TABLE waiting UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE held
+  FROM (TABLE due UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE going
          UNION ALL
         SELECT queue, 0, NULL, 0 FROM queues WHERE queues.paused OR concurrency IS NOT NULL) AS each
   LEFT JOIN queues USING (queue)
@@ -1002,30 +1039,22 @@ SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer
 
 -- name: queue_depths_of_owner
 -- $1 now, $2 bound, $3 owner
-WITH waiting AS (
-    SELECT shelves.queue, due.depth, due.oldest, 0 AS running
-      FROM shelves
-     CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND node IS NULL LIMIT 1) AS one
-     CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
-                           FROM (SELECT due_at FROM runs
-                                  WHERE runs.shelf = shelves.id AND node IS NULL AND due_at <= $1 AND state = 'scheduled'
-                                    AND NOT paused
-                                  ORDER BY due_at, id
-                                  LIMIT $2) AS few) AS due
-     WHERE shelves.owner = $3
-), held AS (
-    SELECT queue, count(*) FILTER (WHERE state = 'claimed' AND due_at <= $1),
-           min(due_at) FILTER (WHERE state = 'claimed' AND due_at <= $1), count(*) FILTER (WHERE state = 'running')
-      FROM runs
-     WHERE node IS NOT NULL AND owner = $3
-     GROUP BY queue
-)
-SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
-       max(concurrency)
-  FROM (TABLE waiting UNION ALL TABLE held) AS each
-  LEFT JOIN queues USING (queue)
- GROUP BY queue
- ORDER BY queue;
+SELECT shelves.queue, least(sum(due.depth), $2)::integer, min(due.oldest), sum(going.running)::integer,
+       coalesce(bool_or(queues.paused), false), max(concurrency)
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id LIMIT 1) AS one
+ CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
+                       FROM (SELECT due_at FROM runs
+                              WHERE runs.shelf = shelves.id AND due_at <= $1 AND state IN ('scheduled', 'claimed')
+                                AND NOT paused
+                              ORDER BY due_at, id
+                              LIMIT $2) AS few) AS due
+ CROSS JOIN LATERAL (SELECT count(*) AS running FROM runs
+                      WHERE runs.shelf = shelves.id AND first_started_at IS NOT NULL AND state = 'running') AS going
+  LEFT JOIN queues ON queues.queue = shelves.queue
+ WHERE shelves.owner = $3
+ GROUP BY shelves.queue
+ ORDER BY shelves.queue;
 
 -- name: queue_lateness
 -- $1 since, $2 owner or NULL, $3 how many of each queue. What was due later did not end on an earlier day.
@@ -1050,6 +1079,31 @@ SELECT paused, concurrency FROM queues WHERE queue = $1;
 INSERT INTO queues (queue, paused, concurrency) VALUES ($1, $2, $3)
     ON CONFLICT (queue) DO UPDATE
    SET paused = excluded.paused, concurrency = excluded.concurrency, changed_at = DEFAULT;
+
+-- name: await_claims
+SELECT await_claims();
+
+-- name: lanes_to_count
+-- $1 queue: its lanes, and the latest time at which something that nodes hold, or that gone ones held, wakes.
+SELECT id, greatest((SELECT max(beat_at) + interval '3 h' FROM nodes), (SELECT max(last_at) FROM graves))
+  FROM lanes
+ WHERE queue = $1;
+
+-- name: count_held
+-- $1 lane, $2 behind this time, $3 up to this one, $4 how many to look at. What is held counts against a limit from now on.
+-- Answers how far it was looked; NULL at the end.
+WITH looked AS MATERIALIZED (
+    SELECT id, node, wake_at FROM runs
+     WHERE lane = $1 AND wake_at > $2 AND wake_at <= $3 AND NOT parked AND NOT paused
+     ORDER BY wake_at
+     FETCH FIRST ($4::bigint) ROWS WITH TIES
+), now_counted AS (
+    UPDATE runs SET counted = true
+      FROM looked
+     WHERE runs.id BETWEEN looked.id AND looked.id AND looked.node IS NOT NULL AND runs.node IS NOT NULL
+       AND NOT runs.counted
+)
+SELECT max(wake_at) FROM looked;
 
 
 -- ------------------------------------------------------------------------------------------------------------- ledger
@@ -1083,7 +1137,7 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 -- Where there are many shelves they are merged in two steps: one whose first run is not among the first of all has nothing
 -- to add.
 
--- name: list_waiting
+-- name: list_live
 WITH places AS MATERIALIZED (
     SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
@@ -1094,7 +1148,7 @@ WITH places AS MATERIALIZED (
     (SELECT places.id
        FROM places
       CROSS JOIN LATERAL (SELECT due_at, id FROM runs
-                           WHERE runs.shelf = places.id AND node IS NULL
+                           WHERE runs.shelf = places.id
                              AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
                              AND state = ANY($3::text[])
                              AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
@@ -1107,7 +1161,7 @@ WITH places AS MATERIALIZED (
 SELECT run.*
   FROM heads
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = heads.id AND node IS NULL
+                      WHERE live_runs.shelf = heads.id
                         AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
                         AND state = ANY($3::text[])
                         AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
@@ -1121,7 +1175,7 @@ SELECT run.*
 SELECT run.*
   FROM shelves
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = shelves.id AND node IS NULL AND error IS NOT NULL
+                      WHERE live_runs.shelf = shelves.id AND error IS NOT NULL
                         AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
                         AND state = ANY($3::text[])
                         AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
@@ -1132,15 +1186,31 @@ SELECT run.*
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
 
--- name: list_held
-WITH held AS MATERIALIZED (
+-- name: list_started
+-- What runs is little beside what waits.
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = shelves.id AND first_started_at IS NOT NULL
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_stopped
+WITH stopped AS MATERIALIZED (
     SELECT * FROM live_runs
-     WHERE node IS NOT NULL AND state = ANY($3::text[])
+     WHERE stop IS NOT NULL AND state = ANY($3::text[])
        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
        AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
        AND $2::uuid IS NULL
 )
-SELECT * FROM held
+SELECT * FROM stopped
  WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
  ORDER BY due_at DESC, id DESC
  LIMIT $10;
@@ -1285,7 +1355,8 @@ SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY d
 -- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
 -- the time that it must be due by; for ended one-shots $11 the states, $12 that time. `shelf >= s AND (shelf, id) < (s, i)`
 -- is `shelf = s AND id < i`, ordered by both, said so that only the index of both will do: by the order of ids alone the
--- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away.
+-- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away,
+-- and `schedule || ''` that of all one-shots.
 
 -- name: list_jobs_of_owner
 SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
@@ -1306,7 +1377,7 @@ SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queu
  ORDER BY id DESC
  LIMIT $10;
 
--- name: list_one_shots_waiting
+-- name: list_one_shots_live
 WITH places AS MATERIALIZED (
     SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
@@ -1318,7 +1389,7 @@ WITH places AS MATERIALIZED (
        FROM places
       CROSS JOIN LATERAL (SELECT id FROM runs
                            WHERE runs.shelf >= places.id AND (runs.shelf, runs.id) < (places.id, $9::uuid)
-                             AND node IS NULL AND schedule IS NOT NULL
+                             AND schedule IS NOT NULL
                              AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                              AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
                              AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
@@ -1332,7 +1403,7 @@ SELECT run.*
   FROM heads
  CROSS JOIN LATERAL (SELECT * FROM live_runs
                       WHERE live_runs.shelf >= heads.id AND (live_runs.shelf, live_runs.id) < (heads.id, $9::uuid)
-                        AND node IS NULL AND schedule IS NOT NULL
+                        AND schedule IS NOT NULL
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                         AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
                         AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
@@ -1346,7 +1417,7 @@ SELECT run.*
   FROM shelves
  CROSS JOIN LATERAL (SELECT * FROM live_runs
                       WHERE live_runs.shelf >= shelves.id AND (live_runs.shelf, live_runs.id) < (shelves.id, $9::uuid)
-                        AND paused AND schedule IS NOT NULL
+                        AND paused AND schedule || '' IS NOT NULL
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
                         AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
                         AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
@@ -1357,15 +1428,15 @@ SELECT run.*
  ORDER BY run.id DESC
  LIMIT $10;
 
--- name: list_one_shots_held
-WITH held AS MATERIALIZED (
+-- name: list_one_shots_stopped
+WITH stopped AS MATERIALIZED (
     SELECT * FROM live_runs
-     WHERE node IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
+     WHERE stop IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
 )
-SELECT * FROM held WHERE id < $9::uuid ORDER BY id DESC LIMIT $10;
+SELECT * FROM stopped WHERE id < $9::uuid ORDER BY id DESC LIMIT $10;
 
 -- name: list_one_shots_keyed
 SELECT * FROM live_runs

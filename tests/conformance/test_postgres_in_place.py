@@ -1,0 +1,298 @@
+"""Claims in PostgreSQL stay in the page of their run, and what is held is found without an index of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from horae.core.model import NodeId, Reason, Run, State
+from horae.core.plan import give_back, lost, start, succeed
+from horae.store import QueueDepth, QueueSettings, RunFilter
+from horae.stores.postgres import PostgresStore
+from horae.stores.postgres_held import left_behind
+from horae.stores.postgres_pool import Address, Session
+from horae.stores.statements import load, migrations
+from tests.conformance.builders import (
+    MINUTE,
+    NOW,
+    SECOND,
+    claimed,
+    claims_of,
+    given_claimed,
+    given_node,
+    given_running,
+    ids,
+    one_shot,
+)
+from tests.postgres_server import postgres_url, scratch_schema
+
+CLAIM = load("postgres")["claim"]
+LONG_AGO = NOW.replace(year=1)
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%await_claims()%' AND wait_event = 'PgSleep'"
+COUNTED = "SELECT id FROM runs WHERE counted ORDER BY id"
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async with scratch_schema(postgres_url()) as address:
+        yield address
+
+
+@pytest.fixture
+async def connection(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection beside those of the store, in its schema."""
+    await PostgresStore(url).migrate()
+    connection = await Address(url).connect()
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def store(url: str, connection: asyncpg.Connection) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def claim(connection: asyncpg.Connection, node: NodeId, limit: int = 1000) -> list[Any]:
+    """The rows of a claim in the transaction of the connection."""
+    _, *rows = await connection.fetch(CLAIM, node, [], ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [])
+    return rows
+
+
+# --- in place
+
+
+@pytest.mark.parametrize("gated", [False, True])
+async def test_nearly_every_claim_writes_no_index(
+    store: PostgresStore, connection: asyncpg.Connection, gated: bool
+) -> None:
+    node = await given_node(store)
+    await store.create(
+        [
+            one_shot(params=f'{{"text": "{"x" * (number % 200)}"}}', gate=f"gate {number}" if gated else None)
+            for number in range(2000)
+        ]
+    )
+
+    async with connection.transaction():
+        for _ in range(4):
+            assert len(await claim(connection, node, limit=500)) == 500
+        [(updates, in_place)] = await connection.fetch(
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relid = 'runs'::regclass"
+        )
+
+    assert updates == 2000
+    assert in_place >= 0.95 * updates
+
+
+async def test_only_held_runs_of_a_queue_with_a_limit_are_counted(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    await store.set_queue(QueueSettings(queue="narrow", concurrency=5))
+    node = await given_node(store)
+    limited = [one_shot(queue="narrow"), one_shot(queue="narrow", gate="g")]
+    *narrow, _, _ = await given_claimed(store, *limited, one_shot(), one_shot(gate="h"), node=node)
+    assert [row[0] for row in await connection.fetch(COUNTED)] == ids(narrow)
+
+    await store.settle([give_back(run, NOW) for run in narrow])
+    assert await connection.fetch(COUNTED) == []
+
+
+# --- limits that are set while runs are held
+
+
+async def test_a_new_limit_counts_what_is_held_already(store: PostgresStore) -> None:
+    node, other = await given_node(store), await given_node(store)
+    first, *_ = await given_claimed(store, one_shot(), one_shot(NOW - MINUTE, priority=7), node=node)
+    await store.create([one_shot(), one_shot()])
+
+    await store.set_queue(QueueSettings(queue="default", concurrency=2))
+    assert await claimed(store, other) == []
+    await store.settle([succeed(start(first, NOW), None, NOW)])
+    assert len(await claimed(store, other)) == 1
+
+
+async def test_a_new_limit_counts_what_a_claim_takes_that_began_before_it(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    node, other = await given_node(store), await given_node(store)
+    await store.create([one_shot(), one_shot(), one_shot()])
+
+    async with connection.transaction():
+        assert len(await claim(connection, node, limit=2)) == 2
+        setting = asyncio.create_task(store.set_queue(QueueSettings(queue="default", concurrency=2)))
+        watcher = await asyncpg.connect(postgres_url())
+        async with asyncio.timeout(10):
+            while not await watcher.fetchval(WAITING):
+                assert not setting.done(), "it waits for the claim"
+        await watcher.close()
+    await setting
+
+    assert await claimed(store, other) == []
+
+
+async def test_a_limit_is_set_while_a_transaction_of_a_user_is_open(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    async with connection.transaction():
+        await connection.execute("SELECT submit_runs('[]')")  # locks the runs against changes of their table
+        async with asyncio.timeout(5):
+            await store.set_queue(QueueSettings(queue="default", concurrency=2))
+
+
+# --- what dead nodes leave behind
+
+
+async def test_what_is_left_behind_is_found_piece_by_piece_among_all_that_waits(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    gone = await given_node(store)
+    left = await given_claimed(
+        store,
+        *(one_shot(NOW - number * SECOND, queue=queue) for number in range(3) for queue in ("default", "mail")),
+        one_shot(NOW, priority=9),
+        node=gone,
+    )
+    await given_claimed(store, *(one_shot() for _ in range(5)))  # of a node that is alive
+    await store.create([one_shot(NOW - number // 2 * SECOND, queue="mail") for number in range(9)])
+    await store.unregister(gone)
+
+    session, given = Session(connection), {"last_at": NOW, "at_once": 2}
+    assert sorted(ids(await left_behind(session, [gone], limit=100, **given))) == sorted(ids(left))
+    assert len(await left_behind(session, [gone], limit=3, **given)) == 3
+    assert sorted(ids(await store.orphans(limit=100))) == sorted(ids(left))
+
+
+async def test_one_looks_for_what_dead_nodes_left_behind_and_the_others_go_on(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    gone = await given_node(store)
+    [left] = await given_claimed(store, one_shot(), node=gone)
+    await store.unregister(gone)
+
+    async with connection.transaction():
+        assert await connection.fetchval(load("postgres")["lock_graves"])
+        assert await store.orphans(limit=10) == []
+    assert await store.orphans(limit=10) == [left]
+
+
+async def test_a_grave_stays_while_there_may_be_more_than_was_looked_for(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    first, second = await given_node(store), await given_node(store)
+    await given_claimed(store, one_shot(), node=first)
+    [left] = await given_claimed(store, one_shot(), node=second)
+    await store.unregister(first)
+    await store.unregister(second)
+
+    [found] = await store.orphans(limit=1)
+    assert await connection.fetchval("SELECT count(*) FROM graves") == 2
+    await store.settle([lost(found, NOW)])
+    [found] = await store.orphans(limit=2)
+    assert await connection.fetchval("SELECT node FROM graves") == found.node
+    await store.settle([lost(found, NOW)])
+    assert await store.orphans(limit=2) == []
+    assert await connection.fetchval("SELECT count(*) FROM graves") == 0
+    assert left.node == second
+
+
+# --- lists
+
+
+async def test_lists_tell_what_is_claimed_from_what_runs_and_what_waits(store: PostgresStore) -> None:
+    node = await given_node(store)
+    [running] = await given_running(store, one_shot(NOW - 3 * SECOND), node=node)
+    [again] = await given_running(store, one_shot(NOW - 2 * SECOND), node=node)
+    await store.settle([give_back(again, NOW + MINUTE)])  # it began once, and waits
+    [held] = await given_claimed(store, one_shot(NOW - SECOND), node=node)
+    waiting = one_shot(NOW + MINUTE)
+    await store.create([waiting])
+
+    async def listed(*states: State) -> list[str]:
+        which = RunFilter(owner="ada", states=frozenset(states))
+        return ids((await store.list_runs(which, cursor=None, limit=10)).items)
+
+    assert await listed(State.RUNNING) == [running.id]
+    assert await listed(State.CLAIMED) == [held.id]
+    assert await listed(State.RUNNING, State.CLAIMED) == [held.id, running.id]
+    assert await listed(State.SCHEDULED) == [waiting.id, again.id]
+    assert await listed(*State) == [waiting.id, held.id, again.id, running.id]
+    await store.request_stop([held.id, running.id], Reason.CANCELLED)
+    stopping = RunFilter(owner="ada", states=frozenset({State.CLAIMED, State.RUNNING}), stopping=True)
+    assert ids((await store.list_runs(stopping, cursor=None, limit=10)).items) == [held.id, running.id]
+    depth = QueueDepth(queue="default", depth=1, oldest_due_at=held.due_at, running=1)
+    assert await store.queues(now=NOW) == [depth]
+
+
+# --- the upgrade
+
+AT_VERSION_6 = """
+INSERT INTO lanes (queue, priority) VALUES ('default', 0), ('narrow', 0);
+INSERT INTO shelves (owner, task, queue) VALUES ('ada', 'demo.echo', 'default'), ('ada', 'demo.echo', 'narrow');
+INSERT INTO queues (queue, paused, concurrency) VALUES ('narrow', false, 2);
+"""
+RUN_AT_VERSION_6 = """
+INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at,
+                  wake_at, paused, revision, created_at, lane, shelf, gate, node, state, fence, first_started_at,
+                  started_at, attempt, stop)
+SELECT $1, $1, 'ada', 'ada', 'demo.echo', '{}', $2, 0, '{}', '{"type":"now"}', 'schedule', $3,
+       $3, false, 1, $3, lanes.id, shelves.id, $4, $5, $6, $7, $8,
+       $8, $9, $10
+  FROM lanes JOIN shelves USING (queue)
+ WHERE queue = $2
+"""
+
+
+async def write_at_version_6(connection: asyncpg.Connection, run: Run) -> None:
+    started, stop = run.started_at, None if run.stop is None else run.stop.value
+    values = (run.id, run.spec.queue, run.due_at, run.gate, run.node, run.state.value, run.fence, started, run.attempt)
+    await connection.execute(RUN_AT_VERSION_6, *values, stop)
+
+
+async def test_what_was_held_at_the_sixth_version_is_held_after_it(url: str) -> None:
+    connection = await Address(url).connect()
+    await connection.execute(f'CREATE SCHEMA "{url.split("search_path=")[1]}"')
+    await connection.execute("CREATE TABLE schema_versions (version integer PRIMARY KEY, applied_at timestamptz)")
+    for number, script in migrations("postgres")[:6]:
+        await connection.execute(script)
+        await connection.execute("INSERT INTO schema_versions (version) VALUES ($1)", number)
+    await connection.execute(AT_VERSION_6)
+    node, gone = NodeId("a" * 32), NodeId("b" * 32)
+    await connection.execute("INSERT INTO nodes VALUES ($1, 'n', '{worker}', '1', '{}', 1, $2, $2, 0, '{}')", node, NOW)
+    await connection.execute("INSERT INTO gates VALUES ('g', $1)", node)
+    await connection.execute("INSERT INTO graves VALUES ($1)", gone)
+    ours = {"state": State.CLAIMED, "node": node, "fence": 1}
+    plain, orphan = one_shot(**ours, stop=Reason.CANCELLED), one_shot(**{**ours, "node": gone})
+    gated, narrow = one_shot(**ours, gate="g"), one_shot(**ours, queue="narrow")
+    running = start(one_shot(**ours, queue="narrow"), NOW)
+    in_front, full = one_shot(NOW - MINUTE, gate="g"), one_shot(queue="narrow")
+    for run in (plain, orphan, gated, narrow, running, in_front, full):
+        await write_at_version_6(connection, run)
+
+    store = PostgresStore(url)
+    await store.migrate()
+    await store.open()
+    try:
+        held = [plain, orphan, gated, narrow, running]
+        assert await store.held(held) == [True] * 5
+        assert ids(await store.orphans(limit=10)) == [orphan.id]
+        assert await store.stops(node) == {plain.id: Reason.CANCELLED}
+        which = RunFilter(owner="ada", states=frozenset({State.RUNNING}))
+        assert ids((await store.list_runs(which, cursor=None, limit=10)).items) == [running.id]
+
+        claims = await claims_of(store, await given_node(store))
+        assert list(claims.runs) == [], "the queue is full, and somebody is in the gate"
+        [contested] = claims.contested
+        assert (contested.run.id, [rival.job_id for rival in contested.rivals]) == (in_front.id, [gated.job_id])
+
+        done = [succeed(run if run is running else start(run, NOW), None, NOW) for run in held]
+        assert await store.settle(done) == [True] * 5
+        assert await connection.fetch(COUNTED) == []
+        assert ids(await claimed(store, node)) == ids(sorted([in_front, full], key=lambda run: run.due_at))
+    finally:
+        await store.close()
+        await connection.close()
