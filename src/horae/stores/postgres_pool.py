@@ -4,14 +4,13 @@ import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
 from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.postgres_codecs import set_codecs
 from horae.stores.postgres_connections import Connections
 from horae.stores.statements import load
 
@@ -40,8 +39,6 @@ SERVER_SETTINGS = {
     "tcp_keepalives_count": "3",
     "TimeZone": "UTC",
 }
-
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 _GONE = (
     OSError,
@@ -126,12 +123,7 @@ class Address:
 
 async def prepare_connection(connection: Any) -> None:
     """Show ids as 32 hexadecimal digits and times as aware datetimes, and notice a peer that vanished."""
-    await connection.set_type_codec(
-        "uuid", schema="pg_catalog", encoder=bytes.fromhex, decoder=bytes.hex, format="binary"
-    )
-    await connection.set_type_codec(
-        "timestamptz", schema="pg_catalog", encoder=_ticks_of, decoder=_moment_of, format="tuple"
-    )
+    await set_codecs(connection)
     transport = getattr(connection, "_transport", None)  # asyncpg offers no other way to the socket
     peer = None if transport is None else transport.get_extra_info("socket")
     if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
@@ -139,18 +131,6 @@ async def prepare_connection(connection: Any) -> None:
         for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):
                 peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _ticks_of(moment: datetime) -> tuple[int]:
-    """A time as PostgreSQL keeps it, in microseconds."""
-    since = moment - _EPOCH
-    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds,)
-
-
-@lru_cache(4096)  # rows that are read together have most of their times in common; the driver takes three times as long
-def _moment_of(ticks: tuple[int]) -> datetime:
-    """The inverse of `_ticks_of`."""
-    return _EPOCH + timedelta(microseconds=ticks[0])
 
 
 class Session:
