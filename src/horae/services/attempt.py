@@ -10,6 +10,7 @@ import structlog
 
 from horae.core.model import Run
 from horae.run import Run as Context
+from horae.services.carrier import Carrier
 from horae.services.logs import AttemptLog, LogKeeper
 from horae.services.redaction import Redactor
 from horae.services.results import Result, Stopped, redacted, timed_out
@@ -28,6 +29,7 @@ class Surroundings:
     """What the attempts of one executor share."""
 
     loop: asyncio.AbstractEventLoop
+    carrier: Carrier
     logs: LogKeeper
     tools: Tools
     grace: float  # seconds between the request to stop and the end by force

@@ -1,7 +1,6 @@
 """Runs the tasks: coroutines in the event loop, functions in threads or processes."""
 
 import asyncio
-from contextvars import Context
 from typing import Any
 
 import structlog
@@ -11,6 +10,7 @@ from horae.clock import Clock
 from horae.core.errors import Fatal
 from horae.core.model import Run
 from horae.services.attempt import Done, Execution, Progressed, Surroundings
+from horae.services.carrier import Carrier
 from horae.services.execution_process import ProcessExecution, ProcessPool
 from horae.services.execution_thread import ThreadExecution, ThreadPool
 from horae.services.logs import LIMIT, LogKeeper
@@ -30,20 +30,21 @@ class NoSuchTask(Fatal):
 
 
 class AsyncExecution(Execution):
-    """An attempt of a coroutine, as a task of the event loop with a context of its own."""
+    """An attempt of a coroutine, in the event loop with a context of its own."""
 
     def start(self, params: str) -> None:
-        name = self.task.name  # of the task in the loop, too: to make up a new one takes longer
-        self._handler = self.around.loop.create_task(self._handle(params), name=name, context=Context())
+        self._params = params
+        self.around.carrier.carry(self.task.name, self._handle)
 
-    async def _handle(self, params: str) -> None:
+    async def _handle(self, handler: asyncio.Task[None]) -> None:
         if self.ended:
             return  # withdrawn before its first step
         self._begun = True
+        self._handler = handler
         self.arm_timeout()
         result: Result
         try:
-            arguments = self.task.bind(params)
+            arguments = self.task.bind(self._params)
             if self.task.injected:
                 arguments = {**arguments, **self.injected()}
             result = success(await self.task.function(**arguments))
@@ -103,8 +104,10 @@ class Executor:
         self._sealer = sealer or Sealer()
         self._blobs = blobs
         self._groups = ProcessGroups()
+        loop = asyncio.get_running_loop()
         self._around = Surroundings(
-            loop=asyncio.get_running_loop(),
+            loop=loop,
+            carrier=Carrier(loop),
             logs=LogKeeper(blobs, clock, limit=log_limit),
             tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
             grace=grace,
