@@ -2,17 +2,18 @@
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from struct import Struct
 from typing import Any
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MOST_MOMENTS = 4096  # that are remembered
 
 _TEXT, _TIMESTAMPTZ, _UUID = 25, 1184, 2950  # the numbers of these types in every server
 _HEAD = Struct(">iiIii")  # of an array: dimensions, flags, the type of its elements, their number, the first index
 _SIZE = Struct(">i")  # of an element, before it
 _TIME = Struct(">iq")
+_TICKS = Struct(">q")
 _NULL = _SIZE.pack(-1)
 _ID_SIZE = _SIZE.pack(16)
 
@@ -27,7 +28,7 @@ async def set_codecs(connection: Any) -> None:
         "uuid", schema="pg_catalog", encoder=bytes.fromhex, decoder=bytes.hex, format="binary"
     )
     await connection.set_type_codec(
-        "timestamptz", schema="pg_catalog", encoder=_ticks_of, decoder=_moment_of, format="tuple"
+        "timestamptz", schema="pg_catalog", encoder=_encode_time, decoder=_decode_time, format="binary"
     )
     add = connection._protocol.get_settings().add_python_codec
     add(1009, "_text", "pg_catalog", [], "scalar", encode_texts, decode_texts, "binary")
@@ -62,9 +63,7 @@ def encode_times(moments: Collection[datetime | None]) -> bytes:
 
 def decode_times(data: bytes) -> list[datetime | None]:
     """The inverse of `encode_times`."""
-    return [
-        None if element is None else _moment_of((int.from_bytes(element, signed=True),)) for element in _elements(data)
-    ]
+    return [None if element is None else _decode_time(element) for element in _elements(data)]
 
 
 def encode_texts(texts: Collection[str | None]) -> bytes:
@@ -96,12 +95,19 @@ def _elements(array: bytes) -> list[bytes | None]:
     return found
 
 
-def _ticks_of(moment: datetime) -> tuple[int]:
+def _encode_time(moment: datetime) -> bytes:
     """A time as PostgreSQL keeps it, in microseconds."""
-    return ((moment - _EPOCH) // _MICROSECOND,)
+    return _TICKS.pack((moment - _EPOCH) // _MICROSECOND)
 
 
-@lru_cache(4096)  # rows that are read together have most of their times in common; the driver takes three times as long
-def _moment_of(ticks: tuple[int]) -> datetime:
-    """The inverse of `_ticks_of`."""
-    return _EPOCH + timedelta(microseconds=ticks[0])
+class _Moments(dict[bytes, datetime]):
+    """Times by what PostgreSQL sends for them: rows that are read together have most of their times in common."""
+
+    def __missing__(self, sent: bytes) -> datetime:
+        if len(self) >= _MOST_MOMENTS:
+            self.clear()
+        moment = self[sent] = _EPOCH + int.from_bytes(sent, signed=True) * _MICROSECOND
+        return moment
+
+
+_decode_time = _Moments().__getitem__
