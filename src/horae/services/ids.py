@@ -57,7 +57,7 @@ class Ids:
             if low >= _END_LOW:
                 self._head, low = self._head + 1, low - (1 << _LOW_BITS)
                 begin = _text(self._head)
-            made.append(f"{begin}{low:016x}")
+            made.append(begin + low.to_bytes(8).hex())
         self._low = low
         return made
 

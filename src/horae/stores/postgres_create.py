@@ -28,7 +28,7 @@ class PostgresCreate(PostgresBase):
     @retried
     async def create(self, items: Sequence[Item | Receipted]) -> list[JobId | Receipt]:
         """Write one-shots, manual runs and recurring jobs; answers who holds the key of each, or an earlier receipt."""
-        free = [item for item in items if isinstance(item, Run) and not _key_of(item)]
+        free = [item for item in items if isinstance(item, Run) and not (item.spec.key and item.one_shot)]
         if len(free) < len(items):
             return await self._create_tied(items)
         if free:  # the usual case is one statement
