@@ -41,7 +41,8 @@ class AsyncExecution(Execution):
             return  # withdrawn before its first step
         self._begun = True
         self._handler = handler
-        self.arm_timeout()
+        if self.run.spec.policy.timeout is not None:
+            self.arm_timeout()
         result: Result
         try:
             arguments = self.task.bind(self._params)
@@ -52,7 +53,8 @@ class AsyncExecution(Execution):
             raise
         except BaseException as exc:  # noqa: BLE001 - a task that raises SystemExit must not end the worker
             result = self._judged(exc)
-        self.let_go()
+        if self._abandoned:
+            self.let_go()
         self.finish(Stopped() if self.stopping else result)
 
     def _judged(self, exc: BaseException) -> Result:

@@ -14,7 +14,8 @@ class Pace:
 
     def learn(self, seconds: float) -> None:
         """An attempt took so long."""
-        self.mean_seconds += WEIGHT * (max(seconds, SHORTEST_SECONDS) - self.mean_seconds)
+        lasted = seconds if seconds > SHORTEST_SECONDS else SHORTEST_SECONDS
+        self.mean_seconds += WEIGHT * (lasted - self.mean_seconds)
 
     def startable(self, *, free: int, turning: int, within: float) -> int:
         """How many runs can be started within some seconds.
