@@ -10,7 +10,7 @@ import pytest
 
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Job, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
-from horae.core.schedule import count_between
+from horae.core.schedule import count_between, next_after
 from horae.core.values import replace
 from horae.metrics import Metrics
 from horae.services.drafts import Draft
@@ -464,3 +464,17 @@ async def test_a_request_that_is_given_up_does_not_harm_its_batch() -> None:
     await asyncio.sleep(0)
     gate.set()
     assert await asyncio.gather(waiting[0], waiting[2]) == [0, 2]
+
+
+async def test_a_held_run_that_a_short_pause_spared_starts_once(system: System) -> None:
+    node = await system.add_node()
+    job = await create(system, "every 10s", policy=Policy(overlap=Overlap.ALLOW))
+    due_at = next_after(job.schedule, system.clock.now())
+    assert due_at is not None
+    await system.advance_to(due_at - timedelta(seconds=0.5))
+    assert node.worker.holding == 1
+    jobs = jobs_of(system)
+    await jobs.pause(job.id, owner="local")
+    await jobs.resume(job.id, missed=Misfire.SKIP, owner="local")
+    await system.advance_to(due_at + timedelta(seconds=1))
+    assert [start.run.slot for start in system.starts] == [due_at]

@@ -97,9 +97,9 @@ class Releasing:
         workload = self._workload
         may_start = self._starts_left > 0
         rivals: Sequence[Rival] = ()
+        if run not in workload.holding:
+            return  # it went back with one before it, or was kept for the second time and has begun
         if run.gate is not None:
-            if run not in workload.holding:
-                return  # it went back with one before it
             rivals = workload.gates.rivals(run)
         elif not may_start:
             workload.holding.keep_overdue(run, now)  # decided when it gets a slot
