@@ -428,6 +428,9 @@ class Store(Reader, Protocol):
     async def held(self, runs: Sequence[Run]) -> list[bool]:
         """Which of the runs their nodes still hold under the same fence: what may go on after a doubt."""
 
+    async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
+        """Everything that a node holds of what wakes up to a moment; to look for it may take a while."""
+
     async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
         """Resolve dead letters, each with the creation of its successor; False where it is none (any more).
 

@@ -60,6 +60,7 @@ INDEXES = {
     "request_stop": {"runs_id"},
     "stops": {"runs_stop"},
     "orphans": {"runs_held"},
+    "held_by": {"runs_held"},
     "run": {"runs_id"},
     "job": {"jobs_id"},
     "last_run": {"runs_id", "runs_job"},

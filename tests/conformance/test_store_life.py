@@ -241,6 +241,16 @@ async def test_a_claim_holds_until_the_run_goes_back_whoever_takes_it_then(store
     assert await store.held([]) == []
 
 
+async def test_what_a_node_holds_is_found_without_its_help(store: Store) -> None:
+    node, other = await given_node(store), await given_node(store)
+    first, begun, back = await given_claimed(store, one_shot(), one_shot(ordering_key="k"), one_shot(), node=node)
+    await given_claimed(store, one_shot(), node=other)
+    assert await store.start([start(begun, NOW)]) == [True]
+    assert await store.settle([give_back(back, NOW)]) == [True]
+    assert sorted(ids(await store.held_by(node, until=LATER))) == sorted([first.id, begun.id])
+    assert await store.held_by(node, until=NOW - MINUTE) == []
+
+
 async def test_a_stop_request_reaches_the_node_that_holds_the_run(store: Store) -> None:
     node = await given_node(store)
     [running] = await given_running(store, one_shot(), node=node)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from horae.clock import Clock
+from horae.core.errors import Unavailable
 from horae.core.model import NodeId, Reason, Run
 from horae.core.plan import cancel, give_back
 from horae.metrics import Metrics
@@ -121,36 +122,42 @@ class Claiming:
         """
         gates, node = self._workload.gates, self._node_id()
         number = gates.begin_claim()
-        claims = await self._store.claim(
-            ClaimRequest(
-                node=node,
-                queues=self._queues,
-                tasks=self._tasks,
-                now=now,
-                until=now + self._timing.lead,
-                floor=floor,
-                limit=limit,
-                full_gates=gates.full(),
-                free_gates=free_gates,
-            )
+        request = ClaimRequest(
+            node=node,
+            queues=self._queues,
+            tasks=self._tasks,
+            now=now,
+            until=now + self._timing.lead,
+            floor=floor,
+            limit=limit,
+            full_gates=gates.full(),
+            free_gates=free_gates,
         )
+        try:
+            claims = await self._store.claim(request)
+        except Unavailable:
+            self._workload.unsure_since = self._clock.now()  # it may have been done all the same
+            raise
         if self._lease.lost or node != self._node_id():
             return None  # abandoned meanwhile
         if not claims.alive:
             self._lease.lost = True
             return None
-        self._take(claims.runs, number)
+        self._take(claims.runs, number, asked_at=now)
         gates.end_claim(number)
         self._releasing.release_due()
         return claims, await decide_contested(claims.contested, self._clock.now(), self._store, self._metrics)
 
-    def _take(self, runs: Sequence[Run], number: int) -> None:
+    def _take(self, runs: Sequence[Run], number: int, *, asked_at: datetime) -> None:
         now, workload = self._clock.now(), self._workload
+        slow = now - asked_at > self._timing.lead  # what was claimed ahead may have others before it by now
         holding, gates, draining = workload.holding, workload.gates, workload.draining
         for run in runs:
             if run.stop is Reason.CANCELLED:
                 self._ending.end(cancel(run, now), now)
-            elif draining or (run.gate is not None and not gates.trusts(run, number)):
+            elif draining or (
+                run.gate is not None and (not gates.trusts(run, number) or (slow and run.wake_at > asked_at))
+            ):
                 self._ending.end(give_back(run, now), now)
             else:
                 if run.gate is not None:

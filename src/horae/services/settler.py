@@ -35,6 +35,10 @@ class Settler:
         """Results that the store has not answered yet."""
         return len(self._results)
 
+    def on_their_way(self) -> set[RunId]:
+        """The runs whose results the store has not answered yet."""
+        return {result.run.id for result in self._results}
+
     def started(self, run: Run, now: datetime) -> None:
         """An attempt began, or made progress; to be written within START_DELAY."""
         told = self._starts.get(run.id)

@@ -6,10 +6,12 @@ from datetime import datetime
 import structlog
 
 from horae.clock import Clock
+from horae.core.errors import Unavailable
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.core.plan import cancel, give_back, skip
 from horae.services.ending import Ending
-from horae.services.membership import Lease
+from horae.services.membership import Lease, Timing
+from horae.services.settler import Settler
 from horae.services.workload import Workload
 from horae.store import Retraction, Store
 
@@ -27,6 +29,8 @@ class Withdrawing:
         store: Store,
         clock: Clock,
         lease: Lease,
+        settler: Settler,
+        timing: Timing,
         node_id: Callable[[], NodeId],
     ) -> None:
         self._workload = workload
@@ -34,7 +38,10 @@ class Withdrawing:
         self._store = store
         self._clock = clock
         self._lease = lease
+        self._settler = settler
+        self._timing = timing
         self._node_id = node_id
+        self._looked_at: datetime | None = None  # for claims without an answer
 
     async def obey_stops(self) -> None:
         """Look up and follow the stop requests for runs of this node: a cancel always, others before the start only."""
@@ -53,12 +60,43 @@ class Withdrawing:
                 self._abandon(run)
         self._workload.doubtful = False
 
+    async def return_unknown(self) -> None:
+        """After a claim without an answer, or a lease that ran out: return what is ours for the store, but not for us.
+
+        Once is not enough, for a store that is slow may do a claim that was long given up: what was in hand neither
+        before nor after the look is unknown. The second look is the last.
+        """
+        since, now = self._workload.unsure_since, self._clock.now()
+        if since is None:
+            return
+        last = now - since >= self._timing.dead_after
+        if not last and self._looked_at is not None and self._looked_at > since:
+            return
+        node, known = self._node_id(), self._known()
+        ours = await self._store.held_by(node, until=now + self._timing.lead)
+        if self._lease.lost or node != self._node_id():
+            return  # abandoned meanwhile
+        known |= self._known()
+        if lost := [run for run in ours if run.id not in known]:
+            # At once, not by the settler: else the next claim would bring what is behind them in their gates.
+            await self._store.settle([give_back(run, now) for run in lost])
+            log.warning("unknown_claims_returned", runs=len(lost))
+        self._looked_at = now
+        if last and self._workload.unsure_since == since:
+            self._workload.unsure_since = None
+
+    def _known(self) -> set[RunId]:
+        """The runs that we hold, run, are asking back, or have a result of on its way."""
+        mine = {run.id for run in self._workload.everything()}
+        return mine | self._workload.asked_back | self._settler.on_their_way()
+
     def check_lease(self) -> None:
         """Stop everything when others may have been given our runs."""
         running, held = len(self._workload.running), len(self._workload.holding)
         if self._lease.expired and (running or held):
             log.warning("lease_lost", running=running, held=held)
             self.abandon_all()
+            self._workload.unsure_since = self._clock.now()  # if nobody buries us, they are still ours for the store
 
     def abandon_all(self) -> None:
         """Forget every run: whatever they still do is void."""
@@ -97,9 +135,15 @@ class Withdrawing:
         for run in runs:
             self._workload.holding.drop(run)
         answers = [Retraction.GOES_ON] * len(runs)
+        asked = {run.id for run in runs}
+        self._workload.asked_back |= asked
         try:
             answers = await self._store.retract(runs, now=self._clock.now())
+        except Unavailable:
+            self._workload.doubtful = True  # they may be gone all the same: nothing starts before that is known
+            raise
         finally:
+            self._workload.asked_back -= asked
             now = self._clock.now()
             for run, answer in zip(runs, answers, strict=True):
                 self._taken_back(run, answer, now)

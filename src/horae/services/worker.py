@@ -67,7 +67,14 @@ class Worker:
             spacing=spacing,
         )
         self._withdrawing = Withdrawing(
-            self._workload, self._ending, store=store, clock=clock, lease=lease, node_id=node_id
+            self._workload,
+            self._ending,
+            store=store,
+            clock=clock,
+            lease=lease,
+            settler=settler,
+            timing=timing,
+            node_id=node_id,
         )
         self._ending.slot_freed = self._slot_freed
         self._ending.answered = self._answered
@@ -117,6 +124,7 @@ class Worker:
         if self._workload.doubtful:
             await self._withdrawing.confirm_claims()
             self.release_due()
+        await self._withdrawing.return_unknown()
         return await self._claiming.claim()
 
     def release_due(self) -> int:

@@ -35,6 +35,8 @@ class Workload:
         self.gates = Gatekeeper()
         self.pace = Pace()
         self.doubtful = False  # the lease was in doubt: claims must be confirmed before anything starts
+        self.unsure_since: datetime | None = None  # since when the store may count more as ours than we know of
+        self.asked_back: set[RunId] = set()  # neither held nor given up: the store is being asked
         self.draining = False
 
     @property

@@ -15,13 +15,13 @@ BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
 async def left_behind(
-    session: Session, nodes: Sequence[NodeId], *, last_at: datetime, limit: int, at_once: int = LOOK_AT
+    session: Session, nodes: Sequence[NodeId], *, last_at: datetime, limit: int | None = None, at_once: int = LOOK_AT
 ) -> list[Run]:
     """Runs that the nodes hold, of which none wakes later than `last_at`; if there are fewer than `limit`, all."""
     found: list[Run] = []
     for (lane,) in await session.rows("lanes_up_to", last_at):
         place: datetime | None = BEGINNING
-        while place is not None and len(found) < limit:
+        while place is not None and (limit is None or len(found) < limit):
             rows = await session.rows("orphans", nodes, lane, place, last_at, at_once)
             place = rows[0][-1] if rows else None
             found += [ROWS.run(row) for row in rows if row[0] is not None]

@@ -12,6 +12,7 @@ from horae.store import Kind, Retraction, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import OVER, PostgresBase
 from horae.stores.postgres_gates import leave_gates, wake_parked, woken_signal
+from horae.stores.postgres_held import left_behind
 from horae.stores.postgres_pool import Database, Session, retried
 from horae.stores.postgres_rows import columns, day_of
 
@@ -127,6 +128,11 @@ class PostgresRuns(PostgresBase):
         given = columns(lambda run: (run.id, run.fence, run.node), runs)
         found = {(row[0], row[1]) for row in await self._db.rows("held", *given)}
         return [(run.id, run.fence) in found for run in runs]
+
+    async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
+        """Everything that a node holds of what wakes up to a moment."""
+        async with self._db.session() as session:
+            return await left_behind(session, [node], last_at=until)
 
 
 async def _end(

@@ -154,6 +154,9 @@ class SqliteStore:
     async def held(self, runs: Sequence[Run]) -> list[bool]:
         return await self._executor.read(lambda db: sqlite_runs.held(db, runs))
 
+    async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
+        return await self._executor.read(lambda db: sqlite_runs.held_by(db, node, until))
+
     async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
         return await self._executor.write(lambda transaction: sqlite_letters.resolve(transaction, resolutions, now))
 

@@ -166,6 +166,11 @@ def held(db: sqlite3.Connection, runs: Sequence[Run]) -> list[bool]:
     return [place in places for place in range(len(runs))]
 
 
+def held_by(db: sqlite3.Connection, node: NodeId, until: datetime) -> list[Run]:
+    """Everything that a node holds of what wakes up to a moment."""
+    return [ROWS.run(row) for row in db.execute(STATEMENTS["held_by"], (to_blob(node), to_micros(until)))]
+
+
 def register(transaction: Transaction, node: Node) -> None:
     """Make a node and its tasks known."""
     transaction.db.execute(STATEMENTS["register_node"], node_values(node))

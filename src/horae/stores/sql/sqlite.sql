@@ -465,6 +465,9 @@ DELETE FROM nodes WHERE id = ?;
 -- name: bury_nodes
 DELETE FROM nodes WHERE beat_at < ? RETURNING id;
 
+-- name: held_by
+SELECT * FROM runs INDEXED BY runs_held WHERE state IN ('claimed', 'running') AND node = ? AND wake_at <= ?;
+
 -- name: orphans
 WITH RECURSIVE holders (node) AS (
     SELECT min(node) FROM runs INDEXED BY runs_held WHERE state IN ('claimed', 'running')

@@ -1,0 +1,133 @@
+"""A call that the store did, but whose answer was lost or late: nothing is stuck, lost, doubled or out of order."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from horae.core.errors import Unavailable
+from horae.core.model import Run, State
+from horae.core.schedule import next_after
+from horae.store import ClaimRequest, Claims, Retraction, Store
+from tests.services.system import System, taking
+from tests.services.test_engine import one_shot, one_shots
+from tests.services.test_jobs import create, jobs_of
+
+
+class Forgetful:
+    """Stands in front of a store, and loses or delays an answer."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._store = system.store
+        self.loses: set[str] = set()
+        self.slow: timedelta | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        claims = await self._store.claim(request)
+        if claims.runs and self.slow is not None:
+            delay, self.slow = self.slow, None
+            await one_shot(self._system, ordering_key="k")  # meanwhile, before what was claimed ahead
+            self._system.clock.advance(seconds=delay.total_seconds())
+        if claims.runs:
+            self._lose("claim")
+        return claims
+
+    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
+        answers = await self._store.retract(runs, now=now)
+        self._lose("retract")
+        return answers
+
+    def _lose(self, verb: str) -> None:
+        if verb in self.loses:
+            self.loses.remove(verb)
+            raise Unavailable("the answer was lost")
+
+
+@pytest.fixture
+def forgetful(system: System) -> Forgetful:
+    forgetful = Forgetful(system)
+    system.store = cast(Store, forgetful)
+    return forgetful
+
+
+async def test_what_was_claimed_without_an_answer_goes_back_and_runs(system: System, forgetful: Forgetful) -> None:
+    await system.add_node()
+    runs = await one_shots(system, 3)
+    forgetful.loses = {"claim"}
+    with pytest.raises(Unavailable):
+        await system.advance(seconds=1)
+    await system.advance(seconds=6)
+    assert [(await system.run(run.id)).state for run in runs] == [State.SUCCEEDED] * 3
+    assert len(system.starts) == 3
+
+
+async def test_what_was_claimed_without_an_answer_goes_back_before_what_is_behind_it(
+    system: System, forgetful: Forgetful
+) -> None:
+    await system.add_node()
+    runs = await one_shots(system, 3, ordering_key="k")
+    forgetful.loses = {"claim"}
+    with pytest.raises(Unavailable):
+        await system.advance(seconds=1)
+    await system.advance(seconds=10)
+    assert [start.run.id for start in system.starts] == [run.id for run in runs]
+
+
+async def test_attempts_under_way_are_left_alone_when_a_later_claim_gets_no_answer(
+    system: System, forgetful: Forgetful
+) -> None:
+    system.scripts["slow"] = taking(8)
+    await system.add_node()
+    first = await one_shot(system, "slow")
+    await system.advance(seconds=1)
+    await one_shot(system)
+    forgetful.loses = {"claim"}
+    with pytest.raises(Unavailable):
+        await system.advance(seconds=1)
+    await system.advance(seconds=30)
+    assert [start.run.spec.task for start in system.starts] == ["slow", "echo"]
+    assert (await system.run(first.id)).attempt == 1
+
+
+async def test_a_run_that_was_taken_back_without_an_answer_does_not_start(system: System, forgetful: Forgetful) -> None:
+    node = await system.add_node()
+    job = await create(system, "every 10s")
+    due_at = next_after(job.schedule, system.clock.now())
+    assert due_at is not None
+    await system.advance_to(due_at - timedelta(seconds=0.5))
+    assert node.worker.holding == 1
+    forgetful.loses = {"retract"}
+    await jobs_of(system).pause(job.id, owner="local")
+    with pytest.raises(Unavailable):
+        await system.settle_all()
+    await system.advance(seconds=30)
+    assert system.starts == []
+
+
+async def test_what_was_claimed_ahead_by_a_slow_call_waits_for_what_came_before_it_meanwhile(
+    system: System, forgetful: Forgetful
+) -> None:
+    await system.add_node()
+    ahead = await one_shot(system, delay=0.8, ordering_key="k")
+    forgetful.slow = timedelta(seconds=3)
+    await system.advance(seconds=10)
+    assert len(system.starts) == 2
+    assert system.starts[-1].run.id == ahead.id
+
+
+async def test_what_a_node_gave_up_when_its_lease_ran_out_runs_again_although_nobody_buried_it(system: System) -> None:
+    system.scripts["slow"] = taking(4)
+    node = await system.add_node()
+    running, held = await one_shot(system, "slow"), await one_shot(system, delay=1.5)
+    await system.advance(seconds=1)
+    assert (node.worker.running, node.worker.holding) == (1, 1)
+    node.freeze()  # as when the store does not answer anybody: there is nobody who could bury it
+    await system.advance(seconds=20)
+    node.thaw()
+    await system.advance(seconds=30)
+    assert [(await system.run(run.id)).state for run in (running, held)] == [State.SUCCEEDED] * 2
