@@ -238,6 +238,14 @@ async def test_runs_of_one_key_that_wake_within_the_lead_follow_each_other(syste
     assert await stream.started() == [run.due_at for run in runs], "although each claim takes one of a gate"
 
 
+async def test_runs_of_one_key_that_waited_for_a_node_follow_each_other(system: System) -> None:
+    runs = [await one_shot(system, ordering_key="k") for _ in range(3)]
+    await system.advance(seconds=60)
+    await system.add_node()
+    await system.advance(seconds=1)
+    assert [start.run.id for start in system.starts] == [run.id for run in runs], "each claim takes one of a gate"
+
+
 class TestWhatIsNotTold:
     """A process dies between its commit and its signal, or a connection is lost."""
 

@@ -97,6 +97,13 @@ def test_what_was_passed_over_is_looked_at_again(floor: Floor) -> None:
     assert floor.send(START + 3 * MOMENT) == START + 2 * MOMENT + LEAD
 
 
+def test_what_was_passed_over_stays_above_the_floor_however_long_it_has_waited(floor: Floor) -> None:
+    first_at = START - 60 * LEAD
+    assert floor.send(START + FULL_SCAN) is None
+    answer(floor, START + FULL_SCAN, Claims(first_at=first_at), passed_over=True)
+    assert floor.send(START + FULL_SCAN + MOMENT) == first_at - FLOOR_AGE
+
+
 def test_a_claim_without_an_answer_is_as_if_it_had_not_been_sent(floor: Floor) -> None:
     told_at = START - 2 * FLOOR_AGE
     floor.tell(told_at)

@@ -53,7 +53,7 @@ class Floor:
     def answered(self, claims: Claims, *, now: datetime, until: datetime, passed_over: bool) -> None:
         """What the claim of `now` brought; `passed_over` when it saw something that is to be looked at again."""
         if self._sweeps:
-            offered = claims.first_at if claims.more else now
+            offered = claims.first_at if claims.more or passed_over else now
             if offered is not None:
                 self._low = min(offered, now) - FLOOR_AGE
         if not passed_over:
