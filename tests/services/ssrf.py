@@ -79,6 +79,7 @@ ROWS = [
     Row("NAT64 metadata", "[64:ff9b::a9fe:a9fe]"),
     Row("NAT64 local use", "[64:ff9b:1::7f00:1]"),
     Row("6to4", "[2002:7f00:1::]"),
+    Row("6to4 of a public address", "[2002:101:101::1]"),
     Row("6to4 metadata", "[2002:a9fe:a9fe::1]"),
     Row("Teredo", "[2001:0:7f00:1::80ff:fffe]"),
     Row("ISATAP", "[2606:4700::5efe:127.0.0.1]"),

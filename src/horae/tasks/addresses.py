@@ -19,6 +19,7 @@ _NOT_PUBLIC = [  # although `is_global` may be true for them, depending on the v
         "192.0.0.0/24",  # protocol assignments; some clouds keep their metadata here
         "192.88.99.0/24",  # relays of 6to4
         "168.63.129.16/32",  # where Azure's hosts answer their own machines
+        "2002::/16",  # 6to4, which nobody uses any more: it would go wherever the IPv4 address in it says
         "3fff::/20",  # for examples
     )
 ]
