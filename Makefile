@@ -1,7 +1,8 @@
 # Every target does its own set-up: the first builds .venv, the others find it there.
 
-PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# The distribution's Python first: it was built with profiles, and runs a fifth faster than most that are built on the spot.
+PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -17,7 +18,7 @@ dev: $(READY) ## Start Horae on SQLite at http://127.0.0.1:8765, with demo jobs
 	@exec $(BIN)/horae dev
 
 test: $(READY) ## Run the tests (a few minutes)
-	$(BIN)/pytest -m "not acceptance" -n 2 --dist worksteal -q $(ARGS)
+	$(BIN)/pytest -m "not acceptance" -n 3 --dist worksteal -q $(ARGS)
 
 acceptance: $(READY) ## Prove the claims at full size, one after another (up to 25 minutes)
 	$(BIN)/pytest -m acceptance -v --durations=0 $(ARGS)
@@ -40,7 +41,7 @@ clean: ## Forget the virtual environment and caches; the data in .horae stays
 
 # A .venv that was begun but not finished is begun again.
 $(READY): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Horae needs Python 3.11 or newer"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Horae needs Python 3.11 or newer with venv; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "building $(VENV)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } \
 		|| { rm -rf $(VENV); echo "cannot make a virtual environment; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 	@echo "installing into $(VENV)"
