@@ -101,7 +101,7 @@ def _ratios(part: Part) -> list[str]:
     """How Horae stands to the others, in a sentence each."""
     pairs = [(POSTGRES, PGQUEUER), (POSTGRES, BARE_POSTGRES), (SQLITE, BARE_SQLITE)]
     told: list[str] = []
-    rates = {runs[0].get("who", label): _median(runs, _rate_key(runs)) for label, runs in part.items() if runs}
+    rates = {runs[0].get("who", label): median(runs, _rate_key(runs)) for label, runs in part.items() if runs}
     for ours, theirs in pairs:
         if (mine := rates.get(ours)) and (other := rates.get(theirs)):
             told.append(f"* {ours}: {mine / other:.2f} × {theirs}")
@@ -128,7 +128,8 @@ def _at(figures: Any, *path: str) -> Any:
     return figures
 
 
-def _median(runs: Rounds, *path: str) -> float | None:
+def median(runs: Rounds, *path: str) -> float | None:
+    """The median of a figure over the rounds; None where nobody tells it."""
     values = [value for run in runs if (value := _at(run, *path)) is not None]
     return statistics.median(values) if values else None
 
@@ -137,11 +138,13 @@ def _total(runs: Rounds, *path: str) -> int:
     return sum(_at(run, *path) or 0 for run in runs)
 
 
-def _count(value: float | None) -> str:
+def count(value: float | None) -> str:
+    """A number of things."""
     return NOTHING if value is None else f"{value:,.0f}"
 
 
-def _ms(value: float | None) -> str:
+def ms(value: float | None) -> str:
+    """Milliseconds, to about three digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
@@ -164,32 +167,32 @@ def _wrong(runs: Rounds) -> str:
 
 
 def _rate(runs: Rounds) -> str:
-    return _count(_median(runs, _rate_key(runs)))
+    return count(median(runs, _rate_key(runs)))
 
 
 def _of(render: Callable[[float | None], str], *path: str) -> Callable[[Rounds], str]:
-    return lambda runs: render(_median(runs, *path))
+    return lambda runs: render(median(runs, *path))
 
 
 def _minute(which: int, key: str) -> Callable[[Rounds], str]:
     def cell(runs: Rounds) -> str:
         minutes = runs[0].get("minutes") or []
-        return (_count if key == "completed" else _ms)(minutes[which][key]) if len(minutes) > 2 else NOTHING
+        return (count if key == "completed" else ms)(minutes[which][key]) if len(minutes) > 2 else NOTHING
 
     return cell
 
 
 RATE = Column(title="jobs/s", cell=_rate)
-LATENESS = [Column(title=f"{name} ms", cell=_of(_ms, "lateness_ms", name)) for name in ("p50", "p99", "max")]
+LATENESS = [Column(title=f"{name} ms", cell=_of(ms, "lateness_ms", name)) for name in ("p50", "p99", "max")]
 WRONG = Column(title="lost · doubled · early", cell=_wrong)
 CPU = Column(title="CPU s per 1,000", cell=_of(_cpu, "cpu_s_per_1000"))
-MEMORY = Column(title="worker MB", cell=_of(_count, "peak_rss_mb"))
+MEMORY = Column(title="worker MB", cell=_of(count, "peak_rss_mb"))
 STOLEN = Column(title="stolen", cell=_of(_percent, "stolen_percent"))
 SLOTS = [
-    Column(title=f"slots {name}", cell=_of(_count, "slots", name)) for name in ("expected", "run", "skipped", "missing")
+    Column(title=f"slots {name}", cell=_of(count, "slots", name)) for name in ("expected", "run", "skipped", "missing")
 ]
 
-ERRORS = Column(title="errors", cell=lambda runs: _count(_total(runs, "errors") + _total(runs, "at_half", "errors")))
+ERRORS = Column(title="errors", cell=lambda runs: count(_total(runs, "errors") + _total(runs, "at_half", "errors")))
 
 REQUESTS = {
     "create": "`POST /v1/jobs`",
@@ -202,23 +205,23 @@ COLUMNS: dict[str, Sequence[Column]] = {
     "now": [RATE, CPU, MEMORY, WRONG, STOLEN],
     "enqueue": [RATE, STOLEN],
     "timed": [RATE, *LATENESS, WRONG, CPU, MEMORY, STOLEN],
-    "herd": [*LATENESS, Column(title="beside: p99 ms", cell=_of(_ms, "bystanders_ms", "p99")), WRONG, STOLEN],
+    "herd": [*LATENESS, Column(title="beside: p99 ms", cell=_of(ms, "bystanders_ms", "p99")), WRONG, STOLEN],
     "cron": [*SLOTS, *LATENESS, WRONG, CPU, MEMORY, STOLEN],
     "api": [
         Column(title="most a second", cell=_rate),
         CPU,
-        *(Column(title=f"{name} ms", cell=_of(_ms, f"{name}_ms")) for name in ("p50", "p99")),
-        Column(title="at … a second", cell=_of(_count, "at_half", "offered_per_s")),
-        *(Column(title=f"{name} ms", cell=_of(_ms, "at_half", f"{name}_ms")) for name in ("p50", "p99", "max")),
+        *(Column(title=f"{name} ms", cell=_of(ms, f"{name}ms")) for name in ("p50", "p99")),
+        Column(title="at … a second", cell=_of(count, "at_half", "offered_per_s")),
+        *(Column(title=f"{name} ms", cell=_of(ms, "at_half", f"{name}ms")) for name in ("p50", "p99", "max")),
         ERRORS,
         STOLEN,
     ],
     "backlog": [
-        Column(title="stored in s", cell=_of(_count, "backlog_seconds")),
+        Column(title="stored in s", cell=_of(count, "backlog_seconds")),
         RATE,
         *LATENESS,
         MEMORY,
-        Column(title="planner MB", cell=_of(_count, "rss_mb", "planner")),
+        Column(title="planner MB", cell=_of(count, "rss_mb", "planner")),
         WRONG,
         STOLEN,
     ],

@@ -23,9 +23,11 @@ from benchmarks.measurements import CELERY, LONG_PARTS, PARTS, PGQUEUER, QUICK, 
 from benchmarks.page import page
 from benchmarks.peers.environment import ROOT, SCRATCH, version_of
 from benchmarks.servers import postgres_version, redis_version, rest
+from benchmarks.summary import with_summary
 
 RESULTS = SCRATCH / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -41,7 +43,8 @@ def main() -> int:
     text = page(kept.machine, kept.in_order())
     if options.publish:
         PAGE.write_text(text, "utf-8")
-        console.print(f"written: {PAGE.relative_to(ROOT)}")
+        README.write_text(with_summary(README.read_text("utf-8"), kept.in_order()), "utf-8")
+        console.print(f"written: {PAGE.relative_to(ROOT)} and {README.name}")
     elif console.is_terminal:
         console.print(Markdown(text))
     else:
@@ -57,7 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each is measured (3)")
     parser.add_argument("--without-peers", action="store_true", help="Horae and the bare stores alone")
     parser.add_argument("--show", action="store_true", help="measure nothing, show what was measured last")
-    parser.add_argument("--publish", action="store_true", help=f"write the table to {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--publish", action="store_true", help=f"write {PAGE.relative_to(ROOT)} and the README")
     options = parser.parse_args()
     if unknown := set(_parts(options)) - {*PARTS, *LONG_PARTS}:
         parser.error(f"--only {','.join(sorted(unknown))}: the parts are {', '.join(PARTS + LONG_PARTS)}")

@@ -10,6 +10,8 @@ from benchmarks.measurements import LONG_PARTS, PARTS, POSTGRES, QUICK, Bench
 from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, page
 from benchmarks.peers.drive import judge
 from benchmarks.peers.environment import HERE, version_of
+from benchmarks.summary import BEGIN, END, with_summary
+from benchmarks.table import README
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -85,3 +87,17 @@ def test_all_that_a_peer_needs_is_pinned_and_no_registry_is_named(peer: str) -> 
     lines = (HERE / f"{peer}.txt").read_text("utf-8").splitlines()
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
     assert version_of(peer)
+
+
+def test_the_readme_has_the_medians_of_today_between_its_marks_and_nothing_else_changes() -> None:
+    late = [figures(work="1,000 a second, 60 s", lateness_ms={"p99": p99}) for p99 in (1.5, 90.0, 2.5)]
+    parts = {"now": {POSTGRES: [figures(completed_per_s=25_000)]}, "timed": {POSTGRES: late}}
+    text = with_summary(f"before\n{BEGIN}old figures\n{END}after\n", parts)
+    assert text.startswith(f"before\n{BEGIN}| ")
+    assert text.endswith(f"|\n{END}after\n")
+    assert "old figures" not in text
+    assert row(POSTGRES, text.splitlines())[1:] == ["25,000", "2.5", "–", "–"]
+
+
+def test_the_readme_has_a_place_for_the_figures() -> None:
+    assert with_summary(README.read_text("utf-8"), {}).count(BEGIN) == 1
