@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from horae.core.model import NodeId, Run, RunId
@@ -12,11 +11,10 @@ from horae.core.values import replace
 from horae.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres_base import PostgresBase
 from horae.stores.postgres_pool import retried
-from horae.stores.postgres_rows import ROWS, columns, offered_run
+from horae.stores.postgres_rows import BEGINNING, ROWS, columns, offered_run
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 # The last columns of `claim`, after those of a run.
 _MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LINED_UP = range(-7, 0)
 

@@ -1,17 +1,17 @@
 """Held runs in PostgreSQL: they have no index of their own, and are looked for among all that may be claimed.
 
-That takes long while much waits, so it is done piece by piece, and only where a node is gone or a limit is new.
+That takes long while much waits, so it is done piece by piece, and only where a node is gone, a limit is new, or a node
+does not know what a claim without an answer brought it.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from horae.core.model import NodeId, Run
 from horae.stores.postgres_pool import Database, Session
-from horae.stores.postgres_rows import ROWS
+from horae.stores.postgres_rows import BEGINNING, ROWS
 
 LOOK_AT = 50_000  # runs in one statement
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
 async def left_behind(

@@ -30,6 +30,7 @@ T = TypeVar("T")
 Places = dict[tuple[str, str, str, int], tuple[int, int]]  # owner, task, queue, priority → lane, shelf
 
 LOWEST_ID = "0" * 32
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)  # of all time
 HIGHEST_ID = "f" * 32
 
 

@@ -15,7 +15,7 @@ from horae.stores.statements import load, migrations
 
 OLDEST = (3, 35, 0)  # RETURNING came with it
 BUSY_SECONDS = 5.0
-RETRY_SECONDS = 0.005  # between tries where SQLite does not wait by itself
+RETRY_SECONDS = 0.001  # between two tries for a lock
 CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4000  # 16 MB of log; more often costs, rarer makes the log long
 LOG_LIMIT = 64 * 1024 * 1024  # a log that grew beyond is cut back at the next checkpoint
@@ -106,7 +106,7 @@ class Database:
     def writer(self) -> sqlite3.Connection:
         """A connection that writes; every commit is on the disk before it is answered."""
         db = self._connect()
-        _write_ahead(db)
+        insist(db, "PRAGMA journal_mode = WAL", BUSY_SECONDS)  # where SQLite waits for nobody: several may begin a file
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
@@ -130,18 +130,17 @@ class Database:
         return db
 
 
-def _write_ahead(db: sqlite3.Connection) -> None:
-    """Keep a write-ahead log; of several that begin a new file at once, SQLite lets one and makes nobody wait."""
-    deadline = time.monotonic() + BUSY_SECONDS
+def insist(db: sqlite3.Connection, statement: str, seconds: float) -> None:
+    """Do what needs a lock that other processes may have for a while."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            db.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as exc:
-            if error_code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_SECONDS)
-        else:
+            db.execute(statement)
             return
+        except sqlite3.OperationalError as exc:
+            if error_code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
 
 
 def version(db: sqlite3.Connection) -> int:

@@ -4,7 +4,6 @@ import asyncio
 import queue
 import sqlite3
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.model import NodeId
 from horae.store import Kind, Signal
-from horae.stores.sqlite_database import Database, error_code, translated
+from horae.stores.sqlite_database import Database, insist, translated
 
 T = TypeVar("T")
 
@@ -24,7 +23,6 @@ READERS = 3
 MAX_GROUP = 128  # verbs in one commit; more would keep other processes waiting
 POLL_SECONDS = 0.04  # how soon what another process committed is noticed
 LOCKED_SECONDS = 10.0  # how long to try for the write lock before the store counts as unavailable
-RETRY_SECONDS = 0.001  # between two tries
 
 _CLOSED = "the store is closed"
 
@@ -363,16 +361,8 @@ def _writer(database: Database) -> sqlite3.Connection:
 
 
 def _begin(db: sqlite3.Connection) -> None:
-    """Take the write lock; other processes may have it for a while."""
-    deadline = time.monotonic() + LOCKED_SECONDS
-    while True:
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as exc:
-            if error_code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                raise
-        time.sleep(RETRY_SECONDS)
+    """Take the write lock."""
+    insist(db, "BEGIN IMMEDIATE", LOCKED_SECONDS)
 
 
 def _roll_back(db: sqlite3.Connection) -> None:

@@ -810,7 +810,7 @@ SELECT lanes.id
                       LIMIT 1) AS one;
 
 -- name: orphans
--- $1 nodes that are gone, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
+-- $1 nodes, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
 -- Each row tells how far it was looked, and may have no run; no row is the end.
 WITH looked AS MATERIALIZED (
     SELECT id, node, wake_at FROM runs
