@@ -80,7 +80,7 @@ class Claims(Value, frozen=True, kw_only=True):
     more: bool = False  # the look ended at its limit: there may be more to claim right now
     first_at: datetime | None = None  # when the first of what was looked at woke; None when the store does not tell
     next_at: datetime | None = None  # unless there is more: when the next run wakes that was not offered to this node
-    lined_up: bool = False  # runs that wake by `until` come next in gates of which one was taken
+    lined_up_at: datetime | None = None  # when the first wakes of those that come next in gates of which one was taken
 
 
 class Plannable(Value, frozen=True, kw_only=True):

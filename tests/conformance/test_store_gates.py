@@ -246,7 +246,7 @@ async def test_a_gate_that_is_let_go_is_kept_if_its_next_run_is_taken(store: Sto
     assert await claimed(store, await given_node(store)) == []
 
 
-async def test_a_claim_tells_whether_runs_come_next_in_the_gates_that_it_takes_from(store: Store) -> None:
+async def test_a_claim_tells_from_when_on_runs_come_next_in_the_gates_that_it_takes_from(store: Store) -> None:
     first, second = await given_line(store, 2)
     await store.create([one_shot(NOW, gate="alone"), one_shot(NOW)])
     node = await given_node(store)
@@ -255,9 +255,9 @@ async def test_a_claim_tells_whether_runs_come_next_in_the_gates_that_it_takes_f
 
     assert [first.id in ids(claims.runs) for claims in reach] == [True, False, False]
     assert [second.id in ids(claims.runs) for claims in reach] == [False, True, False]
-    assert [claims.lined_up for claims in reach] == [False, False, False], "none was left behind another"
+    assert [claims.lined_up_at for claims in reach] == [None, None, None], "none was left behind another"
     third, fourth = await given_line(store, 2, gate="h")
-    assert [(await claims_of(store, node)).lined_up for _ in (third, fourth)] == [True, False]
+    assert [(await claims_of(store, node)).lined_up_at for _ in (third, fourth)] == [fourth.wake_at, None]
 
 
 async def test_nobody_frees_the_gate_of_another(store: Store) -> None:

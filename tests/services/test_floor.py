@@ -97,6 +97,22 @@ def test_what_was_passed_over_is_looked_at_again(floor: Floor) -> None:
     assert floor.send(START + 3 * MOMENT) == START + 2 * MOMENT + LEAD
 
 
+def test_what_comes_next_in_a_gate_is_where_the_next_look_begins(floor: Floor) -> None:
+    floor.send(START + MOMENT)
+    answer(floor, START + MOMENT, Claims(lined_up_at=START + 3 * MOMENT))
+    assert floor.send(START + 2 * MOMENT) == START + 3 * MOMENT
+    answer(floor, START + 2 * MOMENT)
+    assert floor.send(START + 3 * MOMENT) == START + 2 * MOMENT + LEAD
+
+
+def test_what_comes_next_in_a_gate_stays_above_the_floor_of_sweeps(floor: Floor) -> None:
+    woke_at = START - 60 * LEAD
+    assert floor.send(START + FULL_SCAN) is None
+    answer(floor, START + FULL_SCAN, Claims(lined_up_at=woke_at))
+    floor.tell(None)
+    assert floor.send(START + FULL_SCAN + MOMENT) == woke_at - FLOOR_AGE
+
+
 def test_what_was_passed_over_stays_above_the_floor_however_long_it_has_waited(floor: Floor) -> None:
     first_at = START - 60 * LEAD
     assert floor.send(START + FULL_SCAN) is None

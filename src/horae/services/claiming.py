@@ -168,11 +168,11 @@ class Claiming:
         advanced = claims.runs or claims.contested
         if room > 0:
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
-            self.lined_up = claims.lined_up or bool(self._workload.gates.full())
+            self.lined_up = claims.lined_up_at is not None or bool(self._workload.gates.full())
         soon = now + self._often
         self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
         if room > 0:
-            passed_over = self.lined_up or bool(claims.contested)
+            passed_over = bool(claims.contested or self._workload.gates.full())
             self._floor.answered(claims, now=now, until=now + self._timing.lead, passed_over=passed_over)
         if claims.more:
             self.starved = self._room(now) == 0

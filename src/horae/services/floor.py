@@ -52,12 +52,13 @@ class Floor:
 
     def answered(self, claims: Claims, *, now: datetime, until: datetime, passed_over: bool) -> None:
         """What the claim of `now` brought; `passed_over` when it saw something that is to be looked at again."""
+        lined_up_at = claims.lined_up_at
         if self._sweeps:
-            offered = claims.first_at if claims.more or passed_over else now
+            offered = claims.first_at if claims.more or passed_over else min(lined_up_at or now, now)
             if offered is not None:
                 self._low = min(offered, now) - FLOOR_AGE
         if not passed_over:
-            self._reached = claims.first_at if claims.more else until
+            self._reached = claims.first_at if claims.more else min(lined_up_at or until, until)
 
     @property
     def sweep_at(self) -> datetime | None:

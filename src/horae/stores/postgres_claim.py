@@ -16,7 +16,7 @@ from horae.stores.postgres_rows import BEGINNING, ROWS, columns, offered_run
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 # The last columns of `claim`, after those of a run.
-_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LINED_UP = range(-7, 0)
+_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LINED_UP_AT = range(-7, 0)
 
 
 class PostgresClaim(PostgresBase):
@@ -27,13 +27,13 @@ class PostgresClaim(PostgresBase):
         """Take runs for a node: by priority, within it from the queues in turn, and of a queue by wake-up time."""
         known = self._limited
         answer, *found = await self._claim(request, known)
-        lined_up = answer[_LINED_UP]
+        lined_up_at = answer[_LINED_UP_AT]
         limited = self._learn_limits(request.queues, answer[_LIMITED] or ())
         runs = await _taken(found, request.node)
         if not limited <= known:  # of queues whose limit we did not know, nothing came
             rest = replace(request, free_gates=(), limit=request.limit - len(runs))
             answer, *found = await self._claim(rest, limited)
-            lined_up |= answer[_LINED_UP]
+            lined_up_at = min(filter(None, (lined_up_at, answer[_LINED_UP_AT])), default=None)
             runs = sorted((*runs, *await _taken(found, request.node)), key=_turn)
         blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
@@ -45,7 +45,7 @@ class PostgresClaim(PostgresBase):
             next_at=answer[_NEXT_AT],
             more=answer[_MORE],
             first_at=answer[_FIRST_AT],
-            lined_up=lined_up,
+            lined_up_at=lined_up_at,
         )
 
     def _learn_limits(self, queues: Sequence[str], limited: Sequence[str]) -> frozenset[str]:

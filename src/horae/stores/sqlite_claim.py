@@ -53,7 +53,7 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
     if taken:
         sqlite_batches.claim(db, taken, request.node)
     next_at = None if more else _next_at(db, lanes, request.until)
-    claims = Claims(contested=gates.contested, more=more, next_at=next_at, lined_up=gates.lined_up)
+    claims = Claims(contested=gates.contested, more=more, next_at=next_at, lined_up_at=maybe_time(gates.lined_up_at))
     return Taken(taken, request.node, claims)
 
 
@@ -139,7 +139,7 @@ class _Gates:
     full: frozenset[str]
     taken: dict[str, str] = field(default_factory=dict)  # the id of the run that this claim takes, by gate
     contested: list[Contested] = field(default_factory=list)
-    lined_up: bool = False  # some may come next in a gate of which one was taken
+    lined_up_at: int | None = None  # when the first wakes that comes next in a gate of which one was taken
     letters: bool | None = None  # whether a dead letter blocks any gate; None: not looked yet
 
     def admit(self, row: Waiting) -> bool:
@@ -148,7 +148,7 @@ class _Gates:
         if row.gate not in self.full and not self._is_blocked(row):
             if self.taken.setdefault(row.gate, row.id) == row.id:
                 return True
-            self.lined_up = True
+            self.lined_up_at = row.wake_at if self.lined_up_at is None else min(self.lined_up_at, row.wake_at)
             return False  # one for each gate; its next comes another time
         if self._is_due(row):
             self.contested.append(Contested(run=waiting(row), rivals=self._rivals(row)))

@@ -490,8 +490,8 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
                               AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
        least((SELECT min(first_at) FROM offers), (SELECT min(wake_at) FROM found)) AS first_at,
        (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
-       EXISTS (SELECT FROM found
-                WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up
+       (SELECT min(wake_at) FROM found
+         WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
  UNION ALL
 SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
