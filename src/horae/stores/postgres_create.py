@@ -95,6 +95,13 @@ async def write_runs(session: Session, runs: Sequence[Run], places: Places) -> N
         await _create_runs(session, runs, places, again=True)
 
 
+async def fire_runs(session: Session, runs: Sequence[Run], places: Places) -> None:
+    """Write runs of schedules; whoever moved their job or backfill in this transaction is the only one who does."""
+    if runs:
+        once = {run.id: run for run in runs}.values()  # a page may come twice
+        await session.rows("fire_runs", rows.new_runs(once, places))
+
+
 async def _create_runs(place: Database | Session, runs: Sequence[Run], places: Places, *, again: bool) -> None:
     """Write new runs; `again` when some of them may be there already, or come twice."""
     once = {run.id: run for run in runs}.values() if again else runs
@@ -111,7 +118,7 @@ async def write_firings(session: Session, firings: Sequence[Firing], places: Pla
     runs = [run for firing in firings for run in firing.runs if (run.job_id, run.slot) not in told]
     skips = [skip for firing in firings for skip in firing.skips]
     backfills = [firing.backfill for firing in firings if firing.backfill is not None]
-    await write_runs(session, runs, places)
+    await fire_runs(session, runs, places)
     if skips:
         await session.rows("add_skips", *columns(rows.skip, skips))
     if backfills:

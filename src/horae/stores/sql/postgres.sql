@@ -95,6 +95,23 @@ WITH made AS (
 INSERT INTO events (kind, owner, subjects)
 SELECT 'job.created', owner, array_agg(job_id) FROM made WHERE one_shot GROUP BY owner;
 
+-- name: fire_runs
+-- Batches of runs of schedules that are alike. They are written in the order in which they wake, not job by job: so what is
+-- claimed and ends together lies in the same pages.
+INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+                  policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, requeue_of,
+                  lane, shelf)
+SELECT own.id, own.job_id, owner, created_by, task, coalesce(own.params, batch.params), params_blob, name, key, labels, queue,
+       priority, ordering_key, policy, secrets, NULL, trigger,
+       CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.slot, batch.slot) END,
+       coalesce(own.due_at, batch.due_at),
+       CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.wake_at, batch.wake_at) END AS wake_at,
+       coalesce(own.gate, batch.gate), paused, revision, created_at, requeue_of, lane, shelf
+  FROM unnest($1::new_runs[]) AS batch
+ CROSS JOIN LATERAL unnest(ids, job_ids, all_params, slots, due_ats, wake_ats, gates)
+                    AS own(id, job_id, params, slot, due_at, wake_at, gate)
+ ORDER BY wake_at;
+
 -- name: create_jobs
 INSERT INTO jobs (id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
                   secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard)
