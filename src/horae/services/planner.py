@@ -8,9 +8,10 @@ from horae.clock import Clock
 from horae.core.plan import fill, fire
 from horae.metrics import Metrics
 from horae.services.ids import Ids
-from horae.store import Store
+from horae.store import Plannable, Store
 
 BATCH = 500
+REST = 2  # times as long as a look took; with less, what is due meanwhile would wait for what is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +58,18 @@ class Planner:
         pages = [fill(backfill, due, now=now, new_id=new_id) for backfill, due in found.backfills]
         fired = await self._store.fire(firings) if firings else []
         filled = await self._store.fill(pages) if pages else []
-        more = len(found.jobs) >= BATCH or len(found.backfills) >= BATCH
         return Fired(
             jobs=sum(fired),
             runs=sum(len(firing.runs) for firing, done in zip(firings, fired, strict=True) if done)
             + sum(len(page.runs) for page, done in zip(pages, filled, strict=True) if done),
-            next_at=now if more else found.next_at,
+            next_at=self._next_at(found, now),
         )
+
+    def _next_at(self, found: Plannable, now: datetime) -> datetime | None:
+        """When to look again: if there is more, at once, or after a rest where nothing that was found was urgent."""
+        if len(found.jobs) < BATCH and len(found.backfills) < BATCH:
+            return found.next_at
+        soon = now + self._horizon / 2
+        if found.backfills or any(due.job.next_fire_at is None or due.job.next_fire_at < soon for due in found.jobs):
+            return now
+        return self._clock.now() + REST * (self._clock.now() - now)
