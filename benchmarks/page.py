@@ -210,9 +210,9 @@ COLUMNS: dict[str, Sequence[Column]] = {
     "api": [
         Column(title="most a second", cell=_rate),
         CPU,
-        *(Column(title=f"{name} ms", cell=_of(ms, f"{name}ms")) for name in ("p50", "p99")),
+        *(Column(title=f"{name} ms", cell=_of(ms, f"{name}_ms")) for name in ("p50", "p99")),
         Column(title="at … a second", cell=_of(count, "at_half", "offered_per_s")),
-        *(Column(title=f"{name} ms", cell=_of(ms, "at_half", f"{name}ms")) for name in ("p50", "p99", "max")),
+        *(Column(title=f"{name} ms", cell=_of(ms, "at_half", f"{name}_ms")) for name in ("p50", "p99", "max")),
         ERRORS,
         STOLEN,
     ],

@@ -52,6 +52,14 @@ def test_a_measurement_that_failed_is_told_and_the_others_stay() -> None:
     assert row(POSTGRES, lines)[1] == "10"
 
 
+def test_requests_have_their_waiting_times_at_most_and_at_half() -> None:
+    half = {"offered_per_s": 1500, "errors": 1, "p50_ms": 5.0, "p99_ms": 6.0, "max_ms": 7.0}
+    most = {"per_s": 4000, "errors": 0, "p50_ms": 13.0, "p99_ms": 26.0, "cpu_s_per_1000": 0.4, "at_half": half}
+    told = {"who": "the API", "work": "", "stolen_percent": 0.5, "create": most}
+    cells = row("`POST /v1/jobs`", lines_of({"api": {"the API": [told]}}))[1:]
+    assert cells == ["4,000", "0.400", "13", "26", "1,500", "5.0", "6.0", "7.0", "1", "0.5 %"]
+
+
 def test_parts_that_were_not_measured_are_left_out() -> None:
     titles = [line for line in lines_of({"herd": {POSTGRES: [figures()]}}) if line.startswith("## ")]
     assert titles == [f"## {HEADINGS['herd']}"]
