@@ -11,6 +11,7 @@ Figures = dict[str, Any]
 Rounds = Sequence[Figures]  # of one measurement
 Part = Mapping[str, Rounds]  # by the name of the measurement
 NOTHING = "–"
+REVISION = "Horae"  # among the facts: the version that was measured last
 HEADINGS = {"now": "As fast as it goes", "enqueue": "Creating jobs", "timed": "On time", "herd": "All at one instant"}
 HEADINGS |= {"cron": "Recurring jobs", "api": "Over REST", "backlog": "With many jobs that wait"}
 HEADINGS |= {"soak": "For a long time", "held": "Beside a forgotten transaction"}
@@ -67,12 +68,19 @@ def page(machine: Mapping[str, str], parts: Mapping[str, Part]) -> str:
     times = {1: "one run", 2: "two runs", 3: "three runs"}.get(rounds, f"{rounds} runs")
     facts = table(("the machine", ""), list(machine.items()), left=True)
     return "\n".join(
-        [INTRODUCTION.format(rounds=times), facts, *(_section(name, part) for name, part in parts.items())]
+        [
+            INTRODUCTION.format(rounds=times),
+            facts,
+            *(_section(name, part, machine.get(REVISION)) for name, part in parts.items()),
+        ]
     )
 
 
-def _section(name: str, part: Part) -> str:
+def _section(name: str, part: Part, newest: str | None) -> str:
     lines = [f"## {HEADINGS[name]}", "", EXPLANATIONS[name], ""]
+    told: set[str] = {run["revision"] for runs in part.values() for run in runs if "revision" in run}
+    if older := sorted(revision for revision in told if revision != newest):
+        lines += [f"Measured with Horae of {', '.join(older)}.", ""]
     columns = COLUMNS[name]
     rows = [(label, *_cells(columns, runs)) for label, runs in _rows(name, part)]
     lines.append(table(("", *(column.title for column in columns)), rows))

@@ -20,7 +20,7 @@ from rich.markdown import Markdown
 
 from benchmarks.machine import facts
 from benchmarks.measurements import CELERY, LONG_PARTS, PARTS, PGQUEUER, QUICK, Bench, Figures, Measurement, Sizes
-from benchmarks.page import page
+from benchmarks.page import REVISION, page
 from benchmarks.peers.environment import ROOT, SCRATCH, version_of
 from benchmarks.servers import postgres_version, redis_version, rest
 from benchmarks.summary import with_summary
@@ -114,7 +114,7 @@ def machine_facts(bench: Bench, *, peers: bool) -> dict[str, str]:
     )
     known = facts() | {
         "PostgreSQL": asyncio.run(postgres_version(bench.postgres)),
-        "Horae": f"revision {described.stdout.strip() or 'unknown'}",
+        REVISION: f"revision {described.stdout.strip() or 'unknown'}",
     }
     if peers:
         known |= {PGQUEUER: f"PgQueuer {version_of('pgqueuer')}, two processes, 200 jobs at a time"}
@@ -146,7 +146,8 @@ class Kept:
         self._parts[part] = {}
 
     def add(self, measurement: Measurement, figures: Figures) -> None:
-        self._parts[measurement.part].setdefault(measurement.name, []).append(figures)
+        told = {**figures, "revision": self.machine[REVISION]}
+        self._parts[measurement.part].setdefault(measurement.name, []).append(told)
         self.failed |= "error" in figures
         self._write()
 

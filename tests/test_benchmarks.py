@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.measurements import LONG_PARTS, PARTS, POSTGRES, QUICK, Bench
-from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, page
+from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, REVISION, page
 from benchmarks.peers.drive import judge
 from benchmarks.peers.environment import HERE, version_of
 from benchmarks.summary import BEGIN, END, with_summary
@@ -73,6 +73,13 @@ def test_every_part_has_its_measurements_and_its_place_on_the_page(part: str) ->
     assert part in HEADINGS
     assert part in EXPLANATIONS
     assert part in COLUMNS
+
+
+def test_a_part_that_was_measured_with_an_older_version_says_so() -> None:
+    parts = {"now": {POSTGRES: [figures(revision="revision 1")]}, "herd": {POSTGRES: [figures(revision="revision 2")]}}
+    text = page({REVISION: "revision 2"}, parts)
+    assert text.count("Measured with Horae of") == 1
+    assert "Measured with Horae of revision 1." in text
 
 
 def test_a_peer_is_judged_by_what_its_jobs_recorded() -> None:
