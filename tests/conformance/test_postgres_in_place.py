@@ -20,11 +20,14 @@ from tests.conformance.builders import (
     SECOND,
     claimed,
     claims_of,
+    firing,
     given_claimed,
     given_node,
     given_running,
     ids,
     one_shot,
+    recurring,
+    slot_run,
 )
 from tests.postgres_server import postgres_url, scratch_schema
 
@@ -64,6 +67,15 @@ async def claim(connection: asyncpg.Connection, node: NodeId, limit: int = 1000)
 
 
 # --- in place
+
+
+async def test_runs_of_schedules_lie_in_the_order_in_which_they_wake(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    jobs = [recurring() for _ in range(20)]
+    slots = [NOW + n * MINUTE for n in range(5)]
+    await store.create([firing(job, *(slot_run(job, slot) for slot in slots)) for job in jobs])
+    assert await connection.fetchval("SELECT array_agg(wake_at ORDER BY ctid) FROM runs") == sorted(slots * len(jobs))
 
 
 @pytest.mark.parametrize("gated", [False, True])
