@@ -109,11 +109,20 @@ def test_a_run_that_is_another_nodes_now_holds_nobody_up() -> None:
     assert gates.take_free() == ["g"]
 
 
-def test_after_everything_was_abandoned_late_answers_change_nothing() -> None:
+def test_a_result_on_its_way_counts_although_all_runs_were_forgotten() -> None:
     run = start(held(1), START)
-    gates = entered(run)
-    done = succeed(run, None, START).run
-    gates.leave(done)
-    gates.clear()
-    gates.settled(done)
-    assert (gates.take_free(), gates.full()) == ([], [])
+    gates = entered(run, held(2, due=1))
+    back = give_back(run, START).run
+    gates.leave(back)
+    gates.forget(held(2, due=1))
+    assert gates.take_free() == []
+    assert not gates.trusts(held(2, due=1), gates.begin_claim())
+    gates.settled(back)
+    assert gates.take_free() == ["g"]
+
+
+def test_gates_that_may_still_be_ours_are_freed_unless_they_are_needed() -> None:
+    gates = entered(held(1, gate="held"), held(2, gate="unsettled"))
+    gates.leave(succeed(start(held(2, gate="unsettled"), START), None, START).run)
+    gates.free(["held", "unsettled", "idle"])
+    assert gates.take_free() == ["idle"]

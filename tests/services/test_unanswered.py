@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 
 from horae.core.errors import Unavailable
-from horae.core.model import Run, State
+from horae.core.model import JobError, Run, State
+from horae.core.plan import Failure
 from horae.core.schedule import next_after
 from horae.store import ClaimRequest, Claims, Retraction, Store
-from tests.services.system import System, taking
+from tests.services.system import System, failing, taking
 from tests.services.test_engine import one_shot, one_shots
 from tests.services.test_jobs import create, jobs_of
 
@@ -22,12 +23,16 @@ class Forgetful:
         self._system = system
         self._store = system.store
         self.loses: set[str] = set()
+        self.misses_freeing = False  # whether the next claim that frees a gate does not even arrive
         self.slow: timedelta | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def claim(self, request: ClaimRequest) -> Claims:
+        if request.free_gates and self.misses_freeing:
+            self.misses_freeing = False
+            raise Unavailable("the store was away")
         claims = await self._store.claim(request)
         if claims.runs and self.slow is not None:
             delay, self.slow = self.slow, None
@@ -131,3 +136,33 @@ async def test_what_a_node_gave_up_when_its_lease_ran_out_runs_again_although_no
     node.thaw()
     await system.advance(seconds=30)
     assert [(await system.run(run.id)).state for run in (running, held)] == [State.SUCCEEDED] * 2
+
+
+async def test_a_gate_that_could_not_be_freed_is_freed_later(system: System, forgetful: Forgetful) -> None:
+    for queue in ("a", "b"):
+        await system.add_node(queues=(queue,))
+    await one_shot(system, queue="a", ordering_key="k")
+    behind = await one_shot(system, delay=5, queue="b", ordering_key="k")
+    forgetful.misses_freeing = True
+    with pytest.raises(Unavailable):
+        await system.advance(seconds=1)
+    await system.advance(seconds=15)
+    assert (await system.run(behind.id)).state is State.SUCCEEDED, "although the first node will never claim it"
+
+
+async def test_what_is_behind_a_retry_waits_although_the_lease_ran_out_before_the_store_knew_of_it(
+    system: System,
+) -> None:
+    later = Failure(error=JobError(type="Boom", message="boom"), retry_after=timedelta(minutes=1))
+    system.scripts["flaky"] = failing(1, later)
+    node = await system.add_node()
+    retried, behind = await one_shot(system, "flaky", ordering_key="k"), await one_shot(system, ordering_key="k")
+    await one_shot(system, delay=0.9)  # held, so that there is something to give up
+    await system.settle_all()
+    assert (node.settler.unsettled, node.worker.holding) == (1, 1)
+    node.freeze()  # as when the store does not answer anybody: there is nobody who could bury it
+    await system.advance(seconds=20)
+    node.thaw()
+    await system.advance(minutes=2)
+    in_order = [start.run.id for start in system.starts if start.run.gate is not None]
+    assert in_order == [retried.id, retried.id, behind.id]

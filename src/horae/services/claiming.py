@@ -107,7 +107,11 @@ class Claiming:
 
     async def _claim(self, now: datetime, room: int, free_gates: Sequence[str]) -> datetime | None:
         floor = self._floor.send(now) if room > 0 else now
-        claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
+        try:
+            claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
+        except Unavailable:
+            self._workload.gates.free(free_gates)  # else nobody but us could ever claim in them
+            raise
         if claimed is None:
             return None
         again = self._next_claim(claimed[0], room, now, unsure=claimed[1])

@@ -1,6 +1,6 @@
 """The gates that this node holds, and the order of its runs within each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from horae.core.model import Run, RunId, State
 from horae.core.plan import Rival, makes_way
@@ -110,13 +110,9 @@ class Gatekeeper:
         free, self._free = list(self._free), set()
         return free
 
-    def clear(self) -> None:
-        """Forget everything: the gates are another node's now."""
-        self._lines.clear()
-        self._unsettled.clear()
-        self._closed.clear()
-        self._full.clear()
-        self._free.clear()
+    def free(self, gates: Iterable[str]) -> None:
+        """The store may count these as ours: where we have nothing, they are to be freed with the next claim."""
+        self._free.update(gate for gate in gates if gate not in self._lines and gate not in self._unsettled)
 
 
 def _runs(run: Run) -> bool:

@@ -80,6 +80,7 @@ class Withdrawing:
         if lost := [run for run in ours if run.id not in known]:
             # At once, not by the settler: else the next claim would bring what is behind them in their gates.
             await self._store.settle([give_back(run, now) for run in lost])
+            self._workload.gates.free(run.gate for run in lost if run.gate is not None)
             log.warning("unknown_claims_returned", runs=len(lost))
         self._looked_at = now
         if last and self._workload.unsure_since == since:
@@ -99,10 +100,9 @@ class Withdrawing:
             self._workload.unsure_since = self._clock.now()  # if nobody buries us, they are still ours for the store
 
     def abandon_all(self) -> None:
-        """Forget every run: whatever they still do is void."""
+        """Forget every run: whatever they still do is void. Results on their way still count in their gates."""
         for run in self._workload.everything():
             self._abandon(run)
-        self._workload.gates.clear()
         self._workload.holding.clear()
 
     def begin_drain(self) -> None:
@@ -149,8 +149,9 @@ class Withdrawing:
                 self._taken_back(run, answer, now)
 
     def _taken_back(self, run: Run, answer: Retraction, now: datetime) -> None:
-        if self._lease.lost or run.node != self._node_id():
-            return  # abandoned meanwhile
+        if self._lease.lost or run.node != self._node_id():  # abandoned meanwhile
+            self._workload.gates.forget(run)
+            return
         match answer:
             case Retraction.TAKEN_BACK:
                 self._ending.gone(skip(run, Reason.PAUSED, now).run, now)
