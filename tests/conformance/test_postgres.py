@@ -1,10 +1,12 @@
 """What only a store on a server must do: migrate among many, survive lost connections, share runs without doubling."""
 
 import asyncio
+import itertools
 import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -12,15 +14,16 @@ import asyncpg
 import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.core.model import Job, JobError, JobId, Policy, Run, RunId, State, Trigger
+from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
 from horae.core.plan import Failure, cancel, fail, lost, start, succeed
 from horae.core.schedule import Now
 from horae.core.values import replace
-from horae.store import Kind, QueueSettings, Resolution, RunFilter, Signal
+from horae.store import Kind, QueueSettings, Resolution, Retraction, RunFilter, Signal
 from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_pool import Address, Collision, retried
+from horae.stores.postgres_pool import Address, Collision, Session, retried
 from horae.stores.statements import load, migrations
 from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
+from tests.conformance.test_store_retract import given_held, given_status
 from tests.postgres_server import postgres_url, scratch_schema
 
 NEWEST = migrations("postgres")[-1][0]
@@ -311,6 +314,50 @@ async def test_a_verb_that_collided_is_done_once_more() -> None:
         return "done"
 
     assert await verb() == "done"
+
+
+def collide(store: PostgresStore, monkeypatch: pytest.MonkeyPatch, *, at: int) -> None:
+    """Have one of the next transactions, counted from 1, collide with another."""
+    begin, begun = store._db.transaction, itertools.count(1)
+
+    def transaction() -> AbstractAsyncContextManager[Session]:
+        if next(begun) == at:
+            raise Collision("another was first")
+        return begin()
+
+    monkeypatch.setattr(store._db, "transaction", transaction)
+
+
+async def test_a_claim_that_collides_when_it_has_learned_of_a_limit_loses_nothing(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, other = await given_node(store), PostgresStore(url)
+    await other.open()
+    await other.set_queue(QueueSettings(queue="narrow", concurrency=1))
+    await other.close()
+    runs = [one_shot(), one_shot(queue="narrow")]
+    await store.create(runs)
+    collide(store, monkeypatch, at=1)
+    assert sorted(ids((await claims_of(store, node)).runs)) == sorted(ids(runs))
+
+
+async def test_a_claim_that_has_learned_of_a_limit_tells_what_it_left(store: PostgresStore, url: str) -> None:
+    node, other = await given_node(store), PostgresStore(url)
+    await other.open()
+    await other.set_queue(QueueSettings(queue="narrow", concurrency=1))
+    await other.close()
+    await store.create([one_shot(NOW - SECOND), one_shot()])
+    claims = await claims_of(store, node, limit=1)
+    assert (len(claims.runs), claims.more, claims.first_at) == (1, True, NOW - SECOND)
+
+
+async def test_what_was_taken_back_is_told_although_the_next_collided(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, runs, _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
+    await given_status(store, job, JobStatus.PAUSED)
+    collide(store, monkeypatch, at=2)
+    assert await store.retract(runs, now=NOW) == [Retraction.TAKEN_BACK] * 2
 
 
 async def test_a_store_that_does_not_listen_tells_others_and_is_told_nothing(store: PostgresStore, url: str) -> None:

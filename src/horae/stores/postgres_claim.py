@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from horae.core.model import NodeId, Run, RunId
@@ -15,26 +16,27 @@ from horae.stores.postgres_rows import BEGINNING, ROWS, columns, offered_run
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
-# The last columns of `claim`, after those of a run.
+_ID = 0  # the first column of `claim`
+# The last ones, after those of a run.
 _MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LINED_UP_AT = range(-7, 0)
 
 
 class PostgresClaim(PostgresBase):
     """The verb of the store that gives runs to nodes."""
 
-    @retried
     async def claim(self, request: ClaimRequest) -> Claims:
         """Take runs for a node: by priority, within it from the queues in turn, and of a queue by wake-up time."""
         known = self._limited
         answer, *found = await self._claim(request, known)
-        lined_up_at = answer[_LINED_UP_AT]
+        answers = [answer]
         limited = self._learn_limits(request.queues, answer[_LIMITED] or ())
         runs = await _taken(found, request.node)
         if not limited <= known:  # of queues whose limit we did not know, nothing came
             rest = replace(request, free_gates=(), limit=request.limit - len(runs))
-            answer, *found = await self._claim(rest, limited)
-            lined_up_at = min(filter(None, (lined_up_at, answer[_LINED_UP_AT])), default=None)
-            runs = sorted((*runs, *await _taken(found, request.node)), key=_turn)
+            answer, *beside = await self._claim(rest, limited)
+            answers.append(answer)
+            runs = sorted((*runs, *await _taken(beside, request.node)), key=_turn)
+            found = list({row[_ID]: row for row in (*found, *beside)}.values())
         blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
             blocked += await self._beyond_limits(request, limited, blocked)
@@ -43,9 +45,9 @@ class PostgresClaim(PostgresBase):
             runs=runs,
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=answer[_NEXT_AT],
-            more=answer[_MORE],
-            first_at=answer[_FIRST_AT],
-            lined_up_at=lined_up_at,
+            more=any(each[_MORE] for each in answers),
+            first_at=_earliest(answers, _FIRST_AT),
+            lined_up_at=_earliest(answers, _LINED_UP_AT),
         )
 
     def _learn_limits(self, queues: Sequence[str], limited: Sequence[str]) -> frozenset[str]:
@@ -54,6 +56,7 @@ class PostgresClaim(PostgresBase):
         self._limited = others.union(limited)
         return frozenset(limited)
 
+    @retried
     async def _claim(self, request: ClaimRequest, limited: frozenset[str]) -> list[Any]:
         """Claim, with the limits of queues locked.
 
@@ -101,6 +104,10 @@ async def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
             await asyncio.sleep(0)
         runs += [offered_run(row, node) for row in found[first : first + DECODE_SLICE] if row[_MINE]]
     return runs
+
+
+def _earliest(answers: Sequence[Any], column: int) -> datetime | None:
+    return min((each[column] for each in answers if each[column] is not None), default=None)
 
 
 def _turn(run: Run) -> tuple[Any, ...]:

@@ -98,7 +98,6 @@ class PostgresRuns(PostgresBase):
         self._signals.send(Signal(kind=Kind.STOP, node=node) for node in sorted(set(holders.values())))
         return [holders.get(run_id) for run_id in run_ids]
 
-    @retried
     async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
         """Take back held runs of paused jobs, the latest slot first, so that none has a later one in its way."""
         answers: dict[RunId, Retraction] = {}
@@ -107,6 +106,7 @@ class PostgresRuns(PostgresBase):
         self._signals.send(self._room_signal([run for run in runs if answers[run.id] is Retraction.TAKEN_BACK]))
         return [answers[run.id] for run in runs]
 
+    @retried
     async def _retract(self, run: Run, now: datetime) -> Retraction:
         async with self._db.transaction() as session:
             taken = await session.rows("retract_held", run.id, run.fence, now)
