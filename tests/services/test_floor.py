@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from horae.services.floor import FLOOR_AGE, FULL_SCAN, Floor
+from horae.services.floor import FLOOR_AGE, FULL_SCAN, LONGEST_SCAN, SCAN_SHARE, Floor
 from horae.store import Claims
 from tests.services.system import START
 
@@ -89,6 +89,23 @@ def test_everything_is_looked_at_now_and_then(floor: Floor) -> None:
     assert floor.send(START + FULL_SCAN + MOMENT) is not None
 
 
+def test_looks_at_everything_that_take_long_take_a_small_part_of_the_time(floor: Floor) -> None:
+    now = START + FULL_SCAN
+    assert floor.send(now) is None
+    floor.answered(NOTHING_LEFT, now=now, until=now + LEAD, passed_over=False, took=timedelta(seconds=2))
+    assert floor.send(now + SCAN_SHARE * timedelta(seconds=2) - MOMENT) is not None
+    assert floor.send(now + SCAN_SHARE * timedelta(seconds=2)) is None
+
+
+def test_looks_at_everything_that_are_not_answered_come_more_and_more_seldom(floor: Floor) -> None:
+    looks = [at for seconds in range(1, 300) if floor.send(at := START + timedelta(seconds=seconds)) is None]
+    assert [(at - START).total_seconds() for at in looks] == [10, 30, 70, 130, 190, 250]
+    now = looks[-1] + LONGEST_SCAN
+    assert floor.send(now) is None
+    answer(floor, now)
+    assert floor.send(now + FULL_SCAN) is None, "as soon as one is answered they come as usual"
+
+
 def test_what_was_passed_over_is_looked_at_again(floor: Floor) -> None:
     floor.send(START + MOMENT)
     answer(floor, START + MOMENT, passed_over=True)
@@ -158,3 +175,11 @@ class TestBacklog:
         floor.send(START + MOMENT)
         answer(floor, START + MOMENT, Claims(more=True))
         assert floor.send(START + 2 * MOMENT) == START - FLOOR_AGE
+
+    def test_one_that_only_a_look_at_everything_sees_is_gone_on_with_by_such_looks(self, floor: Floor) -> None:
+        now = START + FULL_SCAN
+        assert floor.send(now) is None
+        answer(floor, now, Claims(more=True))
+        assert floor.send(now + MOMENT) is None, "the store does not tell where it begins"
+        answer(floor, now + MOMENT)
+        assert floor.send(now + LEAD) == now + MOMENT - FLOOR_AGE

@@ -177,7 +177,8 @@ class Claiming:
         self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
         if room > 0:
             passed_over = bool(claims.contested or self._workload.gates.full())
-            self._floor.answered(claims, now=now, until=now + self._timing.lead, passed_over=passed_over)
+            took, until = self._clock.now() - now, now + self._timing.lead
+            self._floor.answered(claims, now=now, until=until, passed_over=passed_over, took=took)
         if claims.more:
             self.starved = self._room(now) == 0
             return None if self.starved else now if advanced else soon

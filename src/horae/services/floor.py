@@ -6,6 +6,8 @@ from horae.store import Claims
 
 FLOOR_AGE = timedelta(seconds=2)  # transactions that commit later than this are found by the full scan
 FULL_SCAN = timedelta(seconds=10)  # between two looks at what woke long ago
+LONGEST_SCAN = timedelta(minutes=1)  # the same, when they take long
+SCAN_SHARE = 20  # a look takes this part of the time until the next one at most
 
 
 class Floor:
@@ -24,8 +26,10 @@ class Floor:
         self._reached: datetime | None = None  # what wakes before was offered to somebody; None: that is not known
         self._low: datetime | None = None  # as far back as a sweep looks
         self._sweeps = False  # whether the last claim does
+        self._scans = False  # whether it begins at the very beginning
         self._swept_at: datetime | None = None
         self._scanned_at: datetime | None = None
+        self._scan_every = FULL_SCAN
 
     def tell(self, at: datetime | None) -> None:
         """There are runs to claim from `at` on; None when nobody knows from when on."""
@@ -41,8 +45,12 @@ class Floor:
         reached, self._reached = self._reached, None  # nothing is known if there is no answer
         if told is not None and self._low is not None:
             self._low = min(self._low, told)
-        if _is_past(self._scanned_at, FULL_SCAN, now):
+        self._scans = _is_past(self._scanned_at, self._scan_every, now)
+        if self._scans:
             self._sweeps, self._swept_at, self._scanned_at = True, now, now
+            # Until there is an answer: where dead rows pile up it may take too long to be answered at all, and must not
+            # be all that is tried.
+            self._scan_every = min(2 * self._scan_every, LONGEST_SCAN)
             return None
         self._sweeps = reached is None or untold or _is_past(self._swept_at, self._lead / 2, now)
         if reached is None or self._sweeps:
@@ -50,13 +58,19 @@ class Floor:
             return self._low
         return reached if told is None else min(reached, told)
 
-    def answered(self, claims: Claims, *, now: datetime, until: datetime, passed_over: bool) -> None:
+    def answered(
+        self, claims: Claims, *, now: datetime, until: datetime, passed_over: bool, took: timedelta = timedelta()
+    ) -> None:
         """What the claim of `now` brought; `passed_over` when it saw something that is to be looked at again."""
         lined_up_at = claims.lined_up_at
+        if self._scans:
+            self._scan_every = max(min(SCAN_SHARE * took, LONGEST_SCAN), FULL_SCAN)
         if self._sweeps:
             offered = claims.first_at if claims.more or passed_over else min(lined_up_at or now, now)
             if offered is not None:
                 self._low = min(offered, now) - FLOOR_AGE
+            elif self._scans:
+                self._low = None  # there is something left, nobody tells how far back
         if not passed_over:
             self._reached = claims.first_at if claims.more else min(lined_up_at or until, until)
 
