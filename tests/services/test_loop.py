@@ -61,6 +61,18 @@ async def test_a_duty_is_called_at_the_time_it_asks_for(clock: StoreClock) -> No
     await stopped(loop, task)
 
 
+async def test_a_duty_goes_on_although_the_clock_of_the_store_was_set_back(clock: StoreClock) -> None:
+    now, elapsed = clock.now(), clock.elapsed()
+    for store_time in (now, now - timedelta(hours=1)):
+        clock.sync(store_time, asked_at=elapsed, answered_at=elapsed)
+        clock.now()
+    duty = Duty()
+    loop = Loop("test", duty.tick, clock, idle=timedelta(milliseconds=20))
+    task = await running(loop)
+    await duty.reaches(3)
+    await stopped(loop, task)
+
+
 async def test_a_wake_up_shortens_the_wait(clock: StoreClock) -> None:
     duty = Duty()
     loop = Loop("test", duty.tick, clock, idle=timedelta(hours=1))

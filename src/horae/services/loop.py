@@ -71,7 +71,10 @@ class Loop:
         return again
 
     async def _rest(self, again: datetime | None) -> None:
-        """Wait until `again`, a wake-up that is due, or the idle limit."""
+        """Wait until `again`, a wake-up that is due, or the idle limit.
+
+        By the steady clock as well: that of the store stands still here for as long as it was set back.
+        """
         limit = self._clock.now() + self._idle
         until = limit if again is None else min(again, limit)
         while not self._stopping:
@@ -81,4 +84,6 @@ class Loop:
                 await asyncio.sleep(0)  # whatever a duty does, the others get their turn
                 return
             self._woken.clear()
-            await self._clock.wait(self._woken, until)
+            rested_at = self._clock.elapsed() + (until - self._clock.now()).total_seconds()
+            if not await self._clock.wait(self._woken, until) and self._clock.elapsed() >= rested_at:
+                return
