@@ -33,7 +33,8 @@ NODE = new_id()
 HIGHEST = "f" * 32
 PAGE = 51
 
-# $1 rows of each kind. Waiting ones are due later than anything that a test asks for; the ended ones are of ten days.
+# $1 rows of each kind. Waiting ones have begun once, and are due later than anything that a test asks for; the ended
+# ones are of ten days.
 FILL = """
 INSERT INTO lanes (queue, priority) SELECT queue, priority FROM unnest(ARRAY['default', 'mail']) AS queue, unnest(ARRAY[0, 5]) AS priority;
 INSERT INTO shelves (owner, task, queue) SELECT 'ada', task, queue FROM unnest(ARRAY['a', 'b']) AS task, unnest(ARRAY['default', 'mail']) AS queue;
@@ -44,9 +45,10 @@ SELECT n, (lpad(to_hex(1772000000000 + n), 12, '0') || '7' || substr(md5(n::text
        CASE WHEN n % 5 = 0 THEN 5 ELSE 0 END AS priority
   FROM generate_series(1, {size}) AS n;
 INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at, wake_at, paused, revision,
-                  created_at, lane, shelf)
+                  created_at, first_started_at, lane, shelf)
 SELECT made.id, made.id, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', '{{"type":"now"}}', 'schedule',
-       '2026-06-01'::timestamptz + n * interval '1 s', '2026-06-01'::timestamptz + n * interval '1 s', false, 1, '2026-03-01', lanes.id, shelves.id
+       '2026-06-01'::timestamptz + n * interval '1 s', '2026-06-01'::timestamptz + n * interval '1 s', false, 1, '2026-03-01', '2026-03-01',
+       lanes.id, shelves.id
   FROM made JOIN lanes USING (queue, priority) JOIN shelves USING (task, queue);
 INSERT INTO history (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at, wake_at, state, paused, fence,
                      attempt, crashes, revision, created_at, finished_at, shelf, ended_on)

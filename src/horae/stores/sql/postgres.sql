@@ -626,8 +626,8 @@ SELECT wake_parked($1::text[], $2::timestamptz[]);
 -- ------------------------------------------------------------------------------------------------- starting and ending
 
 -- name: start_runs
-UPDATE runs SET state = 'running', attempt = given.attempt, progress = given.progress, started_at = given.started_at,
-                first_started_at = given.first_started_at
+UPDATE runs SET state = 'running', going = true, attempt = given.attempt, progress = given.progress,
+                started_at = given.started_at, first_started_at = given.first_started_at
   FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::float8[], $5::timestamptz[], $6::timestamptz[])
        AS given(id, fence, attempt, progress, started_at, first_started_at)
  WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
@@ -669,8 +669,8 @@ SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
 
 -- name: return_runs
 -- To be tried again, or given back.
-UPDATE runs SET state = given.state, node = NULL, counted = false, wake_at = given.wake_at, attempt = given.attempt,
-                crashes = given.crashes, progress = given.progress, error = given.error,
+UPDATE runs SET state = given.state, node = NULL, counted = false, going = false, wake_at = given.wake_at,
+                attempt = given.attempt, crashes = given.crashes, progress = given.progress, error = given.error,
                 first_started_at = given.first_started_at, started_at = given.started_at
   FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
               $8::text[], $9::timestamptz[], $10::timestamptz[])
@@ -1042,7 +1042,7 @@ WITH due AS (
 ), going AS (
     SELECT queue, 0, NULL::timestamptz, count(*)
       FROM runs
-     WHERE first_started_at IS NOT NULL AND state = 'running'
+     WHERE runs.going
      GROUP BY queue
 )
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
@@ -1067,7 +1067,7 @@ SELECT shelves.queue, least(sum(due.depth), $2)::integer, min(due.oldest), sum(g
                               ORDER BY due_at, id
                               LIMIT $2) AS few) AS due
  CROSS JOIN LATERAL (SELECT count(*) AS running FROM runs
-                      WHERE runs.shelf = shelves.id AND first_started_at IS NOT NULL AND state = 'running') AS going
+                      WHERE runs.shelf = shelves.id AND runs.going) AS going
   LEFT JOIN queues ON queues.queue = shelves.queue
  WHERE shelves.owner = $3
  GROUP BY shelves.queue
@@ -1208,7 +1208,7 @@ SELECT run.*
 SELECT run.*
   FROM shelves
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = shelves.id AND first_started_at IS NOT NULL
+                      WHERE live_runs.shelf = shelves.id AND live_runs.going
                         AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
                         AND state = ANY($3::text[])
                         AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
