@@ -131,6 +131,22 @@ async def test_a_start_is_written_late_and_not_at_all_when_its_result_comes_firs
     assert scene.store.started == [[slow]]
 
 
+async def test_a_start_is_written_although_results_do_not_end(scene: Scene) -> None:
+    scene.settler.started(running(0), START)
+    scene.clock.move_to(START + START_DELAY)
+    full_groups, groups_before = iter(range(3)), list[int]()
+
+    def fill_again() -> None:
+        for number in range(ENOUGH if next(full_groups, None) is not None else 0):
+            scene.settler.add(done(1 + number), scene.clock.now())
+
+    scene.store.while_settling = fill_again
+    scene.store.while_starting = lambda: groups_before.append(len(scene.store.groups))
+    scene.settler.add(done(1), scene.clock.now())
+    await scene.settler.tick()
+    assert (groups_before, len(scene.store.groups)) == ([1], 4)
+
+
 async def test_the_newest_progress_is_what_is_written(scene: Scene) -> None:
     run = running()
     scene.settler.started(run, START)

@@ -60,11 +60,12 @@ class Settler:
 
     async def tick(self) -> datetime | None:
         """Write what is waiting; answers when there is something to write again."""
-        if self._results:
-            await self._write_results()
-        while len(self._results) >= ENOUGH:
-            await self._write_results()
-        await self._write_starts(self._clock.now() - START_DELAY)
+        while True:
+            if self._results:
+                await self._write_results()
+            await self._write_starts(self._clock.now() - START_DELAY)
+            if len(self._results) < ENOUGH:
+                break
         self._look_at = next((told_at + START_DELAY for told_at, _ in self._starts.values()), None)
         if self._results:  # they came meanwhile, and wait for company
             now, gated = self._clock.now(), any(result.run.gate is not None for result in self._results)
