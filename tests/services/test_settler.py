@@ -10,7 +10,16 @@ from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.plan import Settled, start, succeed
 from horae.core.values import replace
-from horae.services.settler import ENOUGH, GROUP, RESULT_DELAY, START_DELAY, STREAM, STREAM_DELAY, Settler
+from horae.services.settler import (
+    ENOUGH,
+    GROUP,
+    GROUP_SIZE,
+    RESULT_DELAY,
+    START_DELAY,
+    STREAM,
+    STREAM_DELAY,
+    Settler,
+)
 from tests.services.system import START
 
 
@@ -78,6 +87,15 @@ async def test_results_go_in_groups(scene: Scene) -> None:
     await scene.settler.tick()
     assert [len(group) for group in scene.store.groups] == [GROUP, ENOUGH + 5]
     assert scene.settler.unsettled == 0
+
+
+async def test_results_that_bring_much_go_in_small_groups(scene: Scene) -> None:
+    half, whole = "x" * (GROUP_SIZE // 2), "x" * (GROUP_SIZE + 1)
+    for number, result in enumerate([half, half, half, whole, None, None]):
+        scene.settler.add(succeed(running(number), result, START), START)
+    while scene.settler.unsettled:
+        await scene.settler.tick()
+    assert [len(group) for group in scene.store.groups] == [2, 1, 1, 2]
 
 
 async def test_what_comes_during_a_write_waits_for_company(scene: Scene) -> None:

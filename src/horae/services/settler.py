@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import accumulate, takewhile
 
 from horae.clock import Clock
 from horae.core.model import Run, RunId
@@ -11,6 +11,7 @@ from horae.store import Store
 
 ENOUGH = 500  # results that are written at once rather than after a delay
 GROUP = 1000  # results in one write
+GROUP_SIZE = 16_000_000  # characters that they bring together, unless one alone brings more
 RESULT_DELAY = timedelta(milliseconds=10)
 STREAM_DELAY = timedelta(milliseconds=40)  # while so many come that larger groups make each of them cheaper
 STREAM = 50  # results without a gate in one write that make a stream
@@ -78,12 +79,21 @@ class Settler:
         return RESULT_DELAY if gated or now >= self._streams_until else STREAM_DELAY
 
     async def _write_results(self) -> None:
-        group = self._results[:GROUP]
+        group = self._next_group()
         answers = await self._store.settle(group)  # if it fails, the group is still in line and is sent again
         del self._results[: len(group)]
         if sum(result.run.gate is None for result in group) >= STREAM:
             self._streams_until = self._clock.now() + STREAM_DELAY
         self.settled(group, answers)
+
+    def _next_group(self) -> list[Settled]:
+        """The first in line; a store takes no statement of any size, and would refuse the same one for ever."""
+        group = self._results[:GROUP]
+        sizes = [len(result.run.result or "") for result in group]
+        if sum(sizes) <= GROUP_SIZE:
+            return group
+        fitting = sum(size <= GROUP_SIZE for size in accumulate(sizes))
+        return group[: max(fitting, 1)]
 
     async def _write_starts(self, told_by: datetime) -> None:
         """Write the starts that were told by then and have no result yet."""
