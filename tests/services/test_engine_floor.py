@@ -284,3 +284,17 @@ class TestWhatIsNotTold:
         run = await one_shot(system)
         stream.node.worker.heard(None)
         assert await stream.started() == [run.due_at]
+
+
+async def test_claims_go_on_while_the_clock_of_the_store_stands_still(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await system.add_node()
+    await one_shot(system)
+    await system.settle_all()
+    await one_shot(system)
+    elapsed = system.clock.elapsed() + 1
+    monkeypatch.setattr(system.clock, "elapsed", lambda: elapsed)
+    node.claiming.wake()
+    await system.settle_all()
+    assert len(system.starts) == 2

@@ -60,7 +60,8 @@ class Claiming:
         self._queues = queues
         self._spacing = spacing
         self._floor = Floor(timing.lead)
-        self._spaced_until: datetime | None = None
+        self._began_at = 0.0  # the last claim, by the steady clock: that of the store may stand still
+        self._spaced = False  # whether the next one keeps a distance from it
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
         self._looked_at: datetime | None = None  # when something was claimed beside that
         self._ended_seen = 0  # attempts, when something overdue was last looked at
@@ -74,16 +75,18 @@ class Claiming:
 
     async def claim(self) -> datetime | None:
         """Claim once, unless that was just done; answers when there is something to claim again."""
-        now = self._clock.now()
-        if self._spaced_until is not None and now < self._spaced_until:
-            return self._spaced_until
+        now, begins_at = self._clock.now(), self._clock.elapsed()
+        too_soon = self._spacing - timedelta(seconds=begins_at - self._began_at)
+        if self._spaced and too_soon > timedelta():
+            return now + too_soon
+        self._began_at = begins_at
         self._give_back_overdue(now)
         look_at = await self._claim_beside_backlog(now)
         room, free_gates = self._room(now), self._workload.gates.take_free()
         again = None
         if room == 0:
             self.starved = True  # the next result wakes us
-            self._spaced_until = now + self._spacing
+            self._spaced = True
         if room > 0 or free_gates:
             again = await self._claim(now, room, free_gates)
         return min(filter(None, (again, look_at, self.look_for_overdue())), default=None)
@@ -174,7 +177,7 @@ class Claiming:
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
             self.lined_up = claims.lined_up_at is not None or bool(self._workload.gates.full())
         soon = now + self._often
-        self._spaced_until = now + self._spacing if claims.runs and not claims.more else None
+        self._spaced = bool(claims.runs) and not claims.more
         if room > 0:
             passed_over = bool(claims.contested or self._workload.gates.full())
             took, until = self._clock.now() - now, now + self._timing.lead
