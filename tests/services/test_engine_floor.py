@@ -9,7 +9,7 @@ from horae.core.plan import Failure, manual_run, requeued
 from horae.core.values import replace
 from horae.services.floor import FLOOR_AGE
 from horae.services.settler import RESULT_DELAY
-from horae.store import ClaimRequest, Claims, QueueSettings, Resolution
+from horae.store import ClaimRequest, Claims, Contested, QueueSettings, Resolution
 from tests.services.system import START, SimNode, System, failing, taking
 from tests.services.test_engine import a_one_shot, one_shot, recurring
 
@@ -298,3 +298,19 @@ async def test_claims_go_on_while_the_clock_of_the_store_stands_still(
     node.claiming.wake()
     await system.settle_all()
     assert len(system.starts) == 2
+
+
+async def test_what_is_left_open_is_not_looked_at_again_without_a_pause(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await system.add_node()
+    in_another_gate = Contested(run=a_one_shot(system, ordering_key="k"), rivals=())
+    looks: list[datetime] = []
+
+    async def claim(request: ClaimRequest) -> Claims:
+        looks.append(request.now)
+        return Claims(more=True, contested=[in_another_gate])
+
+    monkeypatch.setattr(system.store, "claim", claim)
+    await system.advance(seconds=1)
+    assert len(looks) <= 1 + timedelta(seconds=1) / MOMENT

@@ -172,7 +172,7 @@ class Claiming:
                 holding.keep(run)
 
     def _next_claim(self, claims: Claims, room: int, now: datetime, *, unsure: bool) -> datetime | None:
-        advanced = claims.runs or claims.contested
+        advanced = claims.runs or (claims.contested and not unsure)
         if room > 0:
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
             self.lined_up = claims.lined_up_at is not None or bool(self._workload.gates.full())
