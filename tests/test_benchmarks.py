@@ -1,17 +1,21 @@
 """The benchmarks tell what they measured: peers are judged as Horae is, and the page holds what the figures say."""
 
 import re
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.measurements import LONG_PARTS, PARTS, POSTGRES, QUICK, Bench
 from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, REVISION, page
+from benchmarks.peers import recording
 from benchmarks.peers.drive import judge
 from benchmarks.peers.environment import HERE, version_of
 from benchmarks.summary import BEGIN, END, with_summary
 from benchmarks.table import README
+from horae.bench.recorder import count_starts
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -84,7 +88,7 @@ def test_a_part_that_was_measured_with_an_older_version_says_so() -> None:
 
 def test_a_peer_is_judged_by_what_its_jobs_recorded() -> None:
     due = {number: 100.0 + number for number in range(4)}
-    records = [(1, 0, 100.5), (1, 1, 100.9), (2, 2, 102.002), (2, 2, 103.0), (1, -1, 90.0)]  # -1 only woke the worker
+    records = [(0, 100.5), (1, 100.9), (2, 103.0), (2, 102.002), (-1, 90.0)]  # -1 only woke the worker
     judged = judge(due, records, rate=1)
     assert {key: judged[key] for key in ("submitted", "completed", "lost", "duplicated", "early")} == {
         "submitted": 4,
@@ -95,6 +99,19 @@ def test_a_peer_is_judged_by_what_its_jobs_recorded() -> None:
     }
     assert judged["lateness_ms"]["max"] == pytest.approx(500)
     assert judged["lateness_ms"]["p50"] == pytest.approx(2)
+
+
+def test_jobs_of_a_peer_are_recorded_by_the_means_of_horae_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_RECORDS", str(tmp_path))
+    began = time.time()
+    for number in (-1, 0, 7):
+        recording.note(number)
+    assert (recording.count(), recording.processes()) == (3, 1)
+    assert [number for number, _ in recording.starts()] == [-1, 0, 7]
+    assert all(began - 0.001 < at < time.time() + 0.001 for _, at in recording.starts())
+    assert count_starts(tmp_path) == 3
 
 
 @pytest.mark.parametrize("peer", ["pgqueuer", "celery"])

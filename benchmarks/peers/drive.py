@@ -48,7 +48,9 @@ Figures = dict[str, Any]
 def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="horae-bench-") as folder:
-        os.environ["BENCH_RECORDS"] = str(Path(folder, "records"))
+        records = Path(folder, "records")
+        records.mkdir()
+        os.environ["BENCH_RECORDS"] = str(records)
         figures = asyncio.run(_drive(options, Path(folder, "log")))
     sys.stdout.write(json.dumps(figures) + "\n")
 
@@ -109,7 +111,7 @@ async def _now(queue: Queue, jobs: int) -> Figures:
     while await queue.waiting() and time.time() < began + LIMIT_SECONDS:
         await asyncio.sleep(0.01)
     seconds = time.time() - began
-    noted = Counter(number for _, number, _ in recording.records() if number >= 0)
+    noted = Counter(number for number, _ in recording.starts() if number >= 0)
     return {
         "mode": "now",
         "submitted": jobs,
@@ -135,7 +137,7 @@ async def _timed(queue: Queue, jobs: int, rate: int) -> Figures:
     if time.time() > first:
         raise RuntimeError("the jobs could not be created before they were due")
     await _until(lambda: recording.count() - before >= jobs, due[-1][1] + LIMIT_SECONDS / 3 - time.time())
-    return judge(dict(due), recording.records(), rate)
+    return judge(dict(due), recording.starts(), rate)
 
 
 async def _seconds_to_create_one(queue: Queue) -> float:
@@ -148,10 +150,10 @@ async def _seconds_to_create_one(queue: Queue) -> float:
     return seconds / PROBES
 
 
-def judge(due: dict[int, float], records: Sequence[tuple[int, int, float]], rate: int) -> Figures:
+def judge(due: dict[int, float], records: Sequence[tuple[int, float]], rate: int) -> Figures:
     """How punctual the recorded starts were; a rate of 0 means that all were due at once."""
     starts: dict[int, float] = {}
-    noted = [(number, at) for _, number, at in records if number in due]
+    noted = sorted(((number, at) for number, at in records if number in due), key=lambda start: start[1])
     for number, at in noted:
         starts.setdefault(number, at)
     late = sorted(at - due[number] for number, at in starts.items())
@@ -213,10 +215,10 @@ async def _until_ready(queue: Queue, log: Path) -> None:
     for number in itertools.count(1):
         await queue.enqueue([-number])
         await asyncio.sleep(0.05)
-        records = recording.records()
-        if len({pid for pid, *_ in records}) == 2:
+        if recording.processes() == 2:
             break
-        if records and time.time() > records[0][2] + SECOND_WORKER_SECONDS:
+        first = min((at for _, at in recording.starts()), default=time.time())
+        if time.time() > first + SECOND_WORKER_SECONDS:
             break  # one is quick enough for both
         if time.time() > deadline:
             raise RuntimeError(f"the workers did not start:\n{log.read_text()}")
