@@ -38,6 +38,7 @@ KNOWN_JOBS = 10_000  # that status is asked of
 BATCH = 10_000  # jobs in one call, the most that the API takes
 BATCH_CALLS = 16
 BATCH_CONNECTIONS = 2
+ALL_ACCEPTED = b'"rejected":0}'  # how the answer to a batch ends; to read all of it would take the server's time
 CREATES_PER_S, READS_PER_S = 3_000, 5_000  # promised; waiting times are measured at half of it
 JOB = {"task": "demo.sleep", "params": {"seconds": 0}}  # runs for no time, and writes no log
 LOOK_SECONDS = 0.001  # between looks at what is to be sent
@@ -292,7 +293,13 @@ class Pacer:
 # --- as many as are answered
 
 
-async def _clients(target: Target, asks: Sequence[Ask], connections: int, go_on: Callable[[int], bool]) -> Figures:
+async def _clients(
+    target: Target,
+    asks: Sequence[Ask],
+    connections: int,
+    go_on: Callable[[int], bool],
+    is_good: Callable[[bytes], bool] = lambda body: True,
+) -> Figures:
     """Send one request after another on each connection, as long as `go_on` says so of the number of the next."""
     numbered = enumerate(cycle([target.request(ask) for ask in asks]))
     waits: list[float] = []
@@ -305,9 +312,9 @@ async def _clients(target: Target, asks: Sequence[Ask], connections: int, go_on:
             if not go_on(number):
                 break
             began = time.perf_counter()
-            status, _ = await connection.ask(request)
+            status, body = await connection.ask(request)
             waits.append(time.perf_counter() - began)
-            errors += status >= 400
+            errors += status >= 400 or not is_good(body)
         connection.close()
 
     began = time.perf_counter()
@@ -366,6 +373,7 @@ async def _batches(target: Target) -> Figures:
         [_batch_of(BATCH, JOB | {"schedule": FAR})],
         BATCH_CONNECTIONS,
         lambda number: number < BATCH_CALLS,
+        lambda body: body.endswith(ALL_ACCEPTED),
     )
     seconds = time.perf_counter() - began
     return {**figures, "per_s": round(BATCH * BATCH_CALLS / seconds)}

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from benchmarks.http_load import ALL_ACCEPTED
 from benchmarks.measurements import LONG_PARTS, PARTS, POSTGRES, QUICK, Bench
 from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, REVISION, page
 from benchmarks.peers import recording
@@ -15,6 +17,7 @@ from benchmarks.peers.drive import judge
 from benchmarks.peers.environment import HERE, version_of
 from benchmarks.summary import BEGIN, END, with_summary
 from benchmarks.table import README
+from horae.api.views import BatchView
 from horae.bench.recorder import count_starts
 
 
@@ -62,6 +65,12 @@ def test_requests_have_their_waiting_times_at_most_and_at_half() -> None:
     told = {"who": "the API", "work": "", "stolen_percent": 0.5, "create": most}
     cells = row("`POST /v1/jobs`", lines_of({"api": {"the API": [told]}}))[1:]
     assert cells == ["4,000", "0.400", "13", "26", "1,500", "5.0", "6.0", "7.0", "1", "0.5 %"]
+
+
+@pytest.mark.parametrize("rejected", [0, 1, 10])
+def test_a_batch_of_which_some_were_rejected_is_an_error(rejected: int) -> None:
+    body = msgspec.json.encode(BatchView(items=[], accepted=5, rejected=rejected))
+    assert body.endswith(ALL_ACCEPTED) == (rejected == 0)
 
 
 def test_parts_that_were_not_measured_are_left_out() -> None:
