@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,7 +30,8 @@ MANY = ("runs", "history", "jobs", "gates", "attempts", "skips", "blobs", "block
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 NODE = new_id()
-HIGHEST = "f" * 32
+LOWEST, HIGHEST = "0" * 32, "f" * 32
+DAYS = (date.min, date.max)
 PAGE = 51
 
 # $1 rows of each kind. Waiting ones have begun once, and are due later than anything that a test asks for; the ended
@@ -224,7 +225,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "resolve_letters": (lambda: ([new_id()], ["discarded"]), {"history_20260310_pkey"}),
     "lift_blocks": (lambda: (["gate 1"], [NOW], [new_id()]), {"blocks_pkey"}),
     "dead_letters": (lambda: (50,), {LETTERS_OF_JOB}),
-    "list_letters": (of_letters, {LETTERS_OF_SHELF}),
+    "list_letters": (lambda: (*of_letters(), *DAYS), {LETTERS_OF_SHELF}),
     "list_letters_of_job": (lambda: of_letters(job=new_id()), {LETTERS_OF_JOB}),
     "group_letters": (lambda: of_letters(queue="mail"), {LETTERS_OF_SHELF}),
     "group_letters_of_job": (lambda: of_letters(job=new_id()), {LETTERS_OF_JOB}),
@@ -233,8 +234,8 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "list_retried": (lambda: of_runs([State.RETRYING]), {"runs_retried"}),
     "list_started": (lambda: of_runs([State.RUNNING]), {"runs_started"}),
     "list_stopped": (lambda: of_runs([State.CLAIMED, State.RUNNING]), {"runs_stopped"}),
-    "list_ended": (lambda: of_runs(list(FINAL)), {"shelf_due_at_id"}),
-    "list_ended_badly": (lambda: of_runs([State.FAILED], queue="mail"), {"shelf_state_due_at_id"}),
+    "list_ended": (lambda: (*of_runs(list(FINAL)), *DAYS), {"shelf_due_at_id"}),
+    "list_ended_badly": (lambda: (*of_runs([State.FAILED], queue="mail"), *DAYS), {"shelf_state_due_at_id"}),
     "list_live_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_pkey", "runs_job"}),
     "list_ended_of_job": (lambda: of_runs(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
     "list_jobs_of_owner": (lambda: (*of_jobs(), None, None, NOW), {"jobs_owner"}),
@@ -242,8 +243,8 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "list_one_shots_paused": (lambda: (*of_jobs(), "paused", None, NOW), {"runs_paused"}),
     "list_one_shots_stopped": (lambda: (*of_jobs(), "cancelled", None, NOW), {"runs_stopped"}),
     "list_one_shots_keyed": (lambda: (*of_jobs(key="k"), None, None, NOW), {"runs_key"}),
-    "list_one_shots_ended": (lambda: (*of_jobs(), sorted(FINAL), LATEST), {"shelf_id"}),
-    "list_one_shots_ended_badly": (lambda: (*of_jobs(), ["failed"], LATEST), {"shelf_state_id"}),
+    "list_one_shots_ended": (lambda: (*of_jobs(), sorted(FINAL), LATEST, LOWEST, *DAYS), {"shelf_id"}),
+    "list_one_shots_ended_badly": (lambda: (*of_jobs(), ["failed"], LATEST, LOWEST, *DAYS), {"shelf_state_id"}),
     "list_one_shots_ended_keyed": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
     "prune_blobs": (lambda: (NOW, 100), {"blobs_created"}),
 }

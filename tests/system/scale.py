@@ -384,9 +384,10 @@ async def _postgres_plans(sized: Sized) -> dict[str, Any]:
             if name in HOT or name.startswith("list_"):
                 await connection.execute(f"PREPARE {name} AS {sql}")
                 types = await connection.fetchval(
-                    "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1", name
+                    "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = $1", name
                 )
-                nothing = ", ".join(["NULL"] * types)
+                days = iter(("'-infinity'", "'infinity'"))
+                nothing = ", ".join(next(days) if kind == "date" else "NULL" for kind in types)
                 explained = await connection.fetch(f"EXPLAIN (COSTS off) EXECUTE {name}({nothing})")
                 plans[name] = _steps([row[0] for row in explained])
     finally:

@@ -30,7 +30,8 @@ class PostgresLetters(PostgresBase):
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         """Dead letters by task and error, the most frequent first; of at most 10,000 letters, the latest."""
         query = RunQuery.of(replace(which, dead_letters=True), None, MAX_LETTERS - 1)
-        found = await self._db.rows(f"group_{query.letters()}", *query.arguments(query.states))
+        groups = query.groups()
+        found = await self._db.rows(groups.name, *query.arguments(groups))
         return [group for row in found if (group := _group(row)) is not None]
 
     @retried

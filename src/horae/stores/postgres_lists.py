@@ -1,20 +1,43 @@
 """Filters of lists in PostgreSQL: which statements find what is asked for, each by its own index."""
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobError, JobStatus, Run, State
 from horae.store import JobFilter, RunFilter
-from horae.stores.postgres_rows import LOWEST_ID
+from horae.stores.postgres_rows import HIGHEST_ID, LOWEST_ID, birthday
 from horae.stores.rows import decode_cursor, encode_cursor, encode_error
 
 EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+
+Days = tuple[date, date]  # from the first to before the second
+
+
+def latest_first(day: date) -> list[Days]:
+    """The history from about this day on, then what ended before it; if the page is full by then, that is quick."""
+    lately = (datetime.now(UTC) - RECENT).date()  # right or wrong, it only decides what is searched first
+    split = min(max(day, _SECOND_DAY) - timedelta(days=1), lately)
+    return [(split, date.max), (date.min, split)]
+
+
+RECENT = timedelta(hours=6)
+_SECOND_DAY = date.min + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A statement that finds part of a page: in these states, and of what ended on these days if it goes day by day."""
+
+    name: str
+    states: frozenset[State]
+    days: Days | tuple[()] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,40 +65,47 @@ class RunQuery:
         states = frozenset(State) if which.states is None else which.states
         return cls(which=which, states=states, start=start, before_at=before[0], before_id=before[1], limit=limit + 1)
 
-    def statements(self) -> list[tuple[str, frozenset[State]]]:
-        """Which statements find the runs, each with the states that it is asked for."""
-        if self.which.dead_letters:
-            return [(f"list_{self.letters()}", self.states)]
-        live, ended = self.states - FINAL, self.states & FINAL
+    def searches(self) -> list[Search]:
+        """What finds the runs; live ones come first: what ends meanwhile is then seen twice, not never."""
+        live = frozenset() if self.which.dead_letters else self.states - FINAL
+        ended = self.states & FINAL
         if self.which.job_id is not None:
-            chosen = [("list_live_of_job", live), ("list_ended_of_job", ended)]
+            name = "list_letters_of_job" if self.which.dead_letters else "list_ended_of_job"
+            searches = [Search("list_live_of_job", live), Search(name, ended)]
         else:
-            chosen = [
-                *_live_lists(live, stopping=self.which.stopping),
-                (_ended_list("list_ended", well=State.SUCCEEDED in ended), ended),
-            ]
-        return [(name, states) for name, states in chosen if states]
+            best = _ended_list("list_ended", well=State.SUCCEEDED in ended)
+            name = "list_letters" if self.which.dead_letters else best
+            searches = _live_searches(live, stopping=self.which.stopping)
+            searches += [Search(name, ended, days) for days in latest_first(self.before_at.date())]
+        return [search for search in searches if search.states]
 
-    def letters(self) -> str:
-        """Which of the lists of dead letters follows the best index."""
-        return "letters" if self.which.job_id is None else "letters_of_job"
+    def groups(self) -> Search:
+        """What finds the dead letters by what they failed of."""
+        return Search("group_letters" if self.which.job_id is None else "group_letters_of_job", self.states)
 
-    def arguments(self, states: frozenset[State]) -> tuple[Any, ...]:
-        """The parameters that lists of runs take; those of dead letters one more."""
+    def arguments(self, search: Search, found: Collection[Run] = ()) -> tuple[Any, ...]:
+        """The parameters that a search takes when these were found before."""
         which = self.which
-        common = (
+        return (
             which.owner,
             which.job_id,
-            sorted(states),
+            sorted(search.states),
             which.stopping,
             which.task,
             which.queue,
-            self.start,
+            self._start_beside(found),
             self.before_at,
             self.before_id,
             self.limit,
+            *((_error_begins(which.error_type),) if which.dead_letters else ()),
+            *search.days,
         )
-        return (*common, _error_begins(which.error_type)) if which.dead_letters else common
+
+    def _start_beside(self, found: Collection[Run]) -> datetime:
+        """When the earliest run is due that still comes onto the page beside these."""
+        if len(found) < self.limit:
+            return self.start
+        return heapq.nlargest(self.limit, (run.due_at for run in found))[-1]
 
 
 def run_cursor(run: Run) -> str:
@@ -83,14 +113,14 @@ def run_cursor(run: Run) -> str:
     return encode_cursor((run.due_at - _EPOCH) // _TICK, run.id)
 
 
-def _live_lists(states: frozenset[State], *, stopping: bool | None) -> list[tuple[str, frozenset[State]]]:
-    """The lists that together find live runs in these states; what waits for its first try may be much."""
+def _live_searches(states: frozenset[State], *, stopping: bool | None) -> list[Search]:
+    """What together finds live runs in these states; what waits for its first try may be much."""
     if stopping:
-        return [("list_stopped", states)]
+        return [Search("list_stopped", states)]
     if State.SCHEDULED in states:
-        return [("list_live", states)]
+        return [Search("list_live", states)]
     few = {State.RETRYING: "list_retried", State.RUNNING: "list_started", State.CLAIMED: "list_live"}
-    return [(name, frozenset({state})) for state, name in few.items() if state in states]
+    return [Search(name, frozenset({state})) for state, name in few.items() if state in states]
 
 
 def _ended_list(name: str, *, well: bool) -> str:
@@ -104,35 +134,69 @@ def _error_begins(kind: str | None) -> str | None:
     return None if text is None else text.removesuffix('"message":""}')
 
 
-def job_statements(which: JobFilter) -> list[tuple[str, tuple[Any, ...]]]:
-    """Which statements find the jobs, each with the parameters that are its own."""
-    last, due_by = which.last_run_states, which.now or LATEST
-    live = (which.status, None if last is None else sorted(last - FINAL), due_by)
-    ended = sorted(_ended_states(which.status) & (FINAL if last is None else last))
-    recurring = (which.status, None if last is None else sorted(last), due_by)
-    statements: list[tuple[str, tuple[Any, ...]]] = []
-    if which.status is not JobStatus.FINISHED and live[1] != []:
-        statements += [(name, live) for name in _live_statements(which)]
-    if ended:
-        statements.append((_ended_statement(which, ended), (ended, LATEST if last is None else due_by)))
-    statements.append(("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", recurring))
-    return statements
+@dataclass(frozen=True, slots=True)
+class JobSearch:
+    """A statement that finds part of a page of jobs, with the parameters that are its own."""
+
+    name: str
+    own: tuple[Any, ...]
+    days: Days | tuple[()] = ()  # on which what it finds has ended, if it goes day by day
 
 
-def _live_statements(which: JobFilter) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """A filter as the range of an index and the rest."""
+
+    which: JobFilter
+    before: str
+    limit: int
+
+    @classmethod
+    def of(cls, which: JobFilter, cursor: str | None, limit: int) -> "JobQuery":
+        before = HIGHEST_ID if cursor is None else ident_of(decode_cursor(cursor, str)[0])
+        return cls(which=which, before=before, limit=limit + 1)
+
+    def searches(self) -> list[JobSearch]:
+        """What finds the jobs; those that have ended come last."""
+        which, last = self.which, self.which.last_run_states
+        due_by = which.now or LATEST
+        live = (which.status, None if last is None else sorted(last - FINAL), due_by)
+        recurring = (which.status, None if last is None else sorted(last), due_by)
+        ended = sorted(_ended_states(which.status) & (FINAL if last is None else last))
+        searches = [JobSearch("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", recurring)]
+        if which.status is not JobStatus.FINISHED and live[1] != []:
+            searches.append(JobSearch(_live_statement(which), live))
+        if ended:
+            searches += self._ended(ended, LATEST if last is None else due_by)
+        return searches
+
+    def _ended(self, states: Sequence[State], due_by: datetime) -> list[JobSearch]:
+        if self.which.key is not None:
+            return [JobSearch("list_one_shots_ended_keyed", (states, due_by))]
+        name = _ended_list("list_one_shots_ended", well=State.SUCCEEDED in states)
+        return [JobSearch(name, (states, due_by), days) for days in latest_first(birthday(self.before) or date.max)]
+
+    def arguments(self, search: JobSearch, found: Collection[str]) -> tuple[Any, ...]:
+        """The parameters that a search takes when jobs with these ids were found before."""
+        which = self.which
+        label, value = which.label or (None, None)
+        common = (which.owner, which.task, which.name, which.key, which.queue, label, value, which.text)
+        by_day = (self._least_beside(found), *search.days) if search.days else ()
+        return (*common, self.before, self.limit, *search.own, *by_day)
+
+    def _least_beside(self, found: Collection[str]) -> str:
+        """The least id that still comes onto the page beside these."""
+        return LOWEST_ID if len(found) < self.limit else heapq.nlargest(self.limit, found)[-1]
+
+
+def _live_statement(which: JobFilter) -> str:
     if which.key is not None:
-        return ["list_one_shots_keyed"]
+        return "list_one_shots_keyed"
     if which.status is JobStatus.PAUSED:
-        return ["list_one_shots_paused"]
+        return "list_one_shots_paused"
     if which.status is JobStatus.CANCELLED:
-        return ["list_one_shots_stopped"]  # a cancel that waits for its node
-    return ["list_one_shots_live"]
-
-
-def _ended_statement(which: JobFilter, states: Sequence[State]) -> str:
-    if which.key is not None:
-        return "list_one_shots_ended_keyed"
-    return _ended_list("list_one_shots_ended", well=State.SUCCEEDED in states)
+        return "list_one_shots_stopped"  # a cancel that waits for its node
+    return "list_one_shots_live"
 
 
 def _ended_states(status: JobStatus | None) -> frozenset[State]:
@@ -146,11 +210,6 @@ def _ended_states(status: JobStatus | None) -> frozenset[State]:
             return frozenset({State.CANCELLED})
         case _:
             return frozenset()
-
-
-def job_arguments(which: JobFilter, before: str, limit: int) -> tuple[Any, ...]:
-    label, value = which.label or (None, None)
-    return (which.owner, which.task, which.name, which.key, which.queue, label, value, which.text, before, limit)
 
 
 def ident_of(text: str) -> str:

@@ -9,10 +9,10 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.store import JobFilter, Ledger, Listing, RunFilter
 from horae.stores.postgres_base import OVER, PostgresBase
-from horae.stores.postgres_lists import EARLIEST, RunQuery, ident_of, job_arguments, job_statements, run_cursor
+from horae.stores.postgres_lists import EARLIEST, JobQuery, RunQuery, run_cursor
 from horae.stores.postgres_pool import Session
-from horae.stores.postgres_rows import HIGHEST_ID, ROWS, birthday, node_of
-from horae.stores.rows import decode_cursor, encode_cursor
+from horae.stores.postgres_rows import ROWS, birthday, node_of
+from horae.stores.rows import encode_cursor
 
 FIRST_DAY, SECOND_DAY = date(1, 1, 1), date(1, 1, 2)
 
@@ -96,11 +96,8 @@ class PostgresReads(PostgresBase):
         query = RunQuery.of(which, cursor, limit)
         found: dict[RunId, Run] = {}
         async with self._db.session() as session:
-            for (
-                name,
-                states,
-            ) in query.statements():  # live ones first: what ends meanwhile is then seen twice, not never
-                for row in await session.rows(name, *query.arguments(states)):
+            for search in query.searches():
+                for row in await session.rows(search.name, *query.arguments(search, found.values())):
                     found[row[0]] = ROWS.run(row)
         runs = heapq.nlargest(limit + 1, found.values(), key=lambda run: (run.due_at, run.id))
         more = len(runs) > limit
@@ -112,12 +109,12 @@ class PostgresReads(PostgresBase):
 
     async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job | Run]:
         """Newest first."""
-        before = HIGHEST_ID if cursor is None else ident_of(decode_cursor(cursor, str)[0])
+        query = JobQuery.of(which, cursor, limit)
         found: dict[str, Job | Run] = {}
         async with self._db.session() as session:
-            for name, extra in job_statements(which):
-                decode = ROWS.job if name.startswith("list_jobs") else ROWS.run
-                for row in await session.rows(name, *job_arguments(which, before, limit + 1), *extra):
+            for search in query.searches():
+                decode = ROWS.job if search.name.startswith("list_jobs") else ROWS.run
+                for row in await session.rows(search.name, *query.arguments(search, found)):
                     found[row[0]] = decode(row)
         ids = heapq.nlargest(limit + 1, found)
         items = [found[ident] for ident in ids[:limit]]

@@ -1152,7 +1152,7 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 -- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
 -- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
 -- Where there are many shelves they are merged in two steps: one whose first run is not among the first of all has nothing
--- to add.
+-- to add. Those that look into the history shelf by shelf are also told of which days, as their last two parameters.
 
 -- name: list_live
 WITH places AS MATERIALIZED (
@@ -1238,27 +1238,24 @@ WITH places AS MATERIALIZED (
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
        AND ($4::boolean IS NULL OR NOT $4)
-), heads AS MATERIALIZED (
-    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
-    UNION ALL
-    (SELECT places.id
-       FROM places
-      CROSS JOIN LATERAL (SELECT due_at, id FROM history
-                           WHERE history.shelf = places.id
-                             AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                             AND state = ANY($3::text[])
-                           ORDER BY due_at DESC, id DESC
-                           LIMIT 1) AS head
-      WHERE (SELECT count(*) FROM places) > 20
-      ORDER BY head.due_at DESC, head.id DESC
-      LIMIT $10)
+), least AS MATERIALIZED (
+    SELECT first.due_at
+      FROM places
+     CROSS JOIN LATERAL (SELECT due_at FROM history
+                          WHERE history.shelf = places.id
+                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                            AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
+                          ORDER BY due_at DESC, id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
 )
 SELECT run.*
-  FROM heads
+  FROM places
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf = heads.id
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[])
+                      WHERE ended_runs.shelf = places.id
+                        AND due_at >= coalesce((SELECT due_at FROM least), $7::timestamptz)
+                        AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
                       ORDER BY due_at DESC, id DESC
                       LIMIT $10) AS run
  ORDER BY run.due_at DESC, run.id DESC
@@ -1266,18 +1263,32 @@ SELECT run.*
 
 -- name: list_ended_badly
 -- State by state: what did not succeed has an index of its own, in which the few failed ones are found among the many.
+WITH places AS MATERIALIZED (
+    SELECT id, wanted.state FROM shelves CROSS JOIN unnest($3::text[]) AS wanted(state)
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+       AND ($4::boolean IS NULL OR NOT $4)
+), least AS MATERIALIZED (
+    SELECT first.due_at
+      FROM places
+     CROSS JOIN LATERAL (SELECT due_at FROM history
+                          WHERE history.shelf = places.id AND history.state <> 'succeeded' AND history.state = places.state
+                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                            AND ended_on >= $11::date AND ended_on < $12::date
+                          ORDER BY due_at DESC, id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+)
 SELECT run.*
-  FROM shelves
- CROSS JOIN unnest($3::text[]) AS wanted(state)
+  FROM places
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf = shelves.id AND ended_runs.state <> 'succeeded'
-                        AND ended_runs.state = wanted.state
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                      WHERE ended_runs.shelf = places.id
+                        AND ended_runs.state <> 'succeeded' AND ended_runs.state = places.state
+                        AND due_at >= coalesce((SELECT due_at FROM least), $7::timestamptz)
+                        AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND ended_on >= $11::date AND ended_on < $12::date
                       ORDER BY due_at DESC, id DESC
                       LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-   AND ($4::boolean IS NULL OR NOT $4)
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
 
@@ -1317,6 +1328,7 @@ SELECT run.*
                       WHERE (shelf, due_at) >= (shelves.id, $7::timestamptz)
                         AND (shelf, due_at, id) < (shelves.id, $8::timestamptz, $9::uuid)
                         AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+                        AND ended_on >= $12::date AND ended_on < $13::date
                       ORDER BY shelf DESC, due_at DESC, id DESC
                       LIMIT $10) AS run
  WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
@@ -1370,10 +1382,10 @@ SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY d
 
 -- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
 -- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
--- the time that it must be due by; for ended one-shots $11 the states, $12 that time. `shelf >= s AND (shelf, id) < (s, i)`
--- is `shelf = s AND id < i`, ordered by both, said so that only the index of both will do: by the order of ids alone the
--- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away,
--- and `schedule || ''` that of all one-shots.
+-- the time that it must be due by; for ended one-shots $11 the states, $12 that time, and, shelf by shelf, $13 the least
+-- id, $14 and $15 the days. `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that
+-- only the index of both will do: by the order of ids alone the planner would walk the primary key through all other
+-- shelves. `due_at + interval '0'` keeps the index of due times away, and `schedule || ''` that of all one-shots.
 
 -- name: list_jobs_of_owner
 SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
@@ -1469,45 +1481,63 @@ WITH places AS MATERIALIZED (
     SELECT id FROM shelves
      WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
        AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
-), heads AS MATERIALIZED (
-    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
-    UNION ALL
-    (SELECT places.id
-       FROM places
-      CROSS JOIN LATERAL (SELECT id FROM history
-                           WHERE history.shelf >= places.id AND (history.shelf, history.id) < (places.id, $9::uuid)
-                             AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
-                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                           ORDER BY history.shelf DESC, history.id DESC
-                           LIMIT 1) AS head
-      WHERE (SELECT count(*) FROM places) > 20
-      ORDER BY head.id DESC
-      LIMIT $10)
+), least AS MATERIALIZED (
+    SELECT first.id
+      FROM places
+     CROSS JOIN LATERAL (SELECT id FROM history
+                          WHERE (history.shelf, history.id) >= (places.id, $13::uuid)
+                            AND (history.shelf, history.id) < (places.id, $9::uuid)
+                            AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
+                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                            AND ended_on >= $14::date AND ended_on < $15::date
+                          ORDER BY history.shelf DESC, history.id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
 )
 SELECT run.*
-  FROM heads
+  FROM places
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf >= heads.id AND (ended_runs.shelf, ended_runs.id) < (heads.id, $9::uuid)
+                      WHERE (ended_runs.shelf, ended_runs.id) >= (places.id, coalesce((SELECT id FROM least), $13::uuid))
+                        AND (ended_runs.shelf, ended_runs.id) < (places.id, $9::uuid)
                         AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ended_on >= $14::date AND ended_on < $15::date
                       ORDER BY ended_runs.shelf DESC, ended_runs.id DESC
                       LIMIT $10) AS run
  ORDER BY run.id DESC
  LIMIT $10;
 
 -- name: list_one_shots_ended_badly
+WITH places AS MATERIALIZED (
+    SELECT id, wanted.state FROM shelves CROSS JOIN unnest($11::text[]) AS wanted(state)
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+), least AS MATERIALIZED (
+    SELECT first.id
+      FROM places
+     CROSS JOIN LATERAL (SELECT id FROM history
+                          WHERE (history.shelf, history.state, history.id) >= (places.id, places.state, $13::uuid)
+                            AND (history.shelf, history.state, history.id) < (places.id, places.state, $9::uuid)
+                            AND schedule IS NOT NULL AND history.state <> 'succeeded'
+                            AND due_at + interval '0' <= $12::timestamptz
+                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                            AND ended_on >= $14::date AND ended_on < $15::date
+                          ORDER BY history.shelf DESC, history.state DESC, history.id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
+)
 SELECT run.*
-  FROM shelves
- CROSS JOIN unnest($11::text[]) AS wanted(state)
+  FROM places
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (ended_runs.shelf, ended_runs.state) >= (shelves.id, wanted.state)
-                        AND (ended_runs.shelf, ended_runs.state, ended_runs.id) < (shelves.id, wanted.state, $9::uuid)
-                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded' AND due_at + interval '0' <= $12::timestamptz
+                      WHERE (ended_runs.shelf, ended_runs.state, ended_runs.id)
+                            >= (places.id, places.state, coalesce((SELECT id FROM least), $13::uuid))
+                        AND (ended_runs.shelf, ended_runs.state, ended_runs.id) < (places.id, places.state, $9::uuid)
+                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded'
+                        AND due_at + interval '0' <= $12::timestamptz
                         AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ended_on >= $14::date AND ended_on < $15::date
                       ORDER BY ended_runs.shelf DESC, ended_runs.state DESC, ended_runs.id DESC
                       LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
  ORDER BY run.id DESC
  LIMIT $10;
 
