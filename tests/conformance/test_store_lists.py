@@ -1,6 +1,7 @@
 """Look-ups and lists: every filter, cursors that stay true while rows arrive and end, the ledger and the queues."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -207,6 +208,40 @@ async def test_pages_hold_each_run_once_even_among_equal_times(store: Store, lim
 
     assert sorted(ids(found)) == sorted(ids(runs))
     assert [run.due_at for run in found] == sorted((run.due_at for run in runs), reverse=True)
+
+
+@pytest.mark.parametrize("limit", [2, 5, 100])
+@pytest.mark.parametrize("states", [None, frozenset({State.CANCELLED}), frozenset({State.SUCCEEDED})], ids=str)
+async def test_pages_are_in_order_whatever_the_days_on_which_runs_ended(
+    store: Store, limit: int, states: frozenset[State] | None
+) -> None:
+    """On days before, around and after today, sooner than they were due as well as later."""
+    today = datetime.now(UTC)
+    node = await given_node(store)
+    runs = [
+        one_shot(today + due * DAY, queue=queue, created_at=today + due * DAY)
+        for due in range(-4, 4)
+        for queue in ("default", "mail", "reports")
+        for _ in range(3)
+    ]
+    await store.create(runs)
+    held = await claimed(store, node, now=today, until=today + 9 * DAY, queues=["default", "mail", "reports"])
+    ends = [today + day * DAY for day in (-6, -2, -1, 0, 0, 2)]
+    results = [
+        (cancel(run, at) if place % 2 else succeed(start(run, at), None, at))
+        for place, (run, at) in enumerate(zip(held, cycle(ends), strict=False))
+        if place % 7
+    ]
+    assert all(await store.settle(results))
+    everything = [result.run for result in results] + [run for place, run in enumerate(held) if not place % 7]
+    wanted = [run for run in everything if states is None or run.state in states]
+
+    found = await listed(store, limit, states=states)
+
+    assert ids(found) == ids(sorted(wanted, key=lambda run: (run.due_at, run.id), reverse=True))
+    if states is None:
+        jobs = await listed_jobs(store, limit)
+        assert [job.id for job in jobs] == sorted(ids(runs), reverse=True)
 
 
 async def test_a_cursor_stays_true_while_runs_arrive_and_end(store: Store) -> None:
