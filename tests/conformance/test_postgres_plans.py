@@ -31,7 +31,7 @@ NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 NODE = new_id()
 LOWEST, HIGHEST = "0" * 32, "f" * 32
-DAYS = (date.min, date.max)
+DAYS = (date.min, date.max, True)
 PAGE = 51
 
 # $1 rows of each kind. Waiting ones have begun once, and are due later than anything that a test asks for; the ended

@@ -86,6 +86,7 @@ class RunQuery:
     def arguments(self, search: Search, found: Collection[Run] = ()) -> tuple[Any, ...]:
         """The parameters that a search takes when these were found before."""
         which = self.which
+        full = len(found) >= self.limit
         return (
             which.owner,
             which.job_id,
@@ -93,19 +94,13 @@ class RunQuery:
             which.stopping,
             which.task,
             which.queue,
-            self._start_beside(found),
+            heapq.nlargest(self.limit, (run.due_at for run in found))[-1] if full else self.start,
             self.before_at,
             self.before_id,
             self.limit,
             *((_error_begins(which.error_type),) if which.dead_letters else ()),
-            *search.days,
+            *((*search.days, not full) if search.days else ()),
         )
-
-    def _start_beside(self, found: Collection[Run]) -> datetime:
-        """When the earliest run is due that still comes onto the page beside these."""
-        if len(found) < self.limit:
-            return self.start
-        return heapq.nlargest(self.limit, (run.due_at for run in found))[-1]
 
 
 def run_cursor(run: Run) -> str:
@@ -181,12 +176,10 @@ class JobQuery:
         which = self.which
         label, value = which.label or (None, None)
         common = (which.owner, which.task, which.name, which.key, which.queue, label, value, which.text)
-        by_day = (self._least_beside(found), *search.days) if search.days else ()
+        full = len(found) >= self.limit
+        least = heapq.nlargest(self.limit, found)[-1] if full else LOWEST_ID  # that still comes onto the page
+        by_day = (least, *search.days, not full) if search.days else ()
         return (*common, self.before, self.limit, *search.own, *by_day)
-
-    def _least_beside(self, found: Collection[str]) -> str:
-        """The least id that still comes onto the page beside these."""
-        return LOWEST_ID if len(found) < self.limit else heapq.nlargest(self.limit, found)[-1]
 
 
 def _live_statement(which: JobFilter) -> str:

@@ -1152,7 +1152,8 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 -- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
 -- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
 -- Where there are many shelves they are merged in two steps: one whose first run is not among the first of all has nothing
--- to add. Those that look into the history shelf by shelf are also told of which days, as their last two parameters.
+-- to add. Those that look into the history, shelf by shelf and day by day, have three more as their last: the first day, the
+-- one after the last, and whether to look first how far the page reaches at most, by the first few of every shelf.
 
 -- name: list_live
 WITH places AS MATERIALIZED (
@@ -1247,6 +1248,7 @@ WITH places AS MATERIALIZED (
                             AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
                           ORDER BY due_at DESC, id DESC
                           LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $13::boolean
      ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
 )
 SELECT run.*
@@ -1277,6 +1279,7 @@ WITH places AS MATERIALIZED (
                             AND ended_on >= $11::date AND ended_on < $12::date
                           ORDER BY due_at DESC, id DESC
                           LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $13::boolean
      ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
 )
 SELECT run.*
@@ -1322,18 +1325,33 @@ SELECT * FROM (
 -- Lists of dead letters take the same filter, and $11: how the error begins, which is with its type.
 
 -- name: list_letters
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+       AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+), least AS MATERIALIZED (
+    SELECT first.due_at
+      FROM places
+     CROSS JOIN LATERAL (SELECT due_at FROM history
+                          WHERE (shelf, due_at) >= (places.id, $7::timestamptz)
+                            AND (shelf, due_at, id) < (places.id, $8::timestamptz, $9::uuid)
+                            AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+                            AND ended_on >= $12::date AND ended_on < $13::date
+                          ORDER BY shelf DESC, due_at DESC, id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $14::boolean
+     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+)
 SELECT run.*
-  FROM shelves
+  FROM places
  CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (shelf, due_at) >= (shelves.id, $7::timestamptz)
-                        AND (shelf, due_at, id) < (shelves.id, $8::timestamptz, $9::uuid)
+                      WHERE (shelf, due_at) >= (places.id, coalesce((SELECT due_at FROM least), $7::timestamptz))
+                        AND (shelf, due_at, id) < (places.id, $8::timestamptz, $9::uuid)
                         AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
                         AND ended_on >= $12::date AND ended_on < $13::date
                       ORDER BY shelf DESC, due_at DESC, id DESC
                       LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
  ORDER BY run.due_at DESC, run.id DESC
  LIMIT $10;
 
@@ -1383,7 +1401,7 @@ SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY d
 -- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
 -- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
 -- the time that it must be due by; for ended one-shots $11 the states, $12 that time, and, shelf by shelf, $13 the least
--- id, $14 and $15 the days. `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that
+-- id, and $14 to $16 as above. `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that
 -- only the index of both will do: by the order of ids alone the planner would walk the primary key through all other
 -- shelves. `due_at + interval '0'` keeps the index of due times away, and `schedule || ''` that of all one-shots.
 
@@ -1492,6 +1510,7 @@ WITH places AS MATERIALIZED (
                             AND ended_on >= $14::date AND ended_on < $15::date
                           ORDER BY history.shelf DESC, history.id DESC
                           LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $16::boolean
      ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
 )
 SELECT run.*
@@ -1524,6 +1543,7 @@ WITH places AS MATERIALIZED (
                             AND ended_on >= $14::date AND ended_on < $15::date
                           ORDER BY history.shelf DESC, history.state DESC, history.id DESC
                           LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $16::boolean
      ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
 )
 SELECT run.*
