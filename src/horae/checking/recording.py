@@ -78,6 +78,8 @@ class Setup(Record, frozen=True, kw_only=True, tag="setup", omit_defaults=True):
     """What the set-up promises, in seconds; one line, the first of the harness'."""
 
     lateness: float = 5.0  # a slot starts so late at most while nothing is broken
+    lateness_p50: float | None = None  # and half of them, and 99 of 100, no later than this, if that is promised
+    lateness_p99: float | None = None
     recovery: float = 30.0  # after a fault, everything is in order again
     lease: float = 15.0  # how long a worker that is gone may seem to live
     grace: float = 15.0  # how long a handler that is told to stop may take
@@ -221,7 +223,8 @@ class FinalJob(Record, frozen=True, kw_only=True, tag="final_job", omit_defaults
     revision: int
     created_at: float
     label: str = ""
-    next_run_at: float | None = None
+    schedule: dict[str, Any] = {}  # its object form, with the anchor of an interval that was asked for without one
+    next_slot: float | None = None  # the first that is not accounted for yet
 
 
 class FinalAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
