@@ -37,6 +37,42 @@ class Code(StrEnum):
     OUT_OF_ORDER = "out_of_order"  # of an ordering key
     BLOCK_IGNORED = "block_ignored"  # it ran although a failure before it blocks its ordering key
     OVERLAPPED = "overlapped"  # two runs of a job that may not overlap
+    # what only a recorded history can show
+    LOST = "lost"  # accepted, and never started
+    UNFINISHED = "unfinished"  # neither ended nor at work, long after its time
+    SLOW_RECOVERY = "slow_recovery"  # it started too late after a fault was healed
+    STALE_RESULT_TAKEN = "stale_result_taken"  # from a worker that had lost its lease
+    CANCEL_IGNORED = "cancel_ignored"
+    PARAMS_CHANGED = "params_changed"
+    LIMIT_EXCEEDED = "limit_exceeded"
+    IDEMPOTENCY_BROKEN = "idempotency_broken"
+    FOREIGN = "foreign"  # somebody was shown, or given, what belongs to another owner
+    UNASKED = "unasked"  # a start that nobody asked for
+    DISHONEST = "dishonest"  # it says what the handlers or its own numbers do not
+    DELETED_YET_STARTED = "deleted_yet_started"
+    OLD_VERSION = "old_version"  # a slot of a schedule that had been replaced
+
+
+INVARIANTS = {  # as docs/checking.md tells them
+    **dict.fromkeys((Code.LOST, Code.UNFINISHED), "I1"),
+    **dict.fromkeys((Code.EARLY_START, Code.RETRIED_EARLY), "I2"),
+    **dict.fromkeys((Code.LATE_START,), "I3"),
+    **dict.fromkeys((Code.ATTEMPTS_OVERLAP, Code.COMMITTED_TWICE, Code.FENCE_REUSED, Code.STALE_RESULT_TAKEN), "I4"),
+    **dict.fromkeys((Code.SLOT_MISSING, Code.SLOT_TWICE, Code.SLOT_UNPLANNED, Code.SLOT_MISCOUNTED), "I5"),
+    **dict.fromkeys((Code.SKIPPED_WITHOUT_CAUSE,), "I5"),
+    **dict.fromkeys((Code.MOVED_AFTER_END,), "I6"),
+    **dict.fromkeys((Code.CANCELLED_YET_STARTED, Code.CANCEL_IGNORED), "I7"),
+    **dict.fromkeys((Code.ATTEMPT_HOLE, Code.TRIED_TOO_OFTEN), "I8"),
+    **dict.fromkeys((Code.NOT_A_DEAD_LETTER, Code.GAVE_UP_EARLY, Code.BAD_RESOLUTION, Code.PARAMS_CHANGED), "I9"),
+    **dict.fromkeys((Code.OUT_OF_ORDER, Code.BLOCK_IGNORED, Code.OVERLAPPED), "I10"),
+    **dict.fromkeys((Code.LIMIT_EXCEEDED,), "I11"),
+    **dict.fromkeys((Code.IDEMPOTENCY_BROKEN,), "I12"),
+    **dict.fromkeys((Code.FOREIGN,), "I13"),
+    **dict.fromkeys((Code.UNASKED,), "I15"),
+    **dict.fromkeys((Code.SLOW_RECOVERY,), "I18"),
+    **dict.fromkeys((Code.DISHONEST,), "I19"),
+    **dict.fromkeys((Code.DELETED_YET_STARTED, Code.OLD_VERSION), "I20"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +80,13 @@ class Violation:
     """One promise that one job or run shows to be broken."""
 
     code: Code
-    subject: str  # `job_…` or `run_…`
+    subject: str  # `job_…`, `run_…`, or the label of a job whose id nobody knows
     detail: str
+
+    @property
+    def invariant(self) -> str:
+        """Which of the checker's invariants it breaks, for example `I5`."""
+        return INVARIANTS[self.code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

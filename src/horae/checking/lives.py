@@ -16,7 +16,7 @@ COUNTED = frozenset({Outcome.FAILED, Outcome.TIMEOUT})
 ENDED_UNSTARTED = frozenset({State.CANCELLED, State.SKIPPED})
 
 # Errors that cannot have chosen their own delay, nor forbidden another try: those are classes of Horae's or of users'.
-_PLAIN_ERRORS = frozenset({"crash"}) | {
+PLAIN_ERRORS = frozenset({"crash"}) | {
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)
 }
 
@@ -235,7 +235,7 @@ def _is_plain(attempt: Attempt) -> bool:
     """Whether it failed by an error that had no say in the delay, or in whether there is another try."""
     if attempt.outcome is Outcome.TIMEOUT:
         return True
-    return attempt.outcome is Outcome.FAILED and attempt.error is not None and attempt.error.type in _PLAIN_ERRORS
+    return attempt.outcome is Outcome.FAILED and attempt.error is not None and attempt.error.type in PLAIN_ERRORS
 
 
 def _at(moment: datetime) -> str:

@@ -1,0 +1,46 @@
+"""I7 and I20: what is cancelled does not start, and what a deleted job has left does not either."""
+
+from collections.abc import Iterator
+
+from horae.checking.history import Code, Violation
+from horae.checking.recorded import Call, Recording
+from horae.checking.recording import Action
+from horae.checking.telling import at, found, name
+
+SETTLED = frozenset({"cancelled", "succeeded", "failed", "skipped"})
+
+
+def judge_cancels(recording: Recording) -> Iterator[Violation]:
+    for call in recording.calls:
+        if call.invoke.action is Action.CANCEL and call.ok and call.invoke.run:
+            yield from _judge_cancel(call.invoke.run, call, recording)
+    for asked in recording.asked.values():
+        for call in asked.of(Action.DELETE):
+            if call.ok:
+                grace = recording.setup.lease + recording.setup.clock_error
+                late = [start for start in asked.starts if start.at > call.done_at + grace]
+                if late:
+                    detail = f"a handler started {at(late[0].at)}, though it was deleted {at(call.done_at)}"
+                    yield found(Code.DELETED_YET_STARTED, name(asked), detail)
+
+
+def _judge_cancel(run: str, call: Call, recording: Recording) -> Iterator[Violation]:
+    assert call.ok is not None
+    spans = recording.spans.get(run, [])
+    setup = recording.setup
+    if call.ok.status == "cancelled":
+        late = [span.start for span in spans if span.start.at > call.done_at + setup.clock_error]
+        if late:
+            detail = f"it was cancelled {at(call.done_at)}, and a handler started {at(late[0].at)}"
+            yield found(Code.CANCELLED_YET_STARTED, run, detail)
+    elif call.ok.status == "cancelling":
+        patience = setup.grace + setup.lease
+        calm = recording.calm_from(call.done_at)
+        late = [span.start for span in spans if span.start.at > calm + patience]
+        if late:
+            detail = f"its cancel was taken {at(call.done_at)}, and a handler started {at(late[0].at)}"
+            yield found(Code.CANCEL_IGNORED, run, detail)
+        final = recording.runs.get(run)
+        if final is not None and final.status not in SETTLED and calm + patience < recording.end_at:
+            detail = f"its cancel was taken {at(call.done_at)}, and it is {final.status} at the end"
+            yield found(Code.CANCEL_IGNORED, run, detail)

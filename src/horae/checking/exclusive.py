@@ -1,0 +1,83 @@
+"""I4: attempts of a run overlap only after a lost lease, fences grow, and one result counts."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from horae.checking.history import Code, Violation
+from horae.checking.recorded import Recording, Span
+from horae.checking.recording import FinalRun
+from horae.checking.telling import at, found, lasting
+
+
+def judge_exclusive(recording: Recording) -> Iterator[Violation]:
+    times = Counter(run.run for run in recording.finals)
+    for run, count in times.items():
+        if count > 1:
+            yield found(Code.COMMITTED_TWICE, run, f"it is there {count} times at the end")
+    for final in recording.finals:
+        yield from _one_result(final)
+    for run, spans in recording.spans.items():
+        yield from _one_start_each(run, spans)
+        yield from _one_at_a_time(run, spans, recording)
+    for run in recording.reports:
+        yield from _reports(run, recording)
+
+
+def _one_result(run: FinalRun) -> Iterator[Violation]:
+    successes = [attempt for attempt in run.attempts if attempt.outcome == "succeeded"]
+    if len(successes) > 1:
+        fences = " and ".join(str(attempt.fence) for attempt in successes)
+        yield found(Code.COMMITTED_TWICE, run.run, f"it succeeded {len(successes)} times, under the fences {fences}")
+    fences_used = Counter(attempt.fence for attempt in run.attempts)
+    for fence, count in fences_used.items():
+        if count > 1:
+            yield found(Code.COMMITTED_TWICE, run.run, f"{count} results were written under fence {fence}")
+    newest = max((attempt.fence for attempt in run.attempts), default=0)
+    if newest > run.fence:
+        yield found(Code.FENCE_REUSED, run.run, f"its fence is {run.fence}, but an attempt has {newest}")
+    for attempt in successes:
+        if attempt.fence < max(newest, run.fence):
+            detail = f"its success came under fence {attempt.fence}, when {max(newest, run.fence)} had been given out"
+            yield found(Code.STALE_RESULT_TAKEN, run.run, detail)
+
+
+def _one_start_each(run: str, spans: Sequence[Span]) -> Iterator[Violation]:
+    for before, after in pairwise(spans):
+        if before.start.fence == after.start.fence:
+            detail = f"handlers started {at(before.start.at)} and {at(after.start.at)} under fence {after.start.fence}"
+            yield found(Code.FENCE_REUSED, run, detail)
+        elif before.start.attempt > after.start.attempt:
+            numbers = f"{before.start.attempt} under fence {before.start.fence}, then {after.start.attempt}"
+            yield found(Code.FENCE_REUSED, run, f"its attempts go back: {numbers} under {after.start.fence}")
+
+
+def _one_at_a_time(run: str, spans: Sequence[Span], recording: Recording) -> Iterator[Violation]:
+    for before, after in pairwise(spans):
+        if before.start.fence == after.start.fence or before.lost or _ignores_its_end(before):
+            continue
+        ended_at = before.ended_at
+        if ended_at is not None and after.start.at < ended_at - recording.setup.clock_error:
+            over = lasting(ended_at - after.start.at)
+            detail = f"attempt {after.start.attempt} began {over} before attempt {before.start.attempt} ended"
+            yield found(Code.ATTEMPTS_OVERLAP, run, f"{detail}, whose lease was not lost")
+
+
+def _ignores_its_end(span: Span) -> bool:
+    """Whether it was over for Horae before its handler ended: a thread can only be asked to stop."""
+    return span.attempt is not None and span.attempt.outcome in ("timeout", "released", "cancelled")
+
+
+def _reports(run: str, recording: Recording) -> Iterator[Violation]:
+    leases = recording.leases.get(run, [])
+    taken: set[int] = set()
+    for report in recording.reports[run]:
+        if not report.accepted:
+            continue
+        newest = max((lease.fence for lease in leases if lease.at < report.at), default=0)
+        if report.fence < newest:
+            detail = f"a result under fence {report.fence} was taken {at(report.at)}, when {newest} had been given out"
+            yield found(Code.STALE_RESULT_TAKEN, run, detail)
+        if report.fence in taken:
+            yield found(Code.COMMITTED_TWICE, run, f"two results were taken under fence {report.fence}")
+        taken.add(report.fence)

@@ -1,0 +1,117 @@
+"""I10: what shares an ordering key runs one after another, in the order in which it was asked for."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from horae.checking.history import Code, Violation
+from horae.checking.recorded import Asked, Recording, Span
+from horae.checking.recording import Action, FinalRun
+from horae.checking.telling import at, found, lasting
+from horae.checking.versions import due_times
+
+CHANGED = (Action.UPDATE, Action.PAUSE, Action.RESUME)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """One run of a key, with the job that it is of."""
+
+    asked: Asked
+    run: FinalRun
+    spans: Sequence[Span]
+
+    @property
+    def started_at(self) -> float:
+        return min(span.start.at for span in self.spans)
+
+    @property
+    def worked_to(self) -> float | None:
+        """When its last handler ended, of those whose lease was not lost."""
+        ends = [span.ended_at for span in self.spans if not span.lost and span.ended_at is not None]
+        return max(ends, default=None)
+
+
+def judge_order(recording: Recording) -> Iterator[Violation]:
+    for key, passages in _gates(recording).items():
+        yield from _one_at_a_time(passages, recording, by_key=key[1] == "key")
+        if key[1] == "key":
+            yield from _in_turn(passages, recording)
+
+
+def _gates(recording: Recording) -> dict[tuple[str, str, str], list[_Passage]]:
+    gates: defaultdict[tuple[str, str, str], list[_Passage]] = defaultdict(list)
+    for asked in recording.asked.values():
+        definition = asked.definition
+        if definition.ordering_key is not None:
+            gate = asked.owner, "key", definition.ordering_key
+        elif asked.recurring and definition.overlap != "allow" and not asked.of(Action.UPDATE):
+            gate = asked.owner, "job", asked.label
+        else:
+            continue
+        for run in asked.runs:
+            if spans := recording.spans.get(run.run):
+                gates[gate].append(_Passage(asked, run, spans))
+    return gates
+
+
+def _one_at_a_time(passages: Sequence[_Passage], recording: Recording, *, by_key: bool) -> Iterator[Violation]:
+    """Handlers never work side by side, but for those that had lost their lease or do not listen to their time-out."""
+    spans = sorted(
+        (span for passage in passages for span in passage.spans if _holds(span)), key=lambda span: span.start.at
+    )
+    code = Code.OUT_OF_ORDER if by_key else Code.OVERLAPPED
+    longest: Span | None = None  # of those before, the one that ended last
+    for span in spans:
+        if longest is not None and longest.start.run != span.start.run:
+            over = _end(longest) - span.start.at
+            if over > recording.setup.clock_error:
+                detail = f"it started {lasting(over)} before {longest.start.run} ended, which shares its gate"
+                yield found(code, span.start.run, detail)
+        if longest is None or _end(span) > _end(longest):
+            longest = span
+
+
+def _end(span: Span) -> float:
+    return span.ended_at if span.ended_at is not None else span.start.at
+
+
+def _holds(span: Span) -> bool:
+    return not span.lost and span.attempt is not None and span.attempt.outcome in ("succeeded", "failed")
+
+
+def _in_turn(passages: Sequence[_Passage], recording: Recording) -> Iterator[Violation]:
+    """Of jobs for once: what was accepted before another was asked for, and is due no later, comes first."""
+    once = [each for each in passages if _has_a_place(each)]
+    once.sort(key=lambda each: each.asked.asked_at)
+    for index, second in enumerate(once):
+        for first in once[max(0, index - 20) : index]:
+            if first.asked.accepted_at < second.asked.asked_at and _due(first) <= _due(second):
+                yield from _judge_pair(first, second, recording)
+
+
+def _has_a_place(passage: _Passage) -> bool:
+    return not passage.asked.recurring and passage.run.trigger == "schedule" and not passage.asked.of(*CHANGED)
+
+
+def _due(passage: _Passage) -> float:
+    return min(due_times(passage.asked))
+
+
+def _judge_pair(first: _Passage, second: _Passage, recording: Recording) -> Iterator[Violation]:
+    slack = recording.setup.clock_error
+    if second.started_at < first.started_at - slack:
+        detail = f"it started {at(second.started_at)}, before {first.run.run}, which was accepted before it"
+        yield found(Code.OUT_OF_ORDER, second.run.run, detail)
+    elif first.worked_to is not None and second.started_at < first.worked_to - slack:
+        detail = f"it started {at(second.started_at)}, before {first.run.run} was over, which comes before it"
+        yield found(Code.OUT_OF_ORDER, second.run.run, detail)
+    elif _blocks(first, second):
+        detail = f"it started {at(second.started_at)} although {first.run.run} failed before it and blocks"
+        yield found(Code.BLOCK_IGNORED, second.run.run, detail)
+
+
+def _blocks(first: _Passage, second: _Passage) -> bool:
+    run = first.run
+    blocking = run.status == "failed" and run.resolution is None and first.asked.definition.on_failure == "block"
+    return blocking and run.finished_at is not None and second.started_at > run.finished_at

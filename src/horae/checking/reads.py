@@ -1,0 +1,48 @@
+"""I6: what a read once showed as ended stays as it is, for every later read and in the final state."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from horae.checking.history import Code, Violation
+from horae.checking.recorded import FINAL_STATUS, Call, Recording
+from horae.checking.recording import Action
+from horae.checking.telling import at, found
+
+AFTER_CANCELLING = FINAL_STATUS | {"cancelling"}
+
+
+def judge_reads(recording: Recording) -> Iterator[Violation]:
+    reads: defaultdict[str, list[Call]] = defaultdict(list)
+    for call in recording.calls:
+        if call.ok and call.ok.status and call.run and call.invoke.action in (Action.READ, Action.CANCEL):
+            reads[call.run].append(call)
+    for run, calls in reads.items():
+        yield from _judge(run, sorted(calls, key=lambda call: call.done_at), recording)
+    yield from _nothing_after_success(recording)
+
+
+def _judge(run: str, calls: list[Call], recording: Recording) -> Iterator[Violation]:
+    shown, since = None, 0.0  # the first end that anybody was shown
+    for call in calls:
+        assert call.ok is not None
+        if shown is None and call.ok.status in FINAL_STATUS:
+            shown, since = call.ok.status, call.done_at
+        elif shown is not None and call.began_at > since and call.ok.status != shown:
+            yield found(
+                Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and {call.ok.status} {at(call.began_at)}"
+            )
+            return
+    final = recording.runs.get(run)
+    if shown is not None and final is not None and final.status != shown:
+        yield found(Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and is {final.status} at the end")
+
+
+def _nothing_after_success(recording: Recording) -> Iterator[Violation]:
+    """No attempt follows the one that ended the run, whatever clock says so: its fence would be a later one."""
+    for run in recording.finals:
+        ended_under = [each.fence for each in run.attempts if each.outcome in ("succeeded", "cancelled")]
+        if ended_under:
+            later = [span for span in recording.spans.get(run.run, ()) if span.start.fence > min(ended_under)]
+            if later:
+                detail = f"it ended under fence {min(ended_under)}, and a handler started under {later[0].start.fence}"
+                yield found(Code.MOVED_AFTER_END, run.run, detail)

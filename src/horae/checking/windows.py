@@ -1,0 +1,146 @@
+"""I1, I3, I15 and I18 without trusting any id: starts are matched to the times at which a job was asked to start.
+
+The way of Jepsen's test of Chronos: by label alone, each window takes the earliest start in it that no other has
+taken. Windows are taken by their ends; for intervals no cleverer choice finds more.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from horae.checking.history import Code, Violation
+from horae.checking.recorded import FOREVER, Asked, Recording
+from horae.checking.recording import Action, Effect, Happening
+from horae.checking.reference import MICRO, object_form
+from horae.checking.starts import may_wait
+from horae.checking.telling import at, found, name
+from horae.checking.versions import due_times, slots_of
+
+TOUCHING = (Action.CANCEL, Action.DELETE, Action.PAUSE, Action.RESUME, Action.UPDATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When a start is asked for; what is not required may be skipped, refused or cancelled."""
+
+    start: float
+    end: float
+    required: bool
+
+
+def judge_windows(recording: Recording) -> Iterator[Violation]:
+    if recording.closed_at is None:
+        return
+    for asked in recording.asked.values():
+        if asked.possible:
+            yield from _judge(asked, sorted(_windows(asked, recording), key=lambda w: (w.end, w.start)), recording)
+
+
+def _judge(asked: Asked, windows: Sequence[Window], recording: Recording) -> Iterator[Violation]:
+    error = recording.setup.clock_error
+    times = [start.at for start in asked.starts]
+    taken = [False] * len(times)
+    missed = [window for window in windows if window.required and not _take(window, times, taken, error)]
+    for window in windows:
+        if not window.required:
+            _take(window, times, taken, error)
+    extra = [start for start, used in zip(asked.starts, taken, strict=True) if not used]
+    for window in missed:
+        late = next((start for start in extra if start.at > window.end), None)
+        if late is None:
+            yield found(Code.LOST, name(asked), f"nothing started for it between {at(window.start)} and the end")
+        else:
+            extra.remove(late)
+            code = Code.SLOW_RECOVERY if recording.calm_from(window.start) > window.start else Code.LATE_START
+            yield found(code, name(asked), f"what was due {at(window.start)} started {at(late.at)} only")
+    yield from _unexcused(asked, extra, recording)
+
+
+def _take(window: Window, times: Sequence[float], taken: list[bool], error: float) -> bool:
+    for index in range(bisect_left(times, window.start - error), len(times)):
+        if times[index] > window.end + error:
+            return False
+        if not taken[index]:
+            taken[index] = True
+            return True
+    return False
+
+
+def _windows(asked: Asked, recording: Recording) -> Iterator[Window]:
+    touched = bool(asked.of(*TOUCHING))
+    if asked.recurring:
+        yield from _slot_windows(asked, recording)
+    else:
+        start = min(due_times(asked))
+        limited = asked.definition.start_within_seconds is not None
+        ready = max(start, asked.accepted_at)
+        required = asked.accepted and not touched and not limited and ready <= recording.judged_to
+        yield Window(start, _end(asked, ready, recording) if required else FOREVER, required)
+    for call in asked.of(Action.TRIGGER, Action.REQUEUE):
+        required = call.ok is not None and not touched and call.done_at <= recording.judged_to
+        yield Window(call.began_at, FOREVER, required)
+
+
+def _slot_windows(asked: Asked, recording: Recording) -> Iterator[Window]:
+    slots = slots_of(asked, recording)
+    unstarted = _told_unstarted(asked)
+    jitter = float(object_form(asked.definition.schedule).get("jitter_seconds", 0))
+    limited = asked.definition.start_within_seconds is not None
+    for slot in slots.possible:
+        moment = slot / MICRO
+        skipped = slot in unstarted or any(skip.start <= moment <= skip.end for skip in asked.skips)
+        required = slot in slots.expected and not skipped and not limited
+        yield Window(moment, _end(asked, moment, recording) + jitter if required else FOREVER, required)
+
+
+def _told_unstarted(asked: Asked) -> set[int]:
+    """Slots whose runs are said to have ended without a start; whether rightly is judged elsewhere."""
+    ended = [run for run in asked.runs if run.status in ("skipped", "cancelled") and run.slot is not None]
+    return {round(run.slot * MICRO) for run in ended if run.slot is not None}
+
+
+def _end(asked: Asked, ready: float, recording: Recording) -> float:
+    """Until when a start is on time."""
+    calm = recording.calm_from(ready)
+    in_line = asked.recurring and asked.definition.overlap != "allow"
+    if may_wait(asked.definition, recording) or (in_line and (calm > ready or _one_was_going(asked, ready, recording))):
+        return FOREVER
+    return calm + recording.setup.lateness
+
+
+def _one_was_going(asked: Asked, moment: float, recording: Recording) -> bool:
+    slack = recording.setup.lateness
+    return any(
+        span.start.at <= moment + slack and (span.ended_at is None or span.ended_at >= moment)
+        for start in asked.starts
+        for span in recording.spans[start.run]
+    )
+
+
+def _unexcused(asked: Asked, extra: Sequence[Effect], recording: Recording) -> Iterator[Violation]:
+    """Another start is one more try: there is one for each that did not end well, or whose end a fault may have hidden.
+
+    A user's backfill asks for as many starts as there are slots in it, which the history does not tell.
+    """
+    if not extra or asked.of(Action.BACKFILL):
+        return
+    well = {
+        (end.run, end.fence): end.at
+        for end in recording.effects
+        if end.event is Happening.END and end.good and end.label == asked.label
+    }
+    excuses = list(asked.starts)
+    for start in extra:
+        excuse = next(
+            (
+                one
+                for one in excuses
+                if one.at < start.at
+                and (well.get((one.run, one.fence), FOREVER) > start.at or recording.is_troubled(one.at, start.at))
+            ),
+            None,
+        )
+        if excuse is None:
+            yield found(Code.UNASKED, name(asked), f"a handler started for it {at(start.at)} without being asked for")
+        else:
+            excuses.remove(excuse)
