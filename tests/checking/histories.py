@@ -328,18 +328,22 @@ class Teller:
         """Ask for a recurring job: its id, when it was made, and when the client knew."""
         job = f"job_{self.number():04}"
         lost = self.luck.random() < 0.2
-        over = self.call(
-            Action.CREATE, at, definition=definition, answer={"job": job}, end="info" if lost else "ok"
-        )
+        over = self.call(Action.CREATE, at, definition=definition, answer={"job": job}, end="info" if lost else "ok")
         return job, self.luck.uniform(at, over), over
 
     def final_job(self, job: str, definition: Definition, made: float, status: str, schedule: dict[str, Any]) -> None:
         at = BEGIN + SECONDS + QUIET
         self.lines.append(
             FinalJob(
-                at=at, job=job, owner="local", status=status, revision=1, created_at=made, label=definition.label,
+                at=at,
+                job=job,
+                owner="local",
+                status=status,
+                revision=1,
+                created_at=made,
+                label=definition.label,
                 schedule=schedule,
-            )  # fmt: skip
+            )
         )
 
     def slot_run(self, job: str, definition: Definition, slot: float, created: float) -> Life:
@@ -439,7 +443,9 @@ class Teller:
         key = f"key {self.number()}"
         for _ in range(self.luck.randint(3, 6)):
             life = self.once(at, self.define(ordering_key=key, max_retries=1))
-            plan = self.luck.choice([["succeeded"], ["failed", "succeeded"], ["failed", "failed"], ["lost", "succeeded"]])
+            plan = self.luck.choice(
+                [["succeeded"], ["failed", "succeeded"], ["failed", "failed"], ["lost", "succeeded"]]
+            )
             free = self.live(life, plan, ready=free)
             at += self.luck.uniform(0.1, 1)
 
@@ -458,9 +464,14 @@ class Teller:
         at = BEGIN + SECONDS + QUIET
         self.lines.append(
             Setup(
-                at=BEGIN, lateness=LATENESS, recovery=RECOVERY, lease=LEASE + 1, grace=3.0,
-                planned=sorted(self.faults), limits=[Limit(scope="queue", name="narrow", most=2)],
-            )  # fmt: skip
+                at=BEGIN,
+                lateness=LATENESS,
+                recovery=RECOVERY,
+                lease=LEASE + 1,
+                grace=3.0,
+                planned=sorted(self.faults),
+                limits=[Limit(scope="queue", name="narrow", most=2)],
+            )
         )
         finals = [_final(life, at) for life in self.lives]
         self.lines += finals

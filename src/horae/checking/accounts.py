@@ -170,7 +170,7 @@ def _not_too_late(asked: Asked, slot: float, recording: Recording, run: FinalRun
 
 
 def _not_missed(asked: Asked, slot: float, recording: Recording) -> str | None:
-    if asked.of(Action.RESUME, Action.UPDATE) or recording.is_troubled(slot - MISSED_AFTER, slot + MISSED_AFTER):
+    if _was_paused(asked, slot, recording) or recording.is_troubled(slot - MISSED_AFTER, slot + MISSED_AFTER):
         return None
     return "it was skipped as missed, but nothing was broken then"
 

@@ -95,6 +95,17 @@ class Span:
         return noted if noted is not None else told
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A definition, with the times between which it may have held, and those between which it surely did."""
+
+    definition: Definition
+    possible_from: float
+    certain_from: float
+    certain_to: float
+    possible_to: float
+
+
 @dataclass(slots=True)
 class Asked:
     """One job by its label: every call about it, and what came of it."""
@@ -106,6 +117,8 @@ class Asked:
     job: FinalJob | None = None  # of a recurring one
     skips: list[FinalSkip] = field(default_factory=list)
     starts: list[Effect] = field(default_factory=list)  # by label, whatever the ids say
+    ends: list[Effect] = field(default_factory=list)
+    versions: list[Version] | None = None  # what it was asked to be, once somebody has worked that out
     slots: Slots | None = None  # of a recurring one, once somebody has worked them out
 
     @property
@@ -219,9 +232,9 @@ class Recording:
                 subject = call.invoke.job or (about.job if about is not None else None)
                 if subject in by_job:
                     by_job[subject].calls.append(call)
-        for effect in self.starts:
-            if effect.label in asked:
-                asked[effect.label].starts.append(effect)
+        for effect in self.effects:
+            if (of := asked.get(effect.label)) is not None:
+                (of.starts if effect.event is Happening.START else of.ends).append(effect)
         return asked
 
     @cached_property

@@ -1,27 +1,21 @@
 """What a job was asked to do at each time: its definitions, and its slots by the reference evaluator."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from horae.checking.recorded import FOREVER, Asked, Recording, is_recurring
-from horae.checking.recording import Action, Definition
+from horae.checking.recorded import FOREVER, Asked, Recording, Version, is_recurring
+from horae.checking.recording import Action
 from horae.checking.reference import Slots, micros, object_form, slots
 from horae.core.timestamps import parse_timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A definition, with the times between which it may have held, and those between which it surely did."""
-
-    definition: Definition
-    possible_from: float
-    certain_from: float
-    certain_to: float
-    possible_to: float
-
-
 def versions(asked: Asked) -> list[Version]:
-    """Every definition that the job may have had, oldest first."""
+    """Every definition that the job may have had, oldest first; worked out once."""
+    if asked.versions is None:
+        asked.versions = list(_versions(asked))
+    return asked.versions
+
+
+def _versions(asked: Asked) -> Iterator[Version]:
     changes = [call for call in asked.of(Action.UPDATE) if call.invoke.definition is not None]
     ends = asked.of(Action.DELETE)
     last_certain = min((call.began_at for call in ends), default=FOREVER)
@@ -29,17 +23,13 @@ def versions(asked: Asked) -> list[Version]:
     certain_from = asked.accepted_at
     if certain_from == FOREVER and asked.job is not None:  # nobody was told, but it is there
         certain_from = asked.job.created_at
-    found = []
     definition, possible_from = asked.definition, asked.asked_at
     for change in changes:
         assert change.invoke.definition is not None
-        found.append(
-            Version(definition, possible_from, certain_from, min(change.began_at, last_certain), change.done_at)
-        )
+        yield Version(definition, possible_from, certain_from, min(change.began_at, last_certain), change.done_at)
         definition = change.invoke.definition
         possible_from, certain_from = change.began_at, change.done_at
-    found.append(Version(definition, possible_from, certain_from, last_certain, last_possible))
-    return found
+    yield Version(definition, possible_from, certain_from, last_certain, last_possible)
 
 
 def slots_of(asked: Asked, recording: Recording) -> Slots:

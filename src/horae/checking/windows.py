@@ -109,12 +109,9 @@ def _end(asked: Asked, ready: float, recording: Recording) -> float:
 
 
 def _one_was_going(asked: Asked, moment: float, recording: Recording) -> bool:
-    slack = recording.setup.lateness
-    return any(
-        span.start.at <= moment + slack and (span.ended_at is None or span.ended_at >= moment)
-        for start in asked.starts
-        for span in recording.spans[start.run]
-    )
+    """Whether more handlers of the job had started than ended; one that died is taken to be going on."""
+    begun = sum(start.at <= moment + recording.setup.lateness for start in asked.starts)
+    return begun > sum(end.at < moment for end in asked.ends)
 
 
 def _unexcused(asked: Asked, extra: Sequence[Effect], recording: Recording) -> Iterator[Violation]:
@@ -124,23 +121,15 @@ def _unexcused(asked: Asked, extra: Sequence[Effect], recording: Recording) -> I
     """
     if not extra or asked.of(Action.BACKFILL):
         return
-    well = {
-        (end.run, end.fence): end.at
-        for end in recording.effects
-        if end.event is Happening.END and end.good and end.label == asked.label
-    }
-    excuses = list(asked.starts)
+    begun = [start.at for start in asked.starts]
+    ended_well = [end.at for end in asked.ends if end.event is Happening.END and end.good]
+    repeated, troubled = 0, list(begun)
     for start in extra:
-        excuse = next(
-            (
-                one
-                for one in excuses
-                if one.at < start.at
-                and (well.get((one.run, one.fence), FOREVER) > start.at or recording.is_troubled(one.at, start.at))
-            ),
-            None,
-        )
-        if excuse is None:
+        if bisect_left(begun, start.at) - bisect_left(ended_well, start.at) > repeated:
+            repeated += 1
+            continue
+        hidden = next((one for one in troubled if one < start.at and recording.is_troubled(one, start.at)), None)
+        if hidden is None:
             yield found(Code.UNASKED, name(asked), f"a handler started for it {at(start.at)} without being asked for")
         else:
-            excuses.remove(excuse)
+            troubled.remove(hidden)
