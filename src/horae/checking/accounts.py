@@ -73,7 +73,7 @@ def _judge_slot(
         names = ", ".join(run.run for run in runs)
         told = f"its slot {at(slot / MICRO)} has {names}{' and is skipped too' if skipped else ''}"
         yield found(Code.SLOT_TWICE, name(asked), told)
-    if slot not in slots.possible and slot <= micros(recording.end_at):
+    if not slots.allow(slot) and slot <= micros(recording.end_at):
         code = Code.OLD_VERSION if _was_slot_before(asked) else Code.SLOT_UNPLANNED
         for run in valid:
             yield found(code, run.run, f"its slot {at(slot / MICRO)} is none of its schedule by then")
@@ -98,7 +98,7 @@ def _judge_skip(asked: Asked, skip: FinalSkip, slots: Slots, recording: Recordin
             yield found(Code.SKIPPED_WITHOUT_CAUSE, name(asked), f"{told} lies at no change of the clock")
         return
     inside = [slot for slot in slots.possible if micros(skip.start) <= slot <= micros(skip.end)]
-    if len(inside) != skip.count and skip.end <= recording.end_at and not asked.of(Action.UPDATE):
+    if len(inside) != skip.count and skip.end <= recording.end_at and not (asked.of(Action.UPDATE) or slots.unknown):
         yield found(Code.SLOT_MISCOUNTED, name(asked), f"{told} says {skip.count} slots, not {len(inside)}")
     for moment in dict.fromkeys((skip.start, skip.end)):
         if problem := _wrong_reason(asked, skip.reason, moment, recording, None):

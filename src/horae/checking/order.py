@@ -43,9 +43,11 @@ def _gates(recording: Recording) -> dict[tuple[str, str, str], list[_Passage]]:
     gates: defaultdict[tuple[str, str, str], list[_Passage]] = defaultdict(list)
     for asked in recording.asked.values():
         definition = asked.definition
+        if asked.of(Action.UPDATE):  # nobody knows which of its runs was of which version
+            continue
         if definition.ordering_key is not None:
             gate = asked.owner, "key", definition.ordering_key
-        elif asked.recurring and definition.overlap != "allow" and not asked.of(Action.UPDATE):
+        elif asked.recurring and definition.overlap != "allow":
             gate = asked.owner, "job", asked.label
         else:
             continue
@@ -57,9 +59,8 @@ def _gates(recording: Recording) -> dict[tuple[str, str, str], list[_Passage]]:
 
 def _one_at_a_time(passages: Sequence[_Passage], recording: Recording, *, by_key: bool) -> Iterator[Violation]:
     """Handlers never work side by side, but for those that had lost their lease or do not listen to their time-out."""
-    spans = sorted(
-        (span for passage in passages for span in passage.spans if _holds(span)), key=lambda span: span.start.at
-    )
+    spans = [span for passage in passages for span in passage.spans if _holds(span)]
+    spans.sort(key=lambda span: (span.start.at, _end(span)))
     code = Code.OUT_OF_ORDER if by_key else Code.OVERLAPPED
     longest: Span | None = None  # of those before, the one that ended last
     for span in spans:

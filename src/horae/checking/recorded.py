@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from horae.checking.recording import (
     Action,
@@ -104,6 +105,7 @@ class Version:
     certain_from: float
     certain_to: float
     possible_to: float
+    shown: Mapping[str, Any]  # its schedule as the answer showed it, if anybody wrote that down
 
 
 @dataclass(slots=True)
@@ -254,6 +256,16 @@ class Recording:
             key = start.run, start.fence
             spans[start.run].append(Span(start, ends.get(key), attempts.get(key)))
         return {run: sorted(of, key=lambda span: span.start.fence) for run, of in spans.items()}
+
+    @cached_property
+    def blocked_keys(self) -> set[tuple[str, str | None]]:
+        """Owners and ordering keys that wait for somebody to resolve a failure."""
+        return {
+            (asked.owner, asked.definition.ordering_key)
+            for asked in self.asked.values()
+            if asked.definition.ordering_key is not None and asked.definition.on_failure == "block"
+            if any(run.status == "failed" and run.resolution is None for run in asked.runs)
+        }
 
     # --- faults
 

@@ -141,6 +141,7 @@ class Ok(Record, frozen=True, kw_only=True, tag="ok", omit_defaults=True):
     run: str | None = None  # of `create` too, where the job is for once
     status: str | None = None  # of the run as the answer shows it: of `cancel` and `read`
     owner: str | None = None  # whose the answer says that it is
+    schedule: dict[str, Any] = {}  # of the job as the answer shows it: it has the anchor of an interval
 
 
 class Fail(Record, frozen=True, kw_only=True, tag="fail", omit_defaults=True):

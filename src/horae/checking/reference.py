@@ -28,6 +28,11 @@ class Slots:
     expected: frozenset[int]
     possible: frozenset[int]
     evaluators: frozenset[str]
+    unknown: tuple[tuple[float, float], ...] = ()  # times of intervals whose anchor nobody wrote down: any slot may be
+
+    def allow(self, slot: int) -> bool:
+        """Whether there may be such a slot."""
+        return slot in self.possible or any(start <= slot / MICRO <= end for start, end in self.unknown)
 
 
 def micros(seconds: float) -> int:
@@ -43,14 +48,14 @@ def object_form(schedule: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in form.items() if key != "anchor"}
 
 
-def slots(form: Mapping[str, Any], start: float, end: float, *, anchor: float) -> tuple[list[float], str]:
-    """The slots with `start < slot <= end`, and who says so; `anchor` is that of an interval that names none."""
+def slots(form: Mapping[str, Any], start: float, end: float) -> tuple[list[float], str]:
+    """The slots with `start < slot <= end`, and who says so; an interval needs an anchor."""
     first = max(start, _moment(form, "starts_at", start) - 1 / MICRO)
     last = min(end, _moment(form, "ends_at", end + 1) - 1 / MICRO)
     if first >= last:
         return [], ARITHMETIC
     if form["type"] == "every":
-        return _every(form, first, last, _moment(form, "anchor", _moment(form, "starts_at", anchor))), ARITHMETIC
+        return _every(form, first, last, parse_timestamp(form["anchor"]).timestamp()), ARITHMETIC
     if form["type"] == "cron" and "dst" not in form and is_cronsim_here():
         told = _by_cronsim(form, first, last)
         if told is not None:

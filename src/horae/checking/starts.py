@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from horae.checking.history import Code, Violation
 from horae.checking.recorded import FINAL_STATUS, Asked, Recording, Span
-from horae.checking.recording import Action, Definition, Effect, FinalRun
+from horae.checking.recording import Action, Effect, FinalRun
 from horae.checking.telling import at, found, lasting, name
-from horae.checking.versions import due_times
+from horae.checking.versions import due_times, in_line, jitter, may_wait
 
 MAY_END_UNSTARTED = frozenset({"cancelled", "skipped"})
 
@@ -40,7 +40,7 @@ def _lived(asked: Asked, run: FinalRun, recording: Recording) -> Iterator[Violat
         yield found(Code.LOST, run.run, f"it is {run.status}, but no handler of it ever started")
     elif run.status == "succeeded" and not _came_to_an_end(run, spans):
         yield found(Code.DISHONEST, run.run, "it is succeeded, but no handler of its last attempt came to a good end")
-    if run.status not in FINAL_STATUS and run.due_at <= recording.judged_to and not _waits_by_right(asked, recording):
+    if run.status not in FINAL_STATUS and run.due_at <= recording.judged_to and not waits_by_right(asked, recording):
         yield found(Code.UNFINISHED, run.run, f"it was due {at(run.due_at)}, and is {run.status} at the end")
     if spans:
         yield from _in_time(asked, run, min(span.start.at for span in spans), recording)
@@ -50,17 +50,12 @@ def _came_to_an_end(run: FinalRun, spans: list[Span]) -> bool:
     return any(span.start.fence == run.fence and span.end is not None and span.end.good for span in spans)
 
 
-def _waits_by_right(asked: Asked, recording: Recording) -> bool:
+def waits_by_right(asked: Asked, recording: Recording) -> bool:
     """Whether it may wait for ever: it is paused, or behind a failure that blocks its ordering key."""
     paused, resumed = asked.of(Action.PAUSE), asked.of(Action.RESUME)
     if paused and (not resumed or resumed[-1].done_at < paused[-1].began_at or resumed[-1].is_unknown):
         return True
-    key = asked.definition.ordering_key
-    return key is not None and any(
-        other.definition.ordering_key == key and other.definition.on_failure == "block"
-        for other in recording.asked.values()
-        if any(run.status == "failed" and run.resolution is None for run in other.runs)
-    )
+    return (asked.owner, asked.definition.ordering_key) in recording.blocked_keys
 
 
 # --- I2, I3, I18: on time
@@ -71,9 +66,9 @@ def _in_time(asked: Asked, run: FinalRun, started_at: float, recording: Recordin
     due = _due(asked, run)
     if started_at < due - error:
         yield found(Code.EARLY_START, run.run, f"it started {lasting(due - started_at)} before it was due, {at(due)}")
-    if run.trigger != "schedule" or may_wait(asked.definition, recording):
+    if run.trigger != "schedule" or may_wait(asked, recording):
         return
-    ready = max(due, run.created_at)
+    ready = max(due, min(run.due_at, due + jitter(asked)), run.created_at)
     calm = recording.calm_from(ready)
     if started_at > calm + recording.setup.lateness + error and not _behind_another(asked, run, recording):
         late = lasting(started_at - ready)
@@ -93,15 +88,9 @@ def _due(asked: Asked, run: FinalRun) -> float:
     return min(called, default=run.due_at)
 
 
-def may_wait(definition: Definition, recording: Recording) -> bool:
-    """Whether runs of it may have to wait for others although nothing is broken."""
-    limited = any(limit.scope == "queue" and limit.name == definition.queue for limit in recording.setup.limits)
-    return definition.ordering_key is not None or limited
-
-
 def _behind_another(asked: Asked, run: FinalRun, recording: Recording) -> bool:
     """Whether another run of a job that may not overlap was in its way, or would have been after a fault."""
-    if not asked.recurring or asked.definition.overlap == "allow":
+    if not in_line(asked):
         return False
     if recording.calm_from(run.due_at) > run.due_at:
         return True

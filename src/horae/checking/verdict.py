@@ -18,8 +18,9 @@ from horae.checking.reads import judge_reads
 from horae.checking.recorded import Recording
 from horae.checking.repeats import judge_repeats
 from horae.checking.sights import Proof, proof
-from horae.checking.starts import judge_starts, may_wait
+from horae.checking.starts import judge_starts
 from horae.checking.telling import found, lasting
+from horae.checking.versions import in_line, may_wait
 from horae.checking.windows import judge_windows
 
 Judge = Callable[[Recording], Iterator[Violation]]
@@ -91,8 +92,7 @@ def _lateness(recording: Recording) -> Lateness | None:
 
 def _latenesses(recording: Recording) -> Iterator[float]:
     for asked in recording.asked.values():
-        in_line = asked.recurring and asked.definition.overlap != "allow"
-        if in_line or may_wait(asked.definition, recording):
+        if in_line(asked) or may_wait(asked, recording):
             continue
         for run in asked.runs:
             spans = recording.spans.get(run.run)

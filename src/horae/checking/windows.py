@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from horae.checking.history import Code, Violation
 from horae.checking.recorded import FOREVER, Asked, Recording
 from horae.checking.recording import Action, Effect, Happening
-from horae.checking.reference import MICRO, object_form
-from horae.checking.starts import may_wait
+from horae.checking.reference import MICRO
+from horae.checking.starts import waits_by_right
 from horae.checking.telling import at, found, name
-from horae.checking.versions import due_times, slots_of
+from horae.checking.versions import due_times, in_line, jitter, may_be_too_late, may_wait, slots_of
 
 TOUCHING = (Action.CANCEL, Action.DELETE, Action.PAUSE, Action.RESUME, Action.UPDATE)
 
@@ -67,12 +67,12 @@ def _take(window: Window, times: Sequence[float], taken: list[bool], error: floa
 
 
 def _windows(asked: Asked, recording: Recording) -> Iterator[Window]:
-    touched = bool(asked.of(*TOUCHING))
+    touched = bool(asked.of(*TOUCHING)) or waits_by_right(asked, recording)
     if asked.recurring:
         yield from _slot_windows(asked, recording)
     else:
         start = min(due_times(asked))
-        limited = asked.definition.start_within_seconds is not None
+        limited = may_be_too_late(asked)
         ready = max(start, asked.accepted_at)
         required = asked.accepted and not touched and not limited and ready <= recording.judged_to
         yield Window(start, _end(asked, ready, recording) if required else FOREVER, required)
@@ -84,13 +84,13 @@ def _windows(asked: Asked, recording: Recording) -> Iterator[Window]:
 def _slot_windows(asked: Asked, recording: Recording) -> Iterator[Window]:
     slots = slots_of(asked, recording)
     unstarted = _told_unstarted(asked)
-    jitter = float(object_form(asked.definition.schedule).get("jitter_seconds", 0))
-    limited = asked.definition.start_within_seconds is not None
+    later = jitter(asked)
+    limited = may_be_too_late(asked) or waits_by_right(asked, recording)
     for slot in slots.possible:
         moment = slot / MICRO
         skipped = slot in unstarted or any(skip.start <= moment <= skip.end for skip in asked.skips)
         required = slot in slots.expected and not skipped and not limited
-        yield Window(moment, _end(asked, moment, recording) + jitter if required else FOREVER, required)
+        yield Window(moment, _end(asked, moment, recording) + later if required else FOREVER, required)
 
 
 def _told_unstarted(asked: Asked) -> set[int]:
@@ -102,8 +102,7 @@ def _told_unstarted(asked: Asked) -> set[int]:
 def _end(asked: Asked, ready: float, recording: Recording) -> float:
     """Until when a start is on time."""
     calm = recording.calm_from(ready)
-    in_line = asked.recurring and asked.definition.overlap != "allow"
-    if may_wait(asked.definition, recording) or (in_line and (calm > ready or _one_was_going(asked, ready, recording))):
+    if may_wait(asked, recording) or (in_line(asked) and (calm > ready or _one_was_going(asked, ready, recording))):
         return FOREVER
     return calm + recording.setup.lateness
 
@@ -117,9 +116,10 @@ def _one_was_going(asked: Asked, moment: float, recording: Recording) -> bool:
 def _unexcused(asked: Asked, extra: Sequence[Effect], recording: Recording) -> Iterator[Violation]:
     """Another start is one more try: there is one for each that did not end well, or whose end a fault may have hidden.
 
-    A user's backfill asks for as many starts as there are slots in it, which the history does not tell.
+    A user's backfill asks for as many starts as there are slots in it, which the history does not tell; nor can starts
+    be told from others where nobody wrote down when an interval began.
     """
-    if not extra or asked.of(Action.BACKFILL):
+    if not extra or asked.of(Action.BACKFILL) or (asked.recurring and slots_of(asked, recording).unknown):
         return
     begun = [start.at for start in asked.starts]
     ended_well = [end.at for end in asked.ends if end.event is Happening.END and end.good]
