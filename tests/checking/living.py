@@ -89,7 +89,9 @@ class RecordedLife(Life):
 
     async def cancel(self) -> None:
         keep = self.chance.random() < 0.5
-        await self._change(Action.DELETE, lambda job: self.jobs.cancel(job, keep_running=keep, owner=None))
+        await self._change(
+            Action.DELETE, lambda job: self.jobs.cancel(job, keep_running=keep, owner=None), keep_running=keep
+        )
 
     async def run_now(self) -> None:
         await self._change(Action.TRIGGER, lambda job: self.jobs.run_now(job, None, owner=None, by="local"))
@@ -120,10 +122,10 @@ class RecordedLife(Life):
         jobs = [job for job in found.values() if isinstance(job, Job)]
         return self.chance.choice(jobs) if jobs else None
 
-    async def _change(self, action: Action, act: Callable[[JobId], Awaitable[object]]) -> None:
+    async def _change(self, action: Action, act: Callable[[JobId], Awaitable[object]], **about: Any) -> None:
         job = await self._some_job()
         if job is not None:
-            await self.asked(action, lambda: act(job.id), job=job_name(job.id))
+            await self.asked(action, lambda: act(job.id), job=job_name(job.id), **about)
 
     async def cancel_run(self) -> None:
         if runs := await self._runs(State.SCHEDULED, State.CLAIMED, State.RUNNING, State.RETRYING):
@@ -181,7 +183,7 @@ class RecordedLife(Life):
         await self.thaw()
         await self.system.add_node()
         await self.system.advance(seconds=90)
-        self.lines.append(Setup(at=START.timestamp(), lateness=6.0, recovery=40.0, lease=20.0, grace=20.0))
+        self.lines.append(Setup(at=START.timestamp(), lateness=15.0, recovery=40.0, lease=20.0, grace=20.0))
         async for line in read_final(self.system.store, now=self.system.clock.now(), at=self.now()):
             self.lines.append(line)
         return self.lines

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from horae.checking.history import Code, Violation
-from horae.checking.recorded import Call, Recording
+from horae.checking.recorded import Asked, Call, Recording
 from horae.checking.recording import Action
 from horae.checking.telling import at, found, name
 
@@ -17,11 +17,22 @@ def judge_cancels(recording: Recording) -> Iterator[Violation]:
     for asked in recording.asked.values():
         for call in asked.of(Action.DELETE):
             if call.ok:
-                grace = recording.setup.lease + recording.setup.clock_error
-                late = [start for start in asked.starts if start.at > call.done_at + grace]
-                if late:
-                    detail = f"a handler started {at(late[0].at)}, though it was deleted {at(call.done_at)}"
-                    yield found(Code.DELETED_YET_STARTED, name(asked), detail)
+                yield from _judge_delete(asked, call, recording)
+
+
+def _judge_delete(asked: Asked, call: Call, recording: Recording) -> Iterator[Violation]:
+    """What a deleted job has left does not start; what somebody asked for by itself, such as a requeue, may."""
+    grace = recording.setup.lease + recording.setup.clock_error
+    for start in asked.starts:
+        if start.at <= call.done_at + grace:
+            continue
+        run = recording.runs.get(start.run)
+        first = min(span.start.at for span in recording.spans[start.run])
+        kept = call.invoke.keep_running and first <= call.done_at + grace
+        if not kept and (run is None or run.trigger in ("schedule", "backfill")):
+            detail = f"a handler started {at(start.at)}, though it was deleted {at(call.done_at)}"
+            yield found(Code.DELETED_YET_STARTED, name(asked), detail)
+            return
 
 
 def _judge_cancel(run: str, call: Call, recording: Recording) -> Iterator[Violation]:

@@ -286,6 +286,15 @@ class Recording:
         at = bisect_right(self._troubles, (moment, FOREVER)) - 1
         return max(moment, self._troubles[at][1]) if at >= 0 else moment
 
+    def deadline(self, moment: float) -> float:
+        """Until when what is ready at a moment has to start: the lateness allowed, after whatever broke meanwhile."""
+        calm = self.calm_from(moment)
+        while True:
+            following = bisect_right(self._troubles, (calm, FOREVER))
+            if following == len(self._troubles) or self._troubles[following][0] > calm + self.setup.lateness:
+                return calm + self.setup.lateness
+            calm = self._troubles[following][1]
+
     def is_troubled(self, start: float, end: float) -> bool:
         """Whether something was broken or recovering at some time between."""
         return any(began <= end and over >= start for began, over in self._troubles)

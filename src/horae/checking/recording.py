@@ -131,6 +131,7 @@ class Invoke(Record, frozen=True, kw_only=True, tag="invoke", omit_defaults=True
     run: str | None = None
     definition: Definition | None = None  # of `create` and `update`
     idempotency_key: str | None = None
+    keep_running: bool = False  # of `delete`: what has started may go on
 
 
 class Ok(Record, frozen=True, kw_only=True, tag="ok", omit_defaults=True):

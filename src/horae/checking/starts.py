@@ -40,7 +40,8 @@ def _lived(asked: Asked, run: FinalRun, recording: Recording) -> Iterator[Violat
         yield found(Code.LOST, run.run, f"it is {run.status}, but no handler of it ever started")
     elif run.status == "succeeded" and not _came_to_an_end(run, spans):
         yield found(Code.DISHONEST, run.run, "it is succeeded, but no handler of its last attempt came to a good end")
-    if run.status not in FINAL_STATUS and run.due_at <= recording.judged_to and not waits_by_right(asked, recording):
+    waits = run.status not in FINAL_STATUS and run.due_at <= recording.judged_to
+    if waits and not waits_by_right(asked, recording) and not _is_at_work(spans, recording):
         yield found(Code.UNFINISHED, run.run, f"it was due {at(run.due_at)}, and is {run.status} at the end")
     if spans:
         yield from _in_time(asked, run, min(span.start.at for span in spans), recording)
@@ -48,6 +49,11 @@ def _lived(asked: Asked, run: FinalRun, recording: Recording) -> Iterator[Violat
 
 def _came_to_an_end(run: FinalRun, spans: list[Span]) -> bool:
     return any(span.start.fence == run.fence and span.end is not None and span.end.good for span in spans)
+
+
+def _is_at_work(spans: list[Span], recording: Recording) -> bool:
+    """Whether a handler started late in the history, and has not ended."""
+    return bool(spans) and spans[-1].end is None and spans[-1].start.at > recording.judged_to
 
 
 def waits_by_right(asked: Asked, recording: Recording) -> bool:
@@ -69,11 +75,11 @@ def _in_time(asked: Asked, run: FinalRun, started_at: float, recording: Recordin
     if run.trigger != "schedule" or may_wait(asked, recording):
         return
     ready = max(due, min(run.due_at, due + jitter(asked)), run.created_at)
-    calm = recording.calm_from(ready)
-    if started_at > calm + recording.setup.lateness + error and not _behind_another(asked, run, recording):
+    deadline = recording.deadline(ready)
+    if started_at > deadline + error and not _behind_another(asked, run, recording):
         late = lasting(started_at - ready)
-        if calm > ready:
-            detail = f"it started {late} late, {lasting(started_at - calm)} after everything was to be well again"
+        if deadline > ready + recording.setup.lateness:
+            detail = f"it started {late} late, {lasting(started_at - deadline)} later than it may after a fault"
             yield found(Code.SLOW_RECOVERY, run.run, detail)
         else:
             yield found(Code.LATE_START, run.run, f"it started {late} after {at(ready)} although nothing was broken")
@@ -92,7 +98,7 @@ def _behind_another(asked: Asked, run: FinalRun, recording: Recording) -> bool:
     """Whether another run of a job that may not overlap was in its way, or would have been after a fault."""
     if not in_line(asked):
         return False
-    if recording.calm_from(run.due_at) > run.due_at:
+    if recording.deadline(run.due_at) > run.due_at + recording.setup.lateness:
         return True
     return any(
         other.run != run.run and other.due_at <= run.due_at and (other.finished_at or recording.end_at) > run.due_at

@@ -63,7 +63,8 @@ def _slots_of(asked: Asked, recording: Recording) -> Slots:
         found, evaluator = slots(form, start, stop)
         evaluators.add(evaluator)
         possible.update(map(micros, found))
-        last = min(version.certain_to, _paused_for_good(asked)) - error
+        # What is due by jitter after a change is planned anew by then, and not told of any more.
+        last = min(version.certain_to, _paused_for_good(asked)) - error - jitter(asked)
         certain = version.certain_from + error, min(last, recording.judged_to)
         expected.update(micros(slot) for slot in found if certain[0] < slot <= certain[1])
     return Slots(frozenset(expected), frozenset(possible), frozenset(evaluators), tuple(unknown))

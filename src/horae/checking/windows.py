@@ -51,7 +51,8 @@ def _judge(asked: Asked, windows: Sequence[Window], recording: Recording) -> Ite
             yield found(Code.LOST, name(asked), f"nothing started for it between {at(window.start)} and the end")
         else:
             extra.remove(late)
-            code = Code.SLOW_RECOVERY if recording.calm_from(window.start) > window.start else Code.LATE_START
+            delayed = recording.deadline(window.start) > window.start + recording.setup.lateness
+            code = Code.SLOW_RECOVERY if delayed else Code.LATE_START
             yield found(code, name(asked), f"what was due {at(window.start)} started {at(late.at)} only")
     yield from _unexcused(asked, extra, recording)
 
@@ -90,7 +91,7 @@ def _slot_windows(asked: Asked, recording: Recording) -> Iterator[Window]:
         moment = slot / MICRO
         skipped = slot in unstarted or any(skip.start <= moment <= skip.end for skip in asked.skips)
         required = slot in slots.expected and not skipped and not limited
-        yield Window(moment, _end(asked, moment, recording) + later if required else FOREVER, required)
+        yield Window(moment, _end(asked, moment + later, recording) if required else FOREVER, required)
 
 
 def _told_unstarted(asked: Asked) -> set[int]:
@@ -101,10 +102,11 @@ def _told_unstarted(asked: Asked) -> set[int]:
 
 def _end(asked: Asked, ready: float, recording: Recording) -> float:
     """Until when a start is on time."""
-    calm = recording.calm_from(ready)
-    if may_wait(asked, recording) or (in_line(asked) and (calm > ready or _one_was_going(asked, ready, recording))):
+    deadline = recording.deadline(ready)
+    delayed = deadline > ready + recording.setup.lateness
+    if may_wait(asked, recording) or (in_line(asked) and (delayed or _one_was_going(asked, ready, recording))):
         return FOREVER
-    return calm + recording.setup.lateness
+    return deadline
 
 
 def _one_was_going(asked: Asked, moment: float, recording: Recording) -> bool:
