@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from horae.checking import Recorder, Recording, judge_recording
+from horae.checking.recording import Action, Closed, Definition, Invoke, Line, Ok, Setup
 from horae.cli.app import run
 from horae.clock import ManualClock
 from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_executor import InlineExecutor
+from tests.checking.histories import clean_history
+from tests.checking.mutants import a_run_is_dropped
+from tests.checking.planted import planted
 from tests.checking.planting import SqliteGround, Story, a_run_starts_early, tell_story
 
 AGO = timedelta(minutes=10)
@@ -82,3 +87,70 @@ def test_a_look_brings_no_store_up_to_date(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "old.db").touch()
     assert horae("check", "--store", "sqlite:///old.db") == 2
     assert "horae db migrate" in capsys.readouterr().err
+
+
+# --- recorded histories
+
+
+def recorded(file: Path, lines: list[Line]) -> str:
+    with Recorder(file) as recorder:
+        recorder.write(*lines)
+    return str(file)
+
+
+def proving() -> list[Line]:
+    """A clean history in which everything occurred that has to."""
+    return next(lines for lines in map(clean_history, range(50)) if judge_recording(Recording(lines)).proof.proves)
+
+
+def test_a_clean_history_is_told_with_what_it_proves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = proving()
+    files = [recorded(tmp_path / "a.jsonl", lines[:100]), recorded(tmp_path / "b.jsonl", lines[100:])]
+    assert horae("check", "--history", *files, "--prove") == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert told["violations"] == "none"
+    assert "lease_lost" in told["occurred"]
+    assert "planners gone 1" in told["faults"]
+    assert horae("check", "--history", *files, "-o", "json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["violations"], report["proof"]["proves"], report["proof"]["unfired"]) == ([], True, [])
+    assert set(report["slots_by"]) <= {"cronsim", "arithmetic"}
+
+
+def test_what_never_occurred_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = recorded(tmp_path / "a.jsonl", [Setup(at=1.0, planned=["postgres stop"]), Closed(at=100.0)])
+    assert horae("check", "--history", file) == 0
+    assert "postgres stop" in capsys.readouterr().out
+    assert horae("check", "--history", file, "--prove") == 1
+
+
+def test_a_history_with_a_violation_tells_the_invariant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [(_, lines)] = planted(a_run_is_dropped, 1)
+    file = recorded(tmp_path / "a.jsonl", lines)
+    assert horae("check", "--history", file) == 1
+    title, *found = capsys.readouterr().out.splitlines()
+    assert title.split() == ["broken", "violation", "subject", "detail"]
+    assert any(line.split()[:2] == ["I1", "lost"] for line in found)
+    assert horae("check", "--history", file, "-o", "json") == 1
+    assert ("I1", "lost") in {(v["invariant"], v["code"]) for v in json.loads(capsys.readouterr().out)["violations"]}
+
+
+async def test_the_final_state_may_come_from_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = await told(tmp_path / "horae.db")
+    at = story.flaky.created_at.timestamp()
+    lines: list[Line] = [
+        Invoke(at=at, call="1", action=Action.CREATE, definition=Definition(label="gone")),
+        Ok(at=at + 1, call="1", job=f"job_{'0' * 32}", run=f"run_{'0' * 32}"),
+    ]
+    file = recorded(tmp_path / "a.jsonl", lines)
+    assert horae("check", "--history", file) == 0  # nobody knows what became of it
+    capsys.readouterr()
+    assert horae("check", "--history", file, "--store", "sqlite:///horae.db", "-o", "json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert {(each["code"], each["subject"]) for each in report["violations"]} >= {("lost", f"run_{'0' * 32}")}
+    assert report["runs"] > 100
+
+
+def test_a_history_that_is_not_there_is_a_wrong_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert horae("check", "--history", str(tmp_path / "none.jsonl")) == 2
+    assert "there is no recorded history at" in capsys.readouterr().err

@@ -1,18 +1,21 @@
 """`horae check`: verify that what the store tells keeps every promise."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from horae.cli.output import Column, Output, print_fields, print_json, print_note, print_table
+from horae.cli.output import Column, Format, Output, print_fields, print_json, print_note, print_table
 from horae.cli.progress import progress_line
 from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
     from horae.checking import Seen, Violation
+    from horae.checking.recording import Line
     from horae.config import Settings
 
 MOST = 1000  # violations that are told; whoever has more has seen enough
@@ -23,9 +26,27 @@ StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STOR
 Since = Annotated[
     datetime | None, Parameter(help="Judge only what was due since then, for example 2026-03-01T00:00:00Z.")
 ]
+History = Annotated[
+    list[Path] | None,
+    Parameter(
+        consume_multiple=True,
+        negative=(),
+        help="Verify a recorded history, from one or more files; with --store its final state is read from there.",
+    ),
+]
+Prove = Annotated[
+    bool, Parameter(negative=(), help="Fail too when a recorded history lacks a planned fault or what has to occur.")
+]
 
 
-def check(*, store: StoreUrl = None, since: Since = None, output: Output = "table") -> int:
+def check(
+    *,
+    store: StoreUrl = None,
+    since: Since = None,
+    history: History = None,
+    prove: Prove = False,
+    output: Output = "table",
+) -> int:
     """Verify every slot, run and attempt in the store: on time, in order, once, and accounted for.
 
     It only reads, and may do so while nodes are at work. The exit code is 1 when something is wrong.
@@ -33,6 +54,8 @@ def check(*, store: StoreUrl = None, since: Since = None, output: Output = "tabl
     from horae.config import load_settings, without_password
 
     settings = load_settings({"store": store})
+    if history:
+        return _check_history(history, None if store is None else settings, prove, output)
     with progress_line("opening the store") as say:
         seen, found = asyncio.run(_check(settings, since, lambda seen: say(_progress(seen))))
     if output == "json":
@@ -48,16 +71,30 @@ def check(*, store: StoreUrl = None, since: Since = None, output: Output = "tabl
     return 1 if found else 0
 
 
+def _check_history(paths: list[Path], settings: "Settings | None", prove: bool, output: Format) -> int:
+    from horae.cli.histories import judge_files, tell
+
+    with progress_line("reading the history"):
+        final = [] if settings is None else asyncio.run(_final_state(settings))
+        verdict = judge_files(paths, final)
+    tell(verdict, paths, output=output, most=MOST)
+    return 1 if verdict.violations or (prove and not verdict.proof.proves) else 0
+
+
+async def _final_state(settings: "Settings") -> list["Line"]:
+    from horae.checking import read_final
+
+    async with _opened(settings) as store:
+        now = await store.time()
+        return [line async for line in read_final(store, now=now, at=now.timestamp())]
+
+
 async def _check(
     settings: "Settings", since: datetime | None, told: Callable[["Seen"], None]
 ) -> tuple["Seen", list["Violation"]]:
     from horae.checking import Checker, Tolerance
-    from horae.connect import make_store  # late: it imports the drivers
 
-    store = make_store(settings.store)
-    await _refuse_other_schema(settings.store, store)
-    await store.open()
-    try:
+    async with _opened(settings) as store:
         kept_since = await store.time() - settings.retention + timedelta(days=1)
         checker = Checker(
             store,
@@ -70,9 +107,21 @@ async def _check(
             found.append(violation)
             if len(found) >= MOST:
                 break
+    return checker.seen, found
+
+
+@asynccontextmanager
+async def _opened(settings: "Settings") -> AsyncIterator[Any]:
+    """The store, to be read."""
+    from horae.connect import make_store  # late: it imports the drivers
+
+    store = make_store(settings.store)
+    await _refuse_other_schema(settings.store, store)
+    await store.open()
+    try:
+        yield store
     finally:
         await store.close()
-    return checker.seen, found
 
 
 async def _refuse_other_schema(url: str, store: Any) -> None:
@@ -91,7 +140,9 @@ def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, o
         "store": store,
         "jobs": seen.jobs,
         "runs": seen.runs,
-        "violations": [{"code": v.code, "subject": v.subject, "detail": v.detail} for v in found],
+        "violations": [
+            {"code": v.code, "invariant": v.invariant, "subject": v.subject, "detail": v.detail} for v in found
+        ],
     }
 
 
