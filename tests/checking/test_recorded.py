@@ -3,6 +3,7 @@
 `make acceptance` does the same with 1,000 histories, and each violation planted many times.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from tests.checking.mutants import MUTANTS, Draft, a_job_for_once_runs_twice, a_
 from tests.checking.planted import found_in, planted, uncaught
 
 QUICK = 25
+ROOT = Path(__file__).parents[2]
 
 
 def test_clean_histories_raise_nothing() -> None:
@@ -203,3 +205,14 @@ def test_what_has_no_answer_may_have_happened() -> None:
         Effect(at=BEGIN + 1, event=Happening.START, run="run_1", job="job_1", attempt=1, fence=1, due=BEGIN, label="a"),
     ]
     assert found_in(lines) == []
+
+
+def test_the_page_names_every_invariant_and_tests_that_exist() -> None:
+    page = (ROOT / "docs/checking.md").read_text("utf-8")
+    rows = re.findall(r"^\| (I[\d, I]+) \|", page, re.MULTILINE)
+    assert {name for row in rows for name in row.split(", ")} == {*INVARIANTS.values(), "I16", "I17"}
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page)
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+    assert f"plants {len(MUTANTS)} violations" in page
+    for judge in re.findall(r"`(\w+)`", "".join(re.findall(r"^\| I.*\| ([^|]+) \|$", page, re.MULTILINE))):
+        assert (ROOT / f"src/horae/checking/{judge}.py").is_file(), judge
