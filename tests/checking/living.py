@@ -1,7 +1,8 @@
 """The random life of the engine in virtual time, recorded as a harness would: calls, effects, faults, final state."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,57 @@ from horae.store import Resolution
 from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_executor import InlineExecutor
 from tests.checking.test_clean import SCHEDULES, Life
-from tests.services.system import START, SimNode, System
+from tests.services.system import START, SimNode, System, taking
+
+
+class RecordedSystem(System):
+    """A system whose handlers note what they do."""
+
+    def __init__(self, store: SqliteStore, clock: ManualClock, *, seed: int) -> None:
+        super().__init__(store, clock, seed=seed)
+        self.effects: list[Effect] = []
+
+    async def add_node(self, *, concurrency: int = 100, queues: tuple[str, ...] = ()) -> SimNode:
+        node = await super().add_node(concurrency=concurrency, queues=queues)
+        begin = node.executor.begin
+
+        def noted(run: Run, done: Callable[[Run, Result], None], progressed: Callable[[Run, float], None]) -> Execution:
+            self._note(Happening.START, run, node)
+
+            def over(ended: Run, result: Result) -> None:
+                event = Happening.STOPPED if isinstance(result, Stopped) else Happening.END
+                self._note(event, ended, node, good=isinstance(result, Success))
+                done(ended, result)
+
+            return begin(run, over, progressed)
+
+        node.executor.begin = noted  # type: ignore[method-assign]
+        return node
+
+    def _note(self, event: Happening, run: Run, node: SimNode, *, good: bool = True) -> None:
+        self.effects.append(
+            Effect(
+                at=self.clock.now().timestamp(),
+                event=event,
+                run=run_name(run.id),
+                job=job_name(run.job_id),
+                attempt=run.attempt,
+                fence=run.fence,
+                due=run.due_at.timestamp(),
+                label=label_in(run.spec.params),
+                node=node.heart.node.name,
+                good=good,
+                params=run.spec.params,
+            )
+        )
 
 
 class RecordedLife(Life):
     """The same life, by a harness that writes everything down."""
 
-    def __init__(self, system: System, chance: random.Random) -> None:
+    system: RecordedSystem
+
+    def __init__(self, system: RecordedSystem, chance: random.Random) -> None:
         super().__init__(system, chance)
         self.lines: list[Line] = []
         self._labels: dict[JobId, str] = {}
@@ -162,10 +207,13 @@ class RecordedLife(Life):
             node.kill()
 
     async def freeze(self) -> None:
-        before = len(self._frozen)
-        await super().freeze()
-        for node in self._frozen[before:]:
-            self._frozen_at[id(node)] = self.now()
+        if node := self._some_node():
+            self.freeze_node(node)
+
+    def freeze_node(self, node: SimNode) -> None:
+        node.freeze()
+        self._frozen.append(node)
+        self._frozen_at[id(node)] = self.now()
 
     async def thaw(self) -> None:
         while self._frozen:
@@ -217,60 +265,40 @@ def _definition(label: str, draft: Draft) -> Definition:
     )
 
 
-class RecordedSystem(System):
-    """A system whose handlers note what they do."""
-
-    def __init__(self, store: SqliteStore, clock: ManualClock, *, seed: int) -> None:
-        super().__init__(store, clock, seed=seed)
-        self.effects: list[Effect] = []
-
-    async def add_node(self, *, concurrency: int = 100, queues: tuple[str, ...] = ()) -> SimNode:
-        node = await super().add_node(concurrency=concurrency, queues=queues)
-        begin = node.executor.begin
-
-        def noted(run: Run, done: Callable[[Run, Result], None], progressed: Callable[[Run, float], None]) -> Execution:
-            self._note(Happening.START, run, node)
-
-            def over(ended: Run, result: Result) -> None:
-                event = Happening.STOPPED if isinstance(result, Stopped) else Happening.END
-                self._note(event, ended, node, good=isinstance(result, Success))
-                done(ended, result)
-
-            return begin(run, over, progressed)
-
-        node.executor.begin = noted  # type: ignore[method-assign]
-        return node
-
-    def _note(self, event: Happening, run: Run, node: SimNode, *, good: bool = True) -> None:
-        self.effects.append(
-            Effect(
-                at=self.clock.now().timestamp(),
-                event=event,
-                run=run_name(run.id),
-                job=job_name(run.job_id),
-                attempt=run.attempt,
-                fence=run.fence,
-                due=run.due_at.timestamp(),
-                label=label_in(run.spec.params),
-                node=node.heart.node.name,
-                good=good,
-                params=run.spec.params,
-            )
-        )
+Spoil = Callable[[SqliteStore], Any]
 
 
-async def recorded_life(folder: Path, seed: int, steps: int = 40) -> list[Line]:
-    """What a harness writes down of some minutes in which anything may happen."""
+async def recorded_life(folder: Path, seed: int, steps: int = 40, spoil: Spoil = lambda store: store) -> list[Line]:
+    """What a harness writes down of some minutes in which anything may happen; the nodes use the store spoilt."""
+    async with _stage(folder, seed, spoil) as life:
+        for _ in range(steps):
+            await life.step()
+        return [*await life.end(), *life.system.effects]
+
+
+async def frozen_life(folder: Path, spoil: Spoil = lambda store: store) -> list[Line]:
+    """A worker is frozen until another has begun its run anew, and wakes up with a result."""
+    async with _stage(folder, 0, spoil) as life:
+        life.system.scripts.update(dict.fromkeys(life.system.scripts, taking(12)))
+        await life._create("now", Policy())
+        await life.system.advance(seconds=1)
+        [busy] = [node for node in life.system.nodes if node.executor.under_way]
+        life.freeze_node(busy)
+        await life.system.advance(seconds=20)
+        await life.thaw()
+        return [*await life.end(), *life.system.effects]
+
+
+@asynccontextmanager
+async def _stage(folder: Path, seed: int, spoil: Spoil) -> AsyncIterator[RecordedLife]:
     clock = ManualClock(START)
     store = SqliteStore(folder / f"{seed}.db", executor=InlineExecutor(durable=False), wall=clock.now)
     await store.open()
     try:
-        system = RecordedSystem(store, clock, seed=seed)
+        system = RecordedSystem(spoil(store), clock, seed=seed)
         life = RecordedLife(system, random.Random(seed))
         await system.add_node()
         await system.add_node(concurrency=3)
-        for _ in range(steps):
-            await life.step()
-        return [*await life.end(), *system.effects]
+        yield life
     finally:
         await store.close()

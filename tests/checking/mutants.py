@@ -215,6 +215,11 @@ def a_fence_is_given_twice(draft: Draft) -> None:
     draft.start(run, draft.effects(run)[-1].at + 0.01, fence=run.fence)
 
 
+def a_result_comes_before_its_end(draft: Draft) -> None:
+    end = draft.effects(draft.pick(is_plain))[-1]
+    draft.swap(end, replace(end, at=end.at + 1))
+
+
 def a_run_is_there_twice(draft: Draft) -> None:
     draft.lines.append(draft.pick(is_plain))
 
@@ -523,6 +528,7 @@ MUTANTS: dict[Callable[[Draft], None], str] = {
     a_success_keeps_an_old_fence: "I4",
     attempts_overlap_without_a_lost_lease: "I4",
     a_fence_is_given_twice: "I4",
+    a_result_comes_before_its_end: "I4",
     a_run_is_there_twice: "I4",
     a_slot_has_two_runs: "I5",
     a_slot_is_not_accounted_for: "I5",

@@ -9,6 +9,8 @@ from horae.checking.recorded import Recording, Span
 from horae.checking.recording import FinalRun
 from horae.checking.telling import at, found, lasting
 
+SKEW = 0.25  # seconds that the clock of a node may be off
+
 
 def judge_exclusive(recording: Recording) -> Iterator[Violation]:
     times = Counter(run.run for run in recording.finals)
@@ -20,6 +22,7 @@ def judge_exclusive(recording: Recording) -> Iterator[Violation]:
     for run, spans in recording.spans.items():
         yield from _one_start_each(run, spans)
         yield from _one_at_a_time(run, spans, recording)
+        yield from _results_of_their_own(run, spans, recording)
     for run in recording.reports:
         yield from _reports(run, recording)
 
@@ -61,6 +64,18 @@ def _one_at_a_time(run: str, spans: Sequence[Span], recording: Recording) -> Ite
             over = lasting(ended_at - after.start.at)
             detail = f"attempt {after.start.attempt} began {over} before attempt {before.start.attempt} ended"
             yield found(Code.ATTEMPTS_OVERLAP, run, f"{detail}, whose lease was not lost")
+
+
+def _results_of_their_own(run: str, spans: Sequence[Span], recording: Recording) -> Iterator[Violation]:
+    """A success under a fence came from the handler that started under it: not before that came to its end."""
+    for span in spans:
+        told = span.attempt
+        if told is None or told.outcome != "succeeded" or told.ended_at is None or span.end is None:
+            continue
+        if told.ended_at < span.end.at - recording.setup.clock_error - SKEW:
+            early = lasting(span.end.at - told.ended_at)
+            detail = f"its success under fence {told.fence} is {early} older than the end of the handler under it"
+            yield found(Code.STALE_RESULT_TAKEN, run, detail)
 
 
 def _ignores_its_end(span: Span) -> bool:
