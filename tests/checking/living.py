@@ -24,7 +24,7 @@ from horae.checking.recording import (
 from horae.clock import ManualClock
 from horae.core.errors import Conflict
 from horae.core.lifecycle import FINAL
-from horae.core.model import Job, JobId, Policy, Run, State
+from horae.core.model import Job, JobId, Policy, Reason, Run, State
 from horae.core.plan import requeued
 from horae.core.schedule import schedule_to_wire
 from horae.services.drafts import Draft
@@ -243,7 +243,8 @@ def _shown(answer: Job | Run | None) -> dict[str, Any]:
         return {}
     if isinstance(answer, Job):
         return {"job": job_name(answer.id), "owner": answer.owner, "schedule": schedule_to_wire(answer.schedule)}
-    status = "cancelling" if answer.stop and answer.state not in FINAL else str(answer.state)
+    stopping = answer.stop is Reason.CANCELLED and answer.state not in FINAL
+    status = "cancelling" if stopping else str(answer.state)
     return {"job": job_name(answer.job_id), "run": run_name(answer.id), "owner": answer.owner, "status": status}
 
 

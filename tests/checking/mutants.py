@@ -310,6 +310,12 @@ def a_run_rises_again(draft: Draft) -> None:
     ]
 
 
+def a_cancel_is_taken_back(draft: Draft) -> None:
+    call, ok = first(pair for pair in draft.calls(Action.CANCEL) if pair[1].status == "cancelling")
+    read = Invoke(at=ok.at + 0.001, call="look", action=Action.READ, run=call.run)
+    draft.lines += [read, Ok(at=ok.at + 0.002, call="look", run=call.run, status="queued")]
+
+
 def an_end_changes_after_it_was_read(draft: Draft) -> None:
     _, ok = first(draft.calls(Action.READ))
     assert ok.run is not None
@@ -539,6 +545,7 @@ MUTANTS: dict[Callable[[Draft], None], str] = {
     a_slot_is_missed_in_quiet_times: "I5",
     a_slot_is_run_and_skipped: "I5",
     a_run_rises_again: "I6",
+    a_cancel_is_taken_back: "I6",
     an_end_changes_after_it_was_read: "I6",
     a_handler_starts_after_the_success: "I6",
     a_cancelled_run_starts: "I7",

@@ -1,4 +1,4 @@
-"""I6: what a read once showed as ended stays as it is, for every later read and in the final state."""
+"""I6: what a read showed as ended stays so, for every later read and in the final state; a cancel is not taken back."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,19 +22,22 @@ def judge_reads(recording: Recording) -> Iterator[Violation]:
 
 
 def _judge(run: str, calls: list[Call], recording: Recording) -> Iterator[Violation]:
-    shown, since = None, 0.0  # the first end that anybody was shown
+    shown, since = None, 0.0  # the first end that anybody was shown, or that it is being cancelled
     for call in calls:
         assert call.ok is not None
-        if shown is None and call.ok.status in FINAL_STATUS:
-            shown, since = call.ok.status, call.done_at
-        elif shown is not None and call.began_at > since and call.ok.status != shown:
-            yield found(
-                Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and {call.ok.status} {at(call.began_at)}"
-            )
+        status = call.ok.status
+        if shown is not None and call.began_at > since and not _may_follow(shown, status):
+            yield found(Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and {status} {at(call.began_at)}")
             return
+        if shown not in FINAL_STATUS and (status in FINAL_STATUS or (shown is None and status == "cancelling")):
+            shown, since = status, call.done_at
     final = recording.runs.get(run)
-    if shown is not None and final is not None and final.status != shown:
+    if shown in FINAL_STATUS and final is not None and final.status != shown:
         yield found(Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and is {final.status} at the end")
+
+
+def _may_follow(shown: str, status: str | None) -> bool:
+    return status == shown if shown in FINAL_STATUS else status in AFTER_CANCELLING
 
 
 def _nothing_after_success(recording: Recording) -> Iterator[Violation]:

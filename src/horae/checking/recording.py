@@ -115,10 +115,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     @classmethod
     def of(cls, body: Mapping[str, Any], *, label: str) -> Self:
         """From the body of a request."""
-        retry: Mapping[str, Any] = body.get("retry", {})
-        given = {name: body[name] for name in cls.__struct_fields__ if name in body and name != "params"}
+        retry = body.get("retry") or {}
+        given = {name: body[name] for name in cls.__struct_fields__ if body.get(name) is not None}
         given |= {name: retry[name] for name in ("initial_seconds", "factor", "max_seconds") if name in retry}
-        return cls(**{**given, "label": label, "params": msgspec.json.encode(body.get("params", {})).decode()})
+        return cls(**{**given, "label": label, "params": msgspec.json.encode(body.get("params") or {}).decode()})
 
 
 class Invoke(Record, frozen=True, kw_only=True, tag="invoke", omit_defaults=True):
