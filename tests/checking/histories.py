@@ -229,11 +229,9 @@ class Teller:
         owner = self.luck.choice(["local", "other"])
         life = self.once(self.moment(), self.define(schedule=schedule), owner=owner)
         end = self.live(life, ["succeeded"])
-        for wait in (-0.005, 1.0, 2.0):
-            status = "succeeded" if wait > 0 else "running"
-            answer = {"run": life.run, "status": status}
-            if wait > 0:
-                self.call(Action.READ, end + wait, run=life.run, owner=owner, answer=answer)
+        for wait in (1.0, 2.0):
+            answer = {"run": life.run, "status": "succeeded"}
+            self.call(Action.READ, end + wait, run=life.run, owner=owner, answer=answer)
 
     def troubled(self) -> None:
         life = self.once(self.moment(), self.define(max_retries=2))
@@ -360,7 +358,7 @@ class Teller:
         deleted = BEGIN + 110
         missed: list[float] = []
         slot = made
-        while (slot := round(slot + step, 6)) < deleted - 1 or False:
+        while (slot := round(slot + step, 6)) < deleted - 1:
             if self.outage and OUTAGE[0] <= slot < OUTAGE[1] - 5:
                 missed.append(slot)
                 continue
@@ -394,9 +392,7 @@ class Teller:
             self.call(Action.PAUSE, paused_at, job=job, answer={"job": job})
             self.call(Action.RESUME, resumed_at, job=job, answer={"job": job})
         skipped: list[float] = []
-        while (slot := slot + step) < BEGIN + SECONDS + QUIET + step:
-            if slot > BEGIN + SECONDS + QUIET:
-                break
+        while (slot := slot + step) <= BEGIN + SECONDS + QUIET:
             if pausing and paused_at < slot < resumed_at:
                 skipped.append(slot)
                 continue
@@ -405,8 +401,6 @@ class Teller:
                 life.status, life.reason, life.finished = "skipped", "overlap", slot + 0.01
             else:
                 free = self.live(life, ["succeeded"], seconds=self.luck.choice([0.5, 2.5 * step]))
-                if slot > BEGIN + SECONDS + QUIET - 2.6 * step:  # nobody waits for it
-                    free = max(free, slot)
         if skipped:
             self.lines.append(
                 FinalSkip(
