@@ -123,26 +123,37 @@ async def migrated_schema(url: str) -> AsyncIterator[str]:
 
 
 def _start(folder: Path, settings: str) -> None:
+    binaries, data = create_cluster(folder, settings)
+    user = _unprivileged_user()
+    pipe = folder / "users"
+    os.mkfifo(pipe)
+    if user is not None:
+        os.chown(pipe, user, -1)
+    arguments = ["sh", "-c", SUPERVISOR, "supervisor", str(binaries), str(data), str(pipe), str(folder)]
+    supervisor = subprocess.Popen(
+        arguments, cwd="/", start_new_session=True, stdin=subprocess.DEVNULL, **as_server_user()
+    )
+    _supervisors.append(supervisor)  # it outlives us; an object that nobody keeps would warn about that
+    _await(lambda: _joined(pipe), folder)
+    _await(lambda: is_ready(data), folder)
+
+
+def create_cluster(folder: Path, settings: str = "", *, data: Path | None = None) -> tuple[Path, Path]:
+    """Make a new folder with what a server needs; answers its binaries and its data, which may lie elsewhere."""
     folder.mkdir(mode=0o755)
     user = _unprivileged_user()
     binaries = _readable(postgres_binaries(), folder, user)
-    pipe, data = folder / "users", folder / "data"
-    os.mkfifo(pipe)
+    data = data or folder / "data"
     if user is not None:
         os.chown(folder, user, -1)
-        os.chown(pipe, user, -1)
     initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
     initdb += _locale(binaries)
-    done = subprocess.run(initdb, cwd=folder, capture_output=True, text=True, check=False, **_as(user))
+    done = subprocess.run(initdb, cwd=folder, capture_output=True, text=True, check=False, **as_server_user())
     if done.returncode != 0:
         raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
     with open(data / "postgresql.conf", "a") as conf:
         conf.write(f"{SETTINGS}unix_socket_directories = '{folder}'\n{settings}")
-    arguments = ["sh", "-c", SUPERVISOR, "supervisor", str(binaries), str(data), str(pipe), str(folder)]
-    supervisor = subprocess.Popen(arguments, cwd="/", start_new_session=True, stdin=subprocess.DEVNULL, **_as(user))
-    _supervisors.append(supervisor)  # it outlives us; an object that nobody keeps would warn about that
-    _await(lambda: _joined(pipe), folder)
-    _await(lambda: _ready(data), folder)
+    return binaries, data
 
 
 def _joined(pipe: Path) -> bool:
@@ -159,7 +170,7 @@ _held: list[int] = []
 _supervisors: list[subprocess.Popen[bytes]] = []
 
 
-def _ready(data: Path) -> bool:
+def is_ready(data: Path) -> bool:
     """Whether the server says in its own file that it takes connections (what `pg_ctl --wait` looks at)."""
     try:
         return (data / "postmaster.pid").read_text().rstrip().endswith("ready")
@@ -209,7 +220,9 @@ def _unprivileged_user() -> int | None:
     return known.get("postgres", known.get("nobody", 65534))
 
 
-def _as(user: int | None) -> dict[str, Any]:
+def as_server_user() -> dict[str, Any]:
+    """How a process is started as the user that runs PostgreSQL."""
+    user = _unprivileged_user()
     return {} if user is None else {"user": user, "group": pwd.getpwuid(user).pw_gid, "extra_groups": []}
 
 

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from tests.live import HORAE, environment, free_port
 from tests.system.effects import Effects
 from tests.system.rest import Rest
+from tests.system.waiting import EPOCH
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 APP = "tests.system.tasks:app"
@@ -35,6 +36,7 @@ class Server:
     roles: frozenset[str]
     url: str | None = None
     options: Sequence[str] = ()  # beside its roles
+    settings: Mapping[str, str] = field(default_factory=dict)  # of its environment, beside the cluster's
 
     @property
     def pid(self) -> int:
@@ -123,6 +125,7 @@ class Cluster:
             "HORAE_STORE": self.store,
             "HORAE_ALLOW_SHELL": "1",
             "EFFECT_LOG": str(self.effects.path),
+            "EFFECT_EPOCH": repr(EPOCH),
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
             **self._settings,
         }
@@ -143,18 +146,34 @@ class Cluster:
 
     # --- starting
 
-    def node(self, roles: str = "api,planner,worker", *more: str, name: str | None = None, wait: bool = True) -> Server:
-        """`horae serve` with these roles."""
+    def node(
+        self,
+        roles: str = "api,planner,worker",
+        *more: str,
+        name: str | None = None,
+        wait: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> Server:
+        """`horae serve` with these roles; `settings` are for this node alone."""
         arguments = ["serve", "--roles", roles]
         if "worker" in roles:
             arguments += ["--app", APP]
-        server = self.spawn(name or roles.replace(",", "+"), [*arguments, *more], roles=frozenset(roles.split(",")))
+        server = self.spawn(
+            name or roles.replace(",", "+"), [*arguments, *more], roles=frozenset(roles.split(",")), settings=settings
+        )
         server.options = more
         if wait:
             self.ready(server)
         return server
 
-    def spawn(self, name: str, arguments: Sequence[str], *, roles: frozenset[str]) -> Server:
+    def spawn(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        roles: frozenset[str],
+        settings: Mapping[str, str] | None = None,
+    ) -> Server:
         """Start `horae ARGUMENTS`, on a free port if it has the API."""
         port = free_port() if "api" in roles else None
         command = [str(HORAE), *arguments, *(["--port", str(port)] if port else [])]
@@ -163,14 +182,21 @@ class Cluster:
             process = subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env=self.environment,
+                env=self.environment | dict(settings or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
         url = f"http://127.0.0.1:{port}" if port else None
-        server = Server(name=f"{name} (pid {process.pid})", process=process, log=log, roles=roles, url=url)
+        server = Server(
+            name=f"{name} (pid {process.pid})",
+            process=process,
+            log=log,
+            roles=roles,
+            url=url,
+            settings=settings or {},
+        )
         self.servers.append(server)
         return server
 

@@ -6,6 +6,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+EPOCH = time.time() - time.monotonic()  # of the clock that handlers note times by, which no jump of a wall clock moves
+
 LOOK_EVERY_SECONDS = 0.02
 
 

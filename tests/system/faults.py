@@ -1,0 +1,335 @@
+"""What can go wrong with nodes, their links and their store: each kind breaks something, heals it, and counts."""
+
+import asyncio
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+
+from tests.system.fleet import Fleet, Member
+from tests.system.postgres import MAX_CONNECTIONS
+from tests.system.proxy import Side, Verdict
+from tests.system.waiting import EPOCH, let_pass
+
+TRAP_SECONDS = 10.0  # in which a statement that is done all the while comes by
+LEASE_SECONDS = 15.0
+
+# Where a node may die: what it has just asked the store to write, or has written without knowing.
+CRASH_POINTS = {
+    "api": ("create_runs", "commit"),
+    "planner": ("fire_jobs", "create_runs", "commit"),
+    "worker": ("claim", "start_runs", "end_runs"),
+}
+HOT = ("create_runs", "claim", "start_runs", "end_runs", "fire_jobs", "commit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """One time that a fault took effect, by the clock of the handlers."""
+
+    fault: str
+    target: str
+    at: float
+    until: float
+
+
+class Fault(ABC):
+    """A kind of fault; `fired` are the times that it took effect."""
+
+    name: str
+
+    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
+        self.fleet = fleet
+        self.luck = luck
+        self.fired: list[Firing] = []
+
+    def strike(self) -> bool:
+        """Break something, wait as long as it takes to matter, heal it; False when it did not take effect."""
+        began = clock()
+        try:
+            target = self.inject()
+        finally:
+            self.heal()
+        if target is not None:
+            self.fired.append(Firing(fault=self.name, target=target, at=began, until=clock()))
+        return target is not None
+
+    @abstractmethod
+    def inject(self) -> str | None:
+        """Break it; answers what was met, None if nothing was."""
+
+    def heal(self) -> None:
+        """Put everything right again."""
+
+    def any_member(self, *roles: str) -> Member:
+        return self.luck.choice([member for member in self.fleet.members if not roles or member.role in roles])
+
+
+def clock() -> float:
+    """Seconds since 1970, steady: what the handlers note times by."""
+    return EPOCH + time.monotonic()
+
+
+# --- links
+
+
+class LinkFault(Fault):
+    """Something that a link does for a while."""
+
+    seconds: float
+
+    def inject(self) -> str | None:
+        self._member = self.any_member()
+        link = self._member.link
+        before = link.fired[self.name]
+        self.spoil()
+        let_pass(self.seconds)
+        return self._member.name if link.fired[self.name] > before else None
+
+    @abstractmethod
+    def spoil(self) -> None:
+        """Make the link bad."""
+
+    def heal(self) -> None:
+        self._member.link.heal()
+
+
+class Delay(LinkFault):
+    name, seconds = "delay", 3.0
+
+    def spoil(self) -> None:
+        self._member.link.delay = self.luck.uniform(0.05, 0.4)
+
+
+class Throttle(LinkFault):
+    name, seconds = "throttle", 4.0
+
+    def spoil(self) -> None:
+        self._member.link.rate = self.luck.uniform(2_000, 20_000)
+
+
+class HalfOpen(LinkFault):
+    """Longer than any command may take; whoever waits without a limit waits for ever."""
+
+    name, seconds = "half-open", 12.0
+
+    def spoil(self) -> None:
+        self._member.link.silent = True
+
+
+class Reset(LinkFault):
+    name, seconds = "reset", 0.5
+
+    def spoil(self) -> None:
+        self._member.link.reset()
+
+
+class Cut(Fault):
+    """A connection is lost in the middle of a write."""
+
+    side: Side
+
+    def inject(self) -> str | None:
+        member = self.any_member()
+        points = CRASH_POINTS[member.role]
+        trap = member.link.set_trap(points, self.side)
+        trap.decide(Verdict.CUT)
+        if not trap.sprung.wait(TRAP_SECONDS):
+            member.link.take_away(trap)
+            return None
+        return f"{member.name} {self.side.value} {trap.caught}"
+
+
+class CutBefore(Cut):
+    name, side = "cut before commit", Side.BEFORE
+
+
+class CutAfter(Cut):
+    name, side = "cut after commit", Side.AFTER
+
+
+# --- processes
+
+
+class Kill(Fault):
+    """kill -9 at a statement: before the server saw it, before but it arrives late, or after it was committed."""
+
+    role: str
+    waits = 0.0  # seconds before the replacement comes
+
+    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
+        super().__init__(fleet, luck)
+        points = [
+            (statement, side, verdict)
+            for statement in CRASH_POINTS[self.role]
+            for side, verdict in (
+                (Side.BEFORE, Verdict.CUT),
+                (Side.BEFORE, Verdict.LATE),
+                (Side.AFTER, Verdict.CUT),
+            )
+        ]
+        self._points = luck.sample(points, len(points))  # each in turn
+
+    def inject(self) -> str | None:
+        member = self.any_member(self.role)
+        statement, side, verdict = point = self._points.pop(0)
+        self._points.append(point)
+        trap = member.link.set_trap([statement], side)
+        caught = trap.sprung.wait(TRAP_SECONDS)
+        if not caught:
+            member.link.take_away(trap)
+            return None
+        self.killed(member)
+        member.server.kill()
+        trap.decide(verdict)
+        let_pass(self.waits)
+        self.fleet.replace(member, wait=True)
+        late = " (which arrives late)" if verdict is Verdict.LATE else ""
+        return f"{member.name} {side.value} {statement}{late}"
+
+    def killed(self, member: Member) -> None:
+        """About to be, to be precise."""
+
+
+class KillApi(Kill):
+    name, role = "kill api", "api"
+
+
+class KillPlanner(Kill):
+    name, role = "kill planner", "planner"
+
+
+class KillWorker(Kill):
+    """Also judges how soon what it ran is started again."""
+
+    name, role = "kill worker", "worker"
+
+    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
+        super().__init__(fleet, luck)
+        self.recoveries: list[tuple[float, int]] = []  # the pid and when it died
+
+    def killed(self, member: Member) -> None:
+        self.recoveries.append((clock(), member.server.pid))
+
+
+class Freeze(Fault):
+    """SIGSTOP for longer than a lease: the node is buried, and wakes up not knowing."""
+
+    name = "freeze"
+    seconds = LEASE_SECONDS + 4
+
+    def inject(self) -> str | None:
+        self._member = member = self.any_member("worker")
+        member.server.freeze()
+        let_pass(self.seconds)
+        member.server.thaw()
+        let_pass(2)
+        return member.name if "node_rejoined" in member.server.output() else None
+
+
+class Restart(Fault):
+    """SIGTERM to one node after another, as a deployment does."""
+
+    name = "rolling restart"
+
+    def inject(self) -> str | None:
+        order = self.luck.sample(self.fleet.members, len(self.fleet.members))
+        for member in order:
+            member.server.stop(within=45)
+            self.fleet.replace(member, wait=True)
+        return ", ".join(member.name for member in order)
+
+
+class Jump(Fault):
+    """The wall clock of one node is an hour wrong for a while, and then right again."""
+
+    hours: int
+    seconds = 4.0
+
+    def inject(self) -> str | None:
+        self._member = self.any_member()
+        self._member.clock.jump(self.hours * 3600)
+        let_pass(self.seconds)
+        return self._member.name
+
+    def heal(self) -> None:
+        self._member.clock.jump(0)
+
+
+class JumpAhead(Jump):
+    name, hours = "clock +1 h", 1
+
+
+class JumpBack(Jump):
+    name, hours = "clock -1 h", -1
+
+
+# --- the store
+
+
+class StoreRestart(Fault):
+    """PostgreSQL is stopped as by a power cut, and started again."""
+
+    name = "postgres stop"
+
+    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
+        super().__init__(fleet, luck)
+        self.back: list[float] = []  # when it took connections again
+
+    def inject(self) -> str | None:
+        self.fleet.postgres.stop_at_once()
+        let_pass(self.luck.uniform(0, 4))
+        self.fleet.postgres.start()
+        self.back.append(clock())
+        return "postgres"
+
+
+class Storm(Fault):
+    """Every connection that the server has is taken, while a node has lost its own and wants new ones."""
+
+    name = "connection storm"
+    seconds = 3.0
+
+    def inject(self) -> str | None:
+        refused = asyncio.run(self._storm())
+        return f"{refused} refused" if refused else None
+
+    async def _storm(self) -> int:
+        connecting = [asyncpg.connect(self.fleet.postgres.url, timeout=10) for _ in range(MAX_CONNECTIONS)]
+        opened: Sequence[Any] = await asyncio.gather(*connecting, return_exceptions=True)
+        self.any_member().link.reset()
+        await asyncio.sleep(self.seconds)
+        refused = 0
+        for one in opened:
+            if isinstance(one, asyncpg.TooManyConnectionsError):
+                refused += 1
+            elif isinstance(one, BaseException):
+                raise one
+            else:
+                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    await one.close(timeout=5)
+        return refused
+
+
+KINDS: Sequence[Callable[[Fleet, random.Random], Fault]] = (
+    Delay,
+    Throttle,
+    HalfOpen,
+    Reset,
+    CutBefore,
+    CutAfter,
+    KillApi,
+    KillPlanner,
+    KillWorker,
+    Freeze,
+    Restart,
+    JumpAhead,
+    JumpBack,
+    StoreRestart,
+    Storm,
+)

@@ -1,0 +1,66 @@
+"""Nodes of one role each, every one with its own way to PostgreSQL and its own wall clock, both of which can go wrong."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.system.cluster import Cluster, Server
+from tests.system.postgres import OwnPostgres
+from tests.system.proxy import Link, Proxy
+from tests.system.skew import WallClock
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """A node, whichever process it is at the moment."""
+
+    name: str
+    role: str
+    link: Link
+    clock: WallClock
+    server: Server
+
+
+class Fleet:
+    """The members, and the store behind their links."""
+
+    def __init__(self, cluster: Cluster, postgres: OwnPostgres, proxy: Proxy) -> None:
+        self.cluster = cluster
+        self.postgres = postgres
+        self._proxy = proxy
+        self.members: list[Member] = []
+
+    def start(self, *roles: str) -> None:
+        """One member for each role that is named; ready when this returns."""
+        for role in roles:
+            name = f"{role}-{len(self.members)}"
+            link, clock = self._proxy.link(), WallClock(self.cluster.folder / f"{name}.clock")
+            server = self._spawn(role, name, link, clock)
+            self.members.append(Member(name, role, link, clock, server))
+        self.cluster.ready(*[member.server for member in self.members])
+
+    def replace(self, member: Member, *, wait: bool = False) -> None:
+        """Start the process of a member anew, as a supervisor does."""
+        member.server = self._spawn(member.role, member.name, member.link, member.clock)
+        if wait:
+            self.cluster.ready(member.server)
+
+    def of(self, role: str) -> list[Member]:
+        return [member for member in self.members if member.role == role]
+
+    def _spawn(self, role: str, name: str, link: Link, clock: WallClock) -> Server:
+        store = f"postgresql://postgres@127.0.0.1:{link.port}/postgres"
+        return self.cluster.node(role, name=name, wait=False, settings={"HORAE_STORE": store, **clock.settings})
+
+
+@contextmanager
+def open_fleet(folder: Path, roles: Sequence[str], **settings: str) -> Iterator[Fleet]:
+    """A fleet on a PostgreSQL of its own; at the end the store is checked."""
+    with OwnPostgres() as postgres, Proxy(postgres.socket) as proxy:
+        with Cluster(folder, postgres.url, **settings) as cluster:
+            cluster.migrate()
+            fleet = Fleet(cluster, postgres, proxy)
+            fleet.start(*roles)
+            yield fleet
+        cluster.check()

@@ -1,0 +1,40 @@
+"""A wall clock that is wrong, for one process: libfaketime, with the steady clocks left alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+PLACES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/lib")
+
+
+def library() -> Path:
+    """Where libfaketime is."""
+    found = [path for place in PLACES for path in Path(place).glob("**/libfaketimeMT.so.1")]
+    assert found, "no libfaketime: apt-get install faketime"
+    return found[0]
+
+
+class WallClock:
+    """The wall clock of one process, which can be set while it runs."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.jump(0)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What the process needs in its environment.
+
+        `time.sleep` does not work under this version of the library, and no node on PostgreSQL sleeps.
+        """
+        return {
+            "LD_PRELOAD": str(library()),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": "1",  # seconds; without, the file is read for each look at the clock
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def jump(self, seconds: int) -> None:
+        """Be so wrong from now on."""
+        beside = self._file.with_suffix(".new")
+        beside.write_text(f"{seconds:+d}")
+        beside.replace(self._file)
