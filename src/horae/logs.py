@@ -1,6 +1,8 @@
 """How the product logs: lines for people on a terminal, key=value lines for everything else, always to stderr."""
 
 import sys
+import time
+from collections.abc import Callable
 
 import structlog
 
@@ -27,3 +29,22 @@ def configure_logs() -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+class Seldom:
+    """Lets a line pass now and then, however often there is something to say."""
+
+    def __init__(self, *, seconds: float = 1.0, elapsed: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._elapsed = elapsed
+        self._passed_at: float | None = None
+        self._kept_back = 0
+
+    def passes(self) -> int | None:
+        """How many lines were kept back since the last one that passed; None when this one is kept back, too."""
+        now = self._elapsed()
+        if self._passed_at is not None and now - self._passed_at < self._seconds:
+            self._kept_back += 1
+            return None
+        kept_back, self._kept_back, self._passed_at = self._kept_back, 0, now
+        return kept_back

@@ -1,5 +1,6 @@
 """Whatever is wrong with a request, the answer is a problem document and nothing was changed."""
 
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -9,10 +10,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from horae.api.app import create_app
 from horae.api.context import Services
 from horae.core.errors import Unavailable
+from horae.logs import Seldom
 from horae.services.ids import Ids
 from tests.api.harness import Api
 
@@ -174,14 +177,8 @@ class Broken:
         return fail
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "code"),
-    [(Unavailable("the disk is full"), 503, "unavailable"), (RuntimeError("a secret detail"), 500, "internal")],
-)
-@pytest.mark.filterwarnings("default")
-async def test_a_store_that_fails_is_told_without_its_secrets(
-    api: Api, services: Services, error: Exception, status: int, code: str
-) -> None:
+def asking_broken_store(api: Api, services: Services, error: Exception) -> httpx2.AsyncClient:
+    """A client of an API whose store raises this error, whatever it is asked."""
     store: Any = Broken(api.store, error)
     broken = Services.over(
         store,
@@ -195,7 +192,18 @@ async def test_a_store_that_fails_is_told_without_its_secrets(
         ready=lambda: True,
     )
     transport = httpx2.ASGITransport(create_app(broken), raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(Unavailable("the disk is full"), 503, "unavailable"), (RuntimeError("a secret detail"), 500, "internal")],
+)
+@pytest.mark.filterwarnings("default")
+async def test_a_store_that_fails_is_told_without_its_secrets(
+    api: Api, services: Services, error: Exception, status: int, code: str
+) -> None:
+    async with asking_broken_store(api, services, error) as client:
         for method, path in (
             ("POST", "/v1/jobs"),
             ("GET", "/v1/jobs"),
@@ -258,3 +266,22 @@ async def test_a_server_for_one_machine_answers_under_local_names_only(
     transport = httpx2.ASGITransport(app=create_app(services, local_names=True))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/v1/jobs", headers={"host": host})).status_code == status
+
+
+async def test_a_store_that_is_down_is_told_once_a_second_however_many_ask(api: Api, services: Services) -> None:
+    began = time.monotonic()
+    async with asking_broken_store(api, services, Unavailable("gone")) as client:
+        with capture_logs() as lines:
+            for _ in range(100):
+                assert (await client.get("/v1/jobs")).status_code == 503
+    assert len(lines) <= 1 + time.monotonic() - began
+
+
+def test_a_line_that_passes_tells_how_many_did_not() -> None:
+    now = 0.0
+    lines = Seldom(seconds=1, elapsed=lambda: now)
+    assert [lines.passes() for _ in range(1000)] == [0] + [None] * 999
+    now = 1.0
+    assert [lines.passes() for _ in range(3)] == [999, None, None]
+    now = 3.5
+    assert lines.passes() == 2

@@ -22,10 +22,13 @@ from horae.core.errors import (
     TooLarge,
     Unavailable,
 )
+from horae.logs import Seldom
 
 log = structlog.get_logger(__name__)
 
 RETRY_AFTER_SECONDS = 1
+
+_failures = Seldom()
 
 
 class NotSupported(Invalid):
@@ -123,8 +126,9 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
 def on_error(request: Request, error: HoraeError) -> Response:
     """Answer an error of ours."""
     problem = problem_of(error)
-    if problem.status >= 500:
-        log.warning("request_failed", method=request.method, path=request.url.path, error=str(error))
+    if problem.status >= 500 and (unsaid := _failures.passes()) is not None:
+        told = {"unsaid": unsaid} if unsaid else {}  # of a store that is down every request would tell
+        log.warning("request_failed", method=request.method, path=request.url.path, error=str(error), **told)
     return problem_response(problem, getattr(error, "headers", None))
 
 
