@@ -14,10 +14,12 @@ import asyncpg  # type: ignore[import-untyped]
 from tests.system.fleet import Fleet, Member
 from tests.system.postgres import MAX_CONNECTIONS
 from tests.system.proxy import Side, Verdict
-from tests.system.waiting import EPOCH, let_pass
+from tests.system.waiting import EPOCH, eventually, let_pass
 
 TRAP_SECONDS = 10.0  # in which a statement that is done all the while comes by
 LEASE_SECONDS = 15.0
+RECOVERY_SECONDS = 60.0  # twice what is promised, so that a breach is measured
+STORE_SECONDS = 10.0
 
 # Where a node may die: what it has just asked the store to write, or has written without knowing.
 CRASH_POINTS = {
@@ -63,7 +65,7 @@ class Fault(ABC):
     def inject(self) -> str | None:
         """Break it; answers what was met, None if nothing was."""
 
-    def heal(self) -> None:
+    def heal(self) -> None:  # noqa: B027 - a kill leaves nothing to put right
         """Put everything right again."""
 
     def any_member(self, *roles: str) -> Member:
@@ -160,7 +162,6 @@ class Kill(Fault):
     """kill -9 at a statement: before the server saw it, before but it arrives late, or after it was committed."""
 
     role: str
-    waits = 0.0  # seconds before the replacement comes
 
     def __init__(self, fleet: Fleet, luck: random.Random) -> None:
         super().__init__(fleet, luck)
@@ -184,16 +185,16 @@ class Kill(Fault):
         if not caught:
             member.link.take_away(trap)
             return None
-        self.killed(member)
+        died_at, pid = clock(), member.server.pid
         member.server.kill()
         trap.decide(verdict)
-        let_pass(self.waits)
         self.fleet.replace(member, wait=True)
+        self.await_recovery(pid, died_at)
         late = " (which arrives late)" if verdict is Verdict.LATE else ""
         return f"{member.name} {side.value} {statement}{late}"
 
-    def killed(self, member: Member) -> None:
-        """About to be, to be precise."""
+    def await_recovery(self, pid: int, died_at: float) -> None:
+        """Wait until what it did is done by others, where that can be seen."""
 
 
 class KillApi(Kill):
@@ -205,16 +206,29 @@ class KillPlanner(Kill):
 
 
 class KillWorker(Kill):
-    """Also judges how soon what it ran is started again."""
+    """Also measures how soon everything that it ran is started again."""
 
     name, role = "kill worker", "worker"
 
     def __init__(self, fleet: Fleet, luck: random.Random) -> None:
         super().__init__(fleet, luck)
-        self.recoveries: list[tuple[float, int]] = []  # the pid and when it died
+        self.recoveries: list[float] = []
 
-    def killed(self, member: Member) -> None:
-        self.recoveries.append((clock(), member.server.pid))
+    def await_recovery(self, pid: int, died_at: float) -> None:
+        effects = self.fleet.cluster.effects
+        notes = effects.all()
+        running = {note.run for note in notes if note.pid == pid and note.event == "START"}
+        running -= {note.run for note in notes if note.event == "END"}
+        again: dict[str, float] = {}
+
+        def all_again() -> bool:
+            for note in effects.all()[len(notes) :]:
+                again.setdefault(note.run, note.at)
+            return running <= again.keys()
+
+        eventually(all_again, f"{len(running)} runs of {pid} start again", within=RECOVERY_SECONDS)
+        if running:
+            self.recoveries.append(max(again[run] for run in running) - died_at)
 
 
 class Freeze(Fault):
@@ -279,13 +293,23 @@ class StoreRestart(Fault):
 
     def __init__(self, fleet: Fleet, luck: random.Random) -> None:
         super().__init__(fleet, luck)
-        self.back: list[float] = []  # when it took connections again
+        self.recoveries: list[float] = []  # seconds until every worker starts runs and the API accepts jobs
 
     def inject(self) -> str | None:
         self.fleet.postgres.stop_at_once()
         let_pass(self.luck.uniform(0, 4))
         self.fleet.postgres.start()
-        self.back.append(clock())
+        back_at = clock()
+        effects = self.fleet.cluster.effects
+        known = len(effects.all())
+        workers = {member.server.pid for member in self.fleet.of("worker")}
+
+        def at_work() -> bool:
+            starting = {note.pid for note in effects.all()[known:] if note.event == "START" and note.at > back_at}
+            return workers <= starting and self.fleet.answered_at() > back_at
+
+        eventually(at_work, "every worker starts runs and the API accepts jobs", within=3 * STORE_SECONDS)
+        self.recoveries.append(clock() - back_at)
         return "postgres"
 
 

@@ -1,6 +1,6 @@
-"""Nodes of one role each, every one with its own way to PostgreSQL and its own wall clock, both of which can go wrong."""
+"""Nodes of one role each, every one with its own link to PostgreSQL and its own wall clock; both can go wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ class Fleet:
         self.postgres = postgres
         self._proxy = proxy
         self.members: list[Member] = []
+        self.answered_at: Callable[[], float] = lambda: 0.0  # when a client last had a job accepted
 
     def start(self, *roles: str) -> None:
         """One member for each role that is named; ready when this returns."""

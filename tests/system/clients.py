@@ -1,0 +1,153 @@
+"""Clients that create jobs all the while, whatever happens to the nodes, and keep a log of what they were told."""
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import httpx2
+
+from horae.checking.recording import Action, Definition, Fail, Info, Invoke, Ok, Recorder
+from tests.system.cluster import Cluster
+from tests.system.faults import clock
+from tests.system.rest import Document, run_of, timestamp
+
+TIMEOUT_SECONDS = 5.0
+BATCH = 40
+TRIES = 60  # of one call with an idempotency key, until its outcome is certain
+
+
+class Clients(AbstractContextManager["Clients"]):
+    """Three of them: one sends single jobs, one such with a key and again until it knows, one sends batches."""
+
+    def __init__(self, cluster: Cluster, recorder: Recorder, *, seed: int, per_second: float) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._per_second = per_second
+        self._stop = threading.Event()
+        self._calls = itertools.count()
+        self._failures: list[BaseException] = []
+        self.accepted: dict[str, str] = {}  # label → job
+        self.unknown: set[str] = set()  # labels of jobs of which nobody knows whether they were created
+        self.answered_at = 0.0  # when the last job was accepted
+        acts: Sequence[tuple[Callable[[httpx2.Client, random.Random], None], float]] = (
+            (self._single, per_second * 0.1),
+            (self._certain, per_second * 0.1),
+            (self._batch, per_second * 0.8 / BATCH),
+        )
+        self._threads = [
+            threading.Thread(target=self._go_on, args=(act, rate, random.Random(f"{seed} {place}")), daemon=True)
+            for place, (act, rate) in enumerate(acts)
+        ]
+
+    def __enter__(self) -> "Clients":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _go_on(
+        self, act: Callable[[httpx2.Client, random.Random], None], per_second: float, luck: random.Random
+    ) -> None:
+        try:
+            with httpx2.Client(timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+                while not self._stop.wait(1 / per_second):
+                    act(client, luck)
+        except BaseException as exc:  # noqa: BLE001 - told to the test when it leaves
+            self._failures.append(exc)
+
+    def _single(self, client: httpx2.Client, luck: random.Random) -> None:
+        label = f"single-{next(self._calls)}"
+        self._create(client, _job(label, luck), label)
+
+    def _certain(self, client: httpx2.Client, luck: random.Random) -> None:
+        label = f"certain-{next(self._calls)}"
+        body = _job(label, luck)
+        for _ in range(TRIES):
+            if self._create(client, body, label, key=label):
+                return
+            if self._stop.wait(0.5):
+                return
+
+    def _create(self, client: httpx2.Client, body: Document, label: str, key: str | None = None) -> bool:
+        """POST /v1/jobs; whether it was accepted."""
+        call = self._invoke(label, body, key)
+        headers = {} if key is None else {"Idempotency-Key": key}
+        response = self._post(client, "/v1/jobs", body, headers)
+        if isinstance(response, str) or response.status_code >= 500:
+            self._lost(call, label, response)
+            return False
+        if response.status_code != 201:
+            assert key is not None and response.status_code == 409, response.text  # noqa: PT018 - its first try goes on
+            self._recorder.write(Fail(at=clock(), call=call, code=409))
+            return False
+        self._accepted(call, label, response.json()["id"])
+        return True
+
+    def _batch(self, client: httpx2.Client, luck: random.Random) -> None:
+        labels = [f"batch-{next(self._calls)}" for _ in range(BATCH)]
+        jobs = [_job(label, luck) for label in labels]
+        calls = [self._invoke(label, job, None) for label, job in zip(labels, jobs, strict=True)]
+        response = self._post(client, "/v1/jobs/batch", {"jobs": jobs}, {})
+        if isinstance(response, str) or response.status_code >= 500:
+            for call, label in zip(calls, labels, strict=True):
+                self._lost(call, label, response)
+            return
+        assert response.status_code == 200, response.text
+        for call, label, item in zip(calls, labels, response.json()["items"], strict=True):
+            if "id" in item:
+                self._accepted(call, label, item["id"])
+            else:
+                assert item["error"]["status"] >= 500, item
+                self._lost(call, label, str(item["error"]))
+
+    def _post(self, client: httpx2.Client, path: str, body: Any, headers: dict[str, str]) -> "httpx2.Response | str":
+        """The answer, or what became of the call instead."""
+        nodes = [server for server in self._cluster.of_role("api") if server.url]
+        if not nodes:
+            return "no API node is there"
+        try:
+            return client.post(f"{nodes[-1].url}{path}", json=body, headers=headers)
+        except httpx2.TransportError as exc:
+            return repr(exc)
+
+    def _invoke(self, label: str, body: Document, key: str | None) -> str:
+        call = f"call-{next(self._calls)}"
+        definition = Definition.of(body, label=label)
+        self._recorder.write(
+            Invoke(at=clock(), call=call, action=Action.CREATE, definition=definition, idempotency_key=key)
+        )
+        return call
+
+    def _accepted(self, call: str, label: str, job: str) -> None:
+        self.answered_at = at = clock()
+        self._recorder.write(Ok(at=at, call=call, job=job, run=run_of(job)))
+        earlier = self.accepted.setdefault(label, job)
+        assert earlier == job, f"{label} was answered with {earlier} and with {job}"
+        self.unknown.discard(label)
+
+    def _lost(self, call: str, label: str, response: "httpx2.Response | str") -> None:
+        problem = response if isinstance(response, str) else f"{response.status_code} {response.text[:200]}"
+        self._recorder.write(Info(at=clock(), call=call, problem=problem))
+        if label not in self.accepted:
+            self.unknown.add(label)
+        if not isinstance(response, str):
+            assert response.status_code == 503, response.text
+            assert "Retry-After" in response.headers, "a 503 says when to come again"
+
+
+def _job(label: str, luck: random.Random) -> Document:
+    """For now or for a little later; most take a moment, a few take seconds."""
+    seconds = luck.uniform(2, 6) if luck.random() < 0.03 else luck.choice([0.0, 0.0, 0.05, 0.2])
+    body: Document = {"task": "effects.work", "params": {"label": label, "seconds": round(seconds, 3)}}
+    if luck.random() < 0.3:
+        body["schedule"] = timestamp(clock() + luck.uniform(0.5, 5))
+    return body
