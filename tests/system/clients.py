@@ -115,7 +115,7 @@ class Clients(AbstractContextManager["Clients"]):
         if not nodes:
             return "no API node is there"
         try:
-            return client.post(f"{nodes[-1].url}{path}", json=body, headers=headers)
+            return client.post(f"{nodes[0].url}{path}", json=body, headers=headers)
         except httpx2.TransportError as exc:
             return repr(exc)
 

@@ -247,15 +247,22 @@ class Freeze(Fault):
 
 
 class Restart(Fault):
-    """SIGTERM to one node after another, as a deployment does."""
+    """New nodes come up and old ones are sent SIGTERM, in two waves, as a deployment does."""
 
     name = "rolling restart"
 
     def inject(self) -> str | None:
         order = self.luck.sample(self.fleet.members, len(self.fleet.members))
-        for member in order:
-            member.server.stop(within=45)
-            self.fleet.replace(member, wait=True)
+        for wave in (order[::2], order[1::2]):
+            old = [member.server for member in wave]
+            for member in wave:
+                self.fleet.replace(member)
+            self.fleet.cluster.ready(*[member.server for member in wave])
+            for server in old:
+                server.terminate()
+            for server in old:
+                code = server.wait(within=45)
+                assert code == 0, f"{server.name} ended with {code}:\n{server.tail()}"
         return ", ".join(member.name for member in order)
 
 

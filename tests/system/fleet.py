@@ -32,11 +32,12 @@ class Fleet:
         self.members: list[Member] = []
         self.answered_at: Callable[[], float] = lambda: 0.0  # when a client last had a job accepted
 
-    def start(self, *roles: str) -> None:
-        """One member for each role that is named; ready when this returns."""
+    def start(self, *roles: str, wrong_by: int = 0) -> None:
+        """One member for each role that is named; ready when this returns. Their clocks may be wrong by seconds."""
         for role in roles:
             name = f"{role}-{len(self.members)}"
             link, clock = self._proxy.link(), WallClock(self.cluster.folder / f"{name}.clock")
+            clock.jump(wrong_by)
             server = self._spawn(role, name, link, clock)
             self.members.append(Member(name, role, link, clock, server))
         self.cluster.ready(*[member.server for member in self.members])

@@ -68,11 +68,12 @@ def undergo(
     kinds: Sequence[Callable[[Fleet, random.Random], Fault]] = faults.KINDS,
     times: int = 3,
     tell: Callable[[str], None] = lambda line: None,
+    **settings: str,
 ) -> Verdict:
     """Every kind of fault so many times, then any of them until the time is over."""
     luck = random.Random(seed)
     verdict = Verdict()
-    with open_fleet(folder, ROLES) as fleet, Recorder(folder / "history.jsonl") as recorder:
+    with open_fleet(folder, ROLES, **settings) as fleet, Recorder(folder / "history.jsonl") as recorder:
         chosen = [kind(fleet, luck) for kind in kinds]
         recorder.write(Setup(at=clock(), planned=[fault.name for fault in chosen]))
         jobs = _create_recurring(fleet, recurring)

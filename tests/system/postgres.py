@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -55,9 +56,16 @@ class OwnPostgres:
     def socket(self) -> str:
         return str(self.folder / ".s.PGSQL.5432")
 
+    @property
+    def alive(self) -> bool:
+        """Whether it takes connections."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(self.socket) == 0
+
     def start(self) -> float:
         """Start, wait until it takes connections, and answer how many seconds that took."""
         began = time.monotonic()
+        self.stop_at_once()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         self._process = subprocess.Popen(
             ["sh", "-c", SUPERVISOR, "supervisor", str(self._binaries), str(self.data), str(self.folder / "log")],
@@ -74,6 +82,7 @@ class OwnPostgres:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(30)
+            self._process = None
 
     def log(self) -> str:
         path = self.folder / "log"
