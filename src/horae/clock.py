@@ -7,10 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-SLEW = 0.25  # the share of an error that one sync corrects
-JUMP = timedelta(seconds=1)  # an error from here on is corrected at once
-
-
 # Steady, and goes on while the machine sleeps, where there is such a clock.
 _boot_time = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
@@ -29,7 +25,7 @@ class Clock(Protocol):
 
     @property
     def offset(self) -> timedelta:
-        """How far the last sync found this clock to be behind the store's."""
+        """How far the last sync found this clock to be behind the store's, at least."""
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
         """Wait for the event, or the time; True when it was the event."""
@@ -60,14 +56,18 @@ class StoreClock:
         return self._offset
 
     def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """The store's answer is assumed to be from the middle of the round trip."""
-        middle = (asked_at + answered_at) / 2
-        base = store_time.timestamp() - middle
+        """Somewhere between the question and the answer the store read its clock; more is not known, nor assumed.
+
+        A new clock is set as if that was at the end, so it is behind by the way of the answer and never ahead. Later it
+        moves only when it cannot be right, and then as little as makes it possible.
+        """
+        lowest, highest = store_time.timestamp() - answered_at, store_time.timestamp() - asked_at
         if not self._synced:
-            self._base, self._synced = base, True
+            self._base, self._synced = lowest, True
             return
+        base = min(max(self._base, lowest), highest)
         self._offset = timedelta(seconds=base - self._base)
-        self._base += _slewed(base - self._base, uncertainty=(answered_at - asked_at) / 2)
+        self._base = base
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
         if event.is_set():
@@ -115,10 +115,3 @@ class ManualClock:
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
         """Virtual time does not pass while waiting: the test moves it."""
         return event.is_set()
-
-
-def _slewed(error: float, *, uncertainty: float) -> float:
-    """How much of an error to correct now: nothing within the uncertainty of the reading, else gently."""
-    if abs(error) <= uncertainty:
-        return 0.0
-    return error * SLEW if abs(error) < JUMP.total_seconds() else error
