@@ -27,7 +27,6 @@ CRASH_POINTS = {
     "planner": ("fire_jobs", "create_runs", "commit"),
     "worker": ("claim", "start_runs", "end_runs"),
 }
-HOT = ("create_runs", "claim", "start_runs", "end_runs", "fire_jobs", "commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +137,7 @@ class Cut(Fault):
 
     def inject(self) -> str | None:
         member = self.any_member()
-        points = CRASH_POINTS[member.role]
-        trap = member.link.set_trap(points, self.side)
+        trap = member.link.set_trap([*CRASH_POINTS[member.role], "commit"], self.side, commits=True)
         trap.decide(Verdict.CUT)
         if not trap.sprung.wait(TRAP_SECONDS):
             member.link.take_away(trap)

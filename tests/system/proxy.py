@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 SSL_REQUEST = 80877103
 CHUNK = 1 << 16
+ENDS = ("commit", "rollback")
 NAMES = {sql.strip(): name for name, sql in load("postgres").items()}
 
 
@@ -46,6 +47,7 @@ class Trap:
 
     statements: Collection[str]
     side: Side
+    commits: bool = False  # whether only a statement counts that commits by itself, or COMMIT
     sprung: threading.Event = field(default_factory=threading.Event)
     verdict: Future[Verdict] = field(default_factory=Future)
     caught: str = ""  # the statement
@@ -68,8 +70,8 @@ class Link:
         self.silent = False  # half-open: connections stand, and nothing comes through any more
         self.fired: Counter[str] = Counter()  # how often each fault took effect
 
-    def set_trap(self, statements: Collection[str], side: Side) -> Trap:
-        trap = Trap(statements, side)
+    def set_trap(self, statements: Collection[str], side: Side, *, commits: bool = False) -> Trap:
+        trap = Trap(statements, side, commits)
         self._proxy.call(self._add(trap))
         return trap
 
@@ -99,10 +101,10 @@ class Link:
         self.fired["reset"] += len(wires)
         return len(wires)
 
-    def caught(self, statement: str, side: Side) -> Trap | None:
+    def caught(self, statement: str, side: Side, *, commits: bool) -> Trap | None:
         """The trap that this statement springs, which is gone then."""
         for trap in self.traps:
-            if trap.side is side and statement in trap.statements:
+            if trap.side is side and statement in trap.statements and (commits or not trap.commits):
                 self.traps.remove(trap)
                 trap.caught = statement
                 return trap
@@ -190,6 +192,7 @@ class _Wire:
         self._reader, self._writer = reader, writer
         self._up_reader, self._up_writer = up_reader, up_writer
         self._prepared: dict[bytes, str] = {}  # the driver's name of a statement → ours
+        self._in_transaction = False
         self._dead = False  # half-open: it stands, and nothing comes through ever again
         self._awaited: Trap | None = None  # springs when the server has answered
         self._orphaned = False  # a statement is under way whose client is gone
@@ -232,13 +235,15 @@ class _Wire:
             passing = bytearray()
             for kind, message in messages.feed(data):
                 statement = self._statement(kind, message)
-                if statement and (trap := self._link.caught(statement, Side.BEFORE)):
+                commits = statement == "commit" or not self._in_transaction
+                self._in_transaction = (self._in_transaction or statement == "begin") and statement not in ENDS
+                if statement and (trap := self._link.caught(statement, Side.BEFORE, commits=commits)):
                     await self._forward(self._up_writer, bytes(passing))
                     passing.clear()
                     if await self._sprung(trap) is Verdict.CUT:
                         return
                     self._orphaned = True
-                elif statement and (trap := self._link.caught(statement, Side.AFTER)):
+                elif statement and (trap := self._link.caught(statement, Side.AFTER, commits=commits)):
                     self._awaited = trap
                 passing += message
             await self._forward(self._up_writer, bytes(passing))
