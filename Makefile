@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test acceptance bench check format clean
+.PHONY: help dev test acceptance soak bench check format clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(READY) ## Run the tests (a few minutes)
 
 acceptance: $(READY) ## Prove the claims at full size, one after another (up to 25 minutes)
 	$(BIN)/pytest -m acceptance -v --durations=0 $(ARGS)
+
+soak: $(READY) ## Break real processes and simulated ones for ten minutes, and judge what became of every job
+	@$(BIN)/python -m tests.soak
 
 bench: $(READY) ## Measure Horae beside its peers (an hour; ARGS="--quick" for a few minutes, "--help" for more)
 	@$(BIN)/python -m benchmarks.table $(ARGS)

@@ -29,7 +29,8 @@ class Clients(AbstractContextManager["Clients"]):
         self._stop = threading.Event()
         self._calls = itertools.count()
         self._failures: list[BaseException] = []
-        self.accepted: dict[str, str] = {}  # label → job
+        self._recurring: dict[str, str] = {}
+        self.accepted: dict[str, str] = {}  # label → job, of those for once
         self.unknown: set[str] = set()  # labels of jobs of which nobody knows whether they were created
         self.answered_at = 0.0  # when the last job was accepted
         acts: Sequence[tuple[Callable[[httpx2.Client, random.Random], None], float]] = (
@@ -53,6 +54,22 @@ class Clients(AbstractContextManager["Clients"]):
             thread.join()
         if self._failures:
             raise self._failures[0]
+
+    def create_recurring(self, count: int) -> None:
+        """Jobs of every second, of which the slots must be accounted for."""
+        for place in range(count):
+            label = f"cron-{place}"
+            body = {"task": "effects.work", "schedule": "* * * * * *", "overlap": "allow", "params": {"label": label}}
+            call = self._invoke(label, body, None)
+            self._recurring[label] = job = str(self._cluster.rest.post("/v1/jobs", body, status=201)["id"])
+            self._recorder.write(Ok(at=clock(), call=call, job=job))
+
+    def pause_recurring(self) -> None:
+        for job in self._recurring.values():
+            call = f"call-{next(self._calls)}"
+            self._recorder.write(Invoke(at=clock(), call=call, action=Action.PAUSE, job=job))
+            self._cluster.rest.post(f"/v1/jobs/{job}/pause")
+            self._recorder.write(Ok(at=clock(), call=call, job=job))
 
     def _go_on(
         self, act: Callable[[httpx2.Client, random.Random], None], per_second: float, luck: random.Random

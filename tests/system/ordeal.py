@@ -4,14 +4,15 @@ import asyncio
 import random
 import re
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from horae.checking.final import read_final
-from horae.checking.recording import Effect, FinalJob, FinalRun, FinalSkip, Happening, Line, Recorder, Setup
+from horae.checking import Recorder, Recording, judge_recording, read_final, read_lines
+from horae.checking.recording import Effect, FinalRun, FinalSkip, Happening, Line, Setup
 from horae.checking.recording import Fault as FaultLine
 from horae.stores.postgres import PostgresStore
 from tests.system import effects, faults
@@ -22,7 +23,6 @@ from tests.system.rest import run_of
 from tests.system.waiting import let_pass
 
 ROLES = ("api", "planner", "planner", "worker", "worker")
-EARLIEST = 0.001  # seconds before its time that count as early
 QUIET_SECONDS = 90.0
 PATIENCE_SECONDS = 600.0  # beyond the time that was given, for faults that did not take effect
 LINES_PER_SECOND = 25  # that one process may log in its worst second
@@ -73,38 +73,20 @@ def undergo(
     """Every kind of fault so many times, then any of them until the time is over."""
     luck = random.Random(seed)
     verdict = Verdict()
-    with open_fleet(folder, ROLES, **settings) as fleet, Recorder(folder / "history.jsonl") as recorder:
+    history = folder / "history.jsonl"
+    with open_fleet(folder, ROLES, **settings) as fleet, Recorder(history) as recorder:
         chosen = [kind(fleet, luck) for kind in kinds]
         recorder.write(Setup(at=clock(), planned=[fault.name for fault in chosen]))
-        jobs = _create_recurring(fleet, recurring)
-        started_at, deadline = clock(), time.monotonic() + seconds
-        with Clients(fleet.cluster, recorder, seed=seed, per_second=per_second) as clients:
-            fleet.answered_at = lambda: clients.answered_at
-            for fault in _in_turn(chosen, times, luck):
-                if time.monotonic() > deadline and all(len(fault.fired) >= times for fault in chosen):
-                    break
-                assert time.monotonic() < deadline + PATIENCE_SECONDS, f"no end: {_counts(chosen)}"
-                began = clock()
-                took_effect = fault.strike()
-                target = fault.fired[-1].target if took_effect else "nothing"
-                tell(f"{began - started_at:6.1f} s  {fault.name}: {target}, {clock() - began:.1f} s")
-                let_pass(luck.uniform(0.2, 1.5))
-            let_pass(max(deadline - time.monotonic(), 0))
-        for fault in chosen:
-            verdict.fired[fault.name] = len(fault.fired)
-            for firing in fault.fired:
-                recorder.write(FaultLine(at=firing.at, fault=firing.fault, target=firing.target, until=firing.until))
-            if isinstance(fault, faults.KillWorker):
-                verdict.worker_recovery += fault.recoveries
-            if isinstance(fault, faults.StoreRestart):
-                verdict.store_recovery += fault.recoveries
-        verdict.accepted, verdict.unknown = len(clients.accepted), len(clients.unknown)
-        paused_at = _pause(fleet, jobs)
+        clients = Clients(fleet.cluster, recorder, seed=seed, per_second=per_second)
+        fleet.answered_at = lambda: clients.answered_at
+        clients.create_recurring(recurring)
+        _strike(chosen, clients, luck, seconds=seconds, times=times, tell=tell)
+        clients.pause_recurring()
         final = _final(fleet)
-        notes = fleet.cluster.effects.all()
-        recorder.write(*map(_effect, notes))
-        recorder.write(*final)
-        _judge(verdict, clients, notes, final, jobs, paused_at)
+        recorder.write(*_broken(chosen), *map(_effect, fleet.cluster.effects.all()), *final)
+        _measure(verdict, chosen, clients, final)
+        _judge_outcomes(verdict, clients, [line for line in final if isinstance(line, FinalRun)])
+        verdict.wrong += [f"{v.code} {v.subject}: {v.detail}" for v in judge_recording(_recorded(history)).violations]
         _listen(verdict, fleet)
         for member in fleet.members:
             if not member.server.alive:
@@ -112,30 +94,32 @@ def undergo(
     return verdict
 
 
+def _strike(
+    chosen: Sequence[Fault],
+    clients: AbstractContextManager[object],
+    luck: random.Random,
+    *,
+    seconds: float,
+    times: int,
+    tell: Callable[[str], None],
+) -> None:
+    started_at = clock()
+    with clients:
+        for fault in _in_turn(chosen, times, luck):
+            began = clock()
+            if began > started_at + seconds and all(len(fault.fired) >= times for fault in chosen):
+                break
+            counts = {fault.name: len(fault.fired) for fault in chosen}
+            assert began < started_at + seconds + PATIENCE_SECONDS, f"no end: {counts}"
+            target = fault.fired[-1].target if fault.strike() else "nothing"
+            tell(f"{began - started_at:6.1f} s  {fault.name}: {target}, {clock() - began:.1f} s")
+            let_pass(luck.uniform(0.2, 1.5))
+
+
 def _in_turn(chosen: Sequence[Fault], times: int, luck: random.Random) -> Iterator[Fault]:
     while True:
         behind = [fault for fault in chosen if len(fault.fired) < times] or list(chosen)
         yield from luck.sample(behind, len(behind))
-
-
-def _counts(chosen: Sequence[Fault]) -> dict[str, int]:
-    return {fault.name: len(fault.fired) for fault in chosen}
-
-
-def _create_recurring(fleet: Fleet, count: int) -> dict[str, str]:
-    """Jobs of every second; label → job."""
-    labels = [f"cron-{place}" for place in range(count)]
-    body = {"task": "effects.work", "schedule": "* * * * * *", "overlap": "allow"}
-    jobs = fleet.cluster.rest.create_many([body | {"params": {"label": label}} for label in labels])
-    return dict(zip(labels, jobs, strict=True))
-
-
-def _pause(fleet: Fleet, jobs: dict[str, str]) -> dict[str, float]:
-    paused_at = {}
-    for job in jobs.values():
-        fleet.cluster.rest.post(f"/v1/jobs/{job}/pause")
-        paused_at[job] = clock()
-    return paused_at
 
 
 def _final(fleet: Fleet) -> list[Line]:
@@ -172,94 +156,51 @@ def _effect(note: effects.Effect) -> Effect:
     )
 
 
+def _broken(chosen: Sequence[Fault]) -> Iterator[FaultLine]:
+    for fault in chosen:
+        for firing in fault.fired:
+            yield FaultLine(at=firing.at, fault=firing.fault, target=firing.target, until=firing.until)
+
+
+def _recorded(history: Path) -> Recording:
+    return Recording(read_lines(history))
+
+
 # --- the judgement
 
 
-def _judge(
-    verdict: Verdict,
-    clients: Clients,
-    notes: Sequence[effects.Effect],
-    final: Sequence[Line],
-    jobs: dict[str, str],
-    paused_at: dict[str, float],
-) -> None:
-    by_run: dict[str, list[effects.Effect]] = defaultdict(list)
-    for note in notes:
-        by_run[note.run].append(note)
-    runs = [line for line in final if isinstance(line, FinalRun)]
-    found = {run.run: run for run in runs}
-    wrong = verdict.wrong
-    if len(found) != len(runs):
-        wrong.append(f"{len(runs) - len(found)} runs are there twice")
-    for label, job in clients.accepted.items():
-        run = found.get(run_of(job))
-        if run is None:
-            wrong.append(f"lost: {label} {job} was accepted and is nowhere")
-        elif run.label != label:
-            wrong.append(f"{run.run} is {run.label}, accepted as {label}")
-    known = set(clients.accepted) | clients.unknown | set(jobs)
-    once = Counter(run.label for run in runs if run.trigger != "schedule" and run.label not in jobs)
-    wrong += [f"{label} was created {count} times" for label, count in once.items() if count > 1]
-    for run in runs:
-        _judge_run(verdict, run, by_run.get(run.run, []))
-        if run.label not in known:
-            wrong.append(f"nobody asked for {run.run} ({run.label})")
-    wrong += [f"{run} was started and is nowhere" for run in by_run.keys() - found.keys()]
-    _judge_slots(verdict, runs, final, jobs, paused_at)
-
-
-def _judge_run(verdict: Verdict, run: FinalRun, notes: Sequence[effects.Effect]) -> None:
-    story = f"{run} handlers: {[(n.event, n.fence, n.pid, round(n.at, 3)) for n in notes]}"
-    starts = [note for note in notes if note.event == "START"]
-    early = [note for note in starts if note.at < run.due_at - EARLIEST]
-    if early:
-        verdict.wrong.append(f"early by {max(run.due_at - note.at for note in early) * 1000:.1f} ms: {story}")
-    if run.status == "skipped":
-        if starts:
-            verdict.wrong.append(f"skipped, and started: {story}")
-        return
-    successes = [attempt for attempt in run.attempts if attempt.outcome == "succeeded"]
-    if run.status != "succeeded" or len(successes) != 1:
-        verdict.wrong.append(f"not succeeded once: {story}")
-        return
-    if not any(note.event == "END" and note.fence == successes[0].fence for note in notes):
-        verdict.wrong.append(f"succeeded, and no handler of that claim came to its end: {story}")
-    outcomes = Counter(attempt.outcome for attempt in run.attempts)
-    if run.attempt != 1 or outcomes.keys() - {"succeeded", "lost", "released"}:
-        verdict.wrong.append(f"an attempt was used up: {story}")
-    verdict.lost_workers += bool(outcomes["lost"])
-    verdict.released += bool(outcomes["released"])
-
-
-def _judge_slots(
-    verdict: Verdict,
-    runs: Sequence[FinalRun],
-    final: Sequence[Line],
-    jobs: dict[str, str],
-    paused_at: dict[str, float],
-) -> None:
-    slots: dict[str, Counter[float]] = {job: Counter() for job in jobs.values()}
-    for run in runs:
-        if run.job in slots and run.slot is not None:
-            slots[run.job][run.slot] += 1
-            if run.status == "skipped":
-                verdict.skipped[run.reason or "no reason"] += 1
-    for skip in final:
-        if isinstance(skip, FinalSkip):
-            assert skip.end - skip.start == skip.count - 1, skip
-            for place in range(skip.count):
-                slots[skip.job][skip.start + place] += 1
-            if skip.reason != "paused":
-                verdict.skipped[skip.reason] += skip.count
+def _measure(verdict: Verdict, chosen: Sequence[Fault], clients: Clients, final: Sequence[Line]) -> None:
+    verdict.accepted, verdict.unknown = len(clients.accepted), len(clients.unknown)
+    for fault in chosen:
+        verdict.fired[fault.name] = len(fault.fired)
+        if isinstance(fault, faults.KillWorker):
+            verdict.worker_recovery += fault.recoveries
+        if isinstance(fault, faults.StoreRestart):
+            verdict.store_recovery += fault.recoveries
     for line in final:
-        if isinstance(line, FinalJob) and line.job in slots:
-            first, last = int(line.created_at) + 1, int(paused_at[line.job]) - 1
-            wanted = set(map(float, range(first, last + 1)))
-            verdict.slots += len(wanted)
-            if missing := sorted(wanted - slots[line.job].keys()):
-                verdict.wrong.append(f"{len(missing)} slots of {line.job} are unaccounted for: {missing[:5]}")
-            if doubled := [slot for slot, count in slots[line.job].items() if count > 1]:
-                verdict.wrong.append(f"{len(doubled)} slots of {line.job} are told twice: {doubled[:5]}")
+        if isinstance(line, FinalRun) and line.slot is not None:
+            verdict.slots += 1
+            if line.status == "skipped":
+                verdict.skipped[line.reason or "no reason"] += 1
+        elif isinstance(line, FinalSkip) and line.reason != "paused":
+            verdict.slots += line.count
+            verdict.skipped[line.reason] += line.count
+
+
+def _judge_outcomes(verdict: Verdict, clients: Clients, runs: Sequence[FinalRun]) -> None:
+    """What holds here beyond the promises: no handler fails, so nothing may fail, and no retry be used up."""
+    found = {run.run: run for run in runs}
+    for label, job in clients.accepted.items():
+        if run_of(job) not in found:
+            verdict.wrong.append(f"lost: {label} was accepted as {job} and is nowhere")
+    for run in runs:
+        outcomes = Counter(attempt.outcome for attempt in run.attempts)
+        verdict.lost_workers += bool(outcomes["lost"])
+        verdict.released += bool(outcomes["released"])
+        if run.status != "succeeded" and run.slot is None:
+            verdict.wrong.append(f"not succeeded: {run}")
+        elif run.attempt > 1 or outcomes.keys() - {"succeeded", "lost", "released"}:
+            verdict.wrong.append(f"a retry was used up: {run}")
 
 
 TIMESTAMP = re.compile(r"timestamp=(\S+)Z ")

@@ -278,7 +278,7 @@ class _Wire:
     async def _sprung(self, trap: Trap) -> Verdict:
         self._link.fired[f"stopped {trap.side.value} {trap.caught}"] += 1
         trap.sprung.set()
-        return await asyncio.wrap_future(trap.verdict)
+        return await asyncio.shield(asyncio.wrap_future(trap.verdict))  # whoever decides may do so later
 
     def _statement(self, kind: bytes, message: bytes) -> str | None:
         """Which of our statements a message begins to do, if it does; BEGIN and COMMIT by their own names."""
