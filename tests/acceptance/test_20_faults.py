@@ -122,7 +122,7 @@ def test_logs_are_bounded_while_the_store_is_down(tmp_path: Path, tell: Tell) ->
         took = time.monotonic() - back_at
         lines = {server.name: len(server.output().splitlines()) - before[server] for server in fleet.cluster.servers}
     tell(f"lines in 20 s with the store down and {load.refused} requests: {lines}; ready again after {took:.1f} s")
-    assert load.refused > 500
+    assert load.refused > 200
     assert not load.accepted
     assert max(lines.values()) <= 60
 
@@ -154,7 +154,7 @@ def test_sqlite_locked_by_another_process_costs_nothing_but_a_moment(new_cluster
 
 
 def test_a_full_disk_under_sqlite_is_told_and_loses_nothing(tmp_path: Path, tell: Tell) -> None:
-    with small_disk(tmp_path / "disk", 24) as disk:
+    with small_disk(24) as disk:
         (folder := tmp_path / "cluster").mkdir()
         with Cluster(folder, f"sqlite:///{disk.folder / 'horae.db'}") as cluster:
             cluster.migrate()
@@ -166,7 +166,7 @@ def test_a_full_disk_under_sqlite_is_told_and_loses_nothing(tmp_path: Path, tell
 def test_a_full_disk_under_postgres_is_told_and_loses_nothing(tmp_path: Path, tell: Tell) -> None:
     settings = "min_wal_size = 32MB\nmax_wal_size = 48MB\nwal_recycle = off\nwal_init_zero = off\n"
     with (
-        small_disk(tmp_path / "disk", 160, mode="777") as disk,
+        small_disk(160) as disk,
         OwnPostgres(disk=disk.folder, settings=settings) as postgres,
         Cluster(tmp_path, postgres.url) as cluster,
     ):

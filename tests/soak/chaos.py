@@ -33,7 +33,7 @@ def main() -> int:
             folder,
             seconds=given.minutes * 60,
             seed=given.seed,
-            per_second=110,
+            per_second=90,
             recurring=5,
             times=given.times,
             tell=lambda line: print(line, flush=True),

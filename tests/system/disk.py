@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,18 +31,20 @@ class Disk:
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int, *, mode: str = "755") -> Iterator[Disk]:
-    """The disk while it is mounted, which only root may do."""
+def small_disk(megabytes: int) -> Iterator[Disk]:
+    """The disk while it is mounted, which only root may do; anybody may write to it."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
-    folder.mkdir()
-    options = f"size={megabytes}m,mode={mode}"
+    folder = Path(tempfile.mkdtemp(prefix="horae-disk-"))
+    options = f"size={megabytes}m,mode=777"
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
+        folder.rmdir()
         pytest.skip(f"this machine mounts no tmpfs: {done.stderr.strip()}")
     try:
         yield Disk(folder)
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        folder.rmdir()
