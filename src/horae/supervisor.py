@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import time
@@ -53,7 +54,8 @@ class Supervisor:
         lived = time.monotonic() - self._started.pop(dead.pid)
         wait = first if lived > STEADY_SECONDS else self._waits[place]
         self._waits[place] = min(wait * 2, longest)
-        log.warning("process_died", pid=dead.pid, exit_code=dead.exitcode, starts_again_in_seconds=wait)
+        wait *= random.uniform(0.5, 1)  # so that those which died together do not all come back together
+        log.warning("process_died", pid=dead.pid, exit_code=dead.exitcode, starts_again_in_seconds=round(wait, 1))
         self._stopping.wait(wait)
         return self._start()
 

@@ -1,6 +1,7 @@
 """Connections that are handed round: one user at a time, none too many, and only those that are fit for use."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from horae.core.errors import Unavailable
 from horae.stores import postgres_connections
 from horae.stores.postgres_connections import Connections
 from horae.stores.postgres_pool import Address, Database
+from horae.stores.postgres_signals import Signals
 from tests.postgres_server import postgres_url
 
 
@@ -165,3 +167,25 @@ async def test_a_store_that_is_closed_says_so() -> None:
     await database.close()
     with pytest.raises(Unavailable, match="not open"):
         await database.value("store_time")
+
+
+async def test_a_connection_for_signals_that_is_lost_again_and_again_is_asked_for_less_and_less_often() -> None:
+    times: list[float] = []
+
+    class Flapping(Address):
+        """Lets everybody in, and hangs up on them at once."""
+
+        async def connect(self) -> Any:
+            times.append(asyncio.get_running_loop().time())
+            connection = await super().connect()
+            asyncio.get_running_loop().call_soon(connection.terminate)
+            return connection
+
+    signals = Signals(Flapping(postgres_url()), listens=True)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await signals.open("public")
+    await signals.close()
+    waits = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert len(times) >= 3
+    assert waits[-1] >= 0.05 * 2 ** (len(waits) - 1) / 2  # the longest so far but for its jitter

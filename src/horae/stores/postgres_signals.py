@@ -9,6 +9,7 @@ a lost signal told of is found by the next scan.
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,17 +98,21 @@ class Signals:
         first, longest = BACKOFF
         wait = first
         while True:
+            began_at = time.monotonic()
             try:
                 with door():
                     connection = await self._address.connect()
-                    wait = first
                     try:
                         await self._converse(connection, listening)
                     finally:
                         self._own = None
                         connection.terminate()
-            except (Unavailable, Misconfigured) as exc:
+            except (Unavailable, Misconfigured, asyncpg.PostgresError) as exc:  # whatever it is, we try again
                 log.warning("signals_interrupted", error=str(exc))
+                if time.monotonic() - began_at > longest:
+                    wait = (
+                        first  # what was lost after a while is back soon; what is lost at once, again and again, is not
+                    )
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(wait * 2, longest)
 
