@@ -117,26 +117,28 @@ class Link:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for wire in list(self.wires):
-            wire.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.silent:  # the handshake of TCP succeeds, and then nothing comes
-            self.fired["half-open"] += 1
-            await _swallow(reader, writer)
-            return
         try:
-            up_reader, up_writer = await asyncio.open_unix_connection(self._proxy.upstream)
+            if self.silent:  # the handshake of TCP succeeds, and then nothing comes
+                self.fired["half-open"] += 1
+                await _swallow(reader)
+            else:
+                await self._connect(reader, writer)
         except OSError:
-            _abort(writer)
-            return
+            pass  # the server is down, or one of the ends is gone
+        finally:
+            await _end(writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_unix_connection(self._proxy.upstream)
         wire = _Wire(self, reader, writer, up_reader, up_writer)
         self.wires.add(wire)
         try:
             await wire.run()
         finally:
             self.wires.discard(wire)
-            wire.abort()
+            await _end(up_writer)
 
 
 class Proxy:
@@ -213,7 +215,7 @@ class _Wire:
 
     def abort(self) -> None:
         _abort(self._writer)
-        self._up_writer.transport.abort()
+        _abort(self._up_writer)
 
     async def _greet(self) -> bool:
         """Pass the first messages, which have no type; False when the client went away."""
@@ -341,16 +343,20 @@ def _end_of(data: bytes, place: int) -> int:
     return place + 1 + int.from_bytes(data[place + 1 : place + 5], "big")
 
 
-async def _swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while await reader.read(CHUNK):
-            pass
+async def _swallow(reader: asyncio.StreamReader) -> None:
+    while await reader.read(CHUNK):
+        pass
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
     _abort(writer)
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
     """End a connection with RST, as a peer that is gone does."""
     peer = writer.get_extra_info("socket")
-    if peer is not None and peer.fileno() >= 0:
+    if peer is not None and peer.fileno() >= 0 and peer.family != socket.AF_UNIX:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
