@@ -233,15 +233,21 @@ class Freeze(Fault):
     """SIGSTOP for longer than a lease: the node is buried, and wakes up not knowing."""
 
     name = "freeze"
-    seconds = LEASE_SECONDS + 4
+    seconds = LEASE_SECONDS + 5
 
     def inject(self) -> str | None:
-        self._member = member = self.any_member("worker")
-        member.server.freeze()
+        member = self.any_member("worker")
+        server = member.server
+        before = server.output().count("node_rejoined")
+        server.freeze()
         let_pass(self.seconds)
-        member.server.thaw()
-        let_pass(2)
-        return member.name if "node_rejoined" in member.server.output() else None
+        server.thaw()
+        until = clock() + 5
+        while clock() < until:
+            if server.output().count("node_rejoined") > before:
+                return member.name
+            let_pass(0.1)
+        return None  # nobody had given it up yet
 
 
 class Restart(Fault):
