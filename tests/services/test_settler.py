@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from horae.clock import ManualClock
 from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.plan import Settled, start, succeed
 from horae.core.values import replace
+from horae.metrics import Metrics
+from horae.services.ending import Ending
 from horae.services.settler import (
     ENOUGH,
     GROUP,
@@ -20,6 +24,7 @@ from horae.services.settler import (
     STREAM_DELAY,
     Settler,
 )
+from horae.services.workload import Executor, Workload
 from tests.services.system import START
 
 
@@ -269,3 +274,13 @@ class TestStream:
         for number in range(STREAM):
             scene.settler.add(done(number), START)
         assert await scene.settler.tick() == START + delay
+
+
+async def test_a_worker_that_lost_its_lease_tells_of_its_void_results_in_one_line(scene: Scene) -> None:
+    workload = Workload(cast(Executor, None), concurrency=1)
+    Ending(workload, clock=scene.clock, settler=scene.settler, metrics=Metrics(), luck=lambda: 0.0)
+    for number in range(100):
+        scene.settler.add(done(number, fence=1 if number < 40 else 7), START)
+    with capture_logs() as lines:
+        await scene.settler.tick()
+    assert [(line["event"], line["runs"]) for line in lines] == [("results_void", 60)]

@@ -102,8 +102,8 @@ class Ending:
         for run in gated:
             self._workload.gates.settled(run)
         void = [] if all(answers) else [result.run for result, ok in zip(results, answers, strict=True) if not ok]
-        for run in void:
-            log.warning("result_void", run_id=run.id, fence=run.fence)
+        if void:  # one line for all: a lost lease may make thousands of results void
+            log.warning("results_void", runs=len(void), first_run_id=void[0].id)
         ended = Counter([result.run.state for result in results])
         ended.subtract(run.state for run in void)
         for state in FINAL.intersection(ended):
