@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import asyncpg  # type: ignore[import-untyped]
+
 from horae.checking import Recorder, Recording, judge_recording, read_final, read_lines
 from horae.checking.recording import Effect, FinalRun, FinalSkip, Happening, Line, Setup
 from horae.checking.recording import Fault as FaultLine
@@ -27,7 +29,6 @@ QUIET_SECONDS = 90.0
 PATIENCE_SECONDS = 600.0  # beyond the time that was given, for faults that did not take effect
 LINES_PER_SECOND = 25  # that one process may log in its worst second
 LINES_PER_MINUTE = 240  # and in its worst minute
-LIVE = ("scheduled", "claimed", "running", "retrying")
 
 
 @dataclass
@@ -123,14 +124,19 @@ def _in_turn(chosen: Sequence[Fault], times: int, luck: random.Random) -> Iterat
 
 
 def _final(fleet: Fleet) -> list[Line]:
-    """The final state, once nothing is under way any more."""
+    """The final state, once nothing is under way any more, or should long have ended."""
     deadline = time.monotonic() + QUIET_SECONDS
-    while True:
-        lines = asyncio.run(_read(fleet.postgres.url))
-        live = [line for line in lines if isinstance(line, FinalRun) and line.status in LIVE]
-        if not live or time.monotonic() > deadline:
-            return lines
-        let_pass(1)
+    while asyncio.run(_live_runs(fleet.postgres.url)) and time.monotonic() < deadline:
+        let_pass(0.5)
+    return asyncio.run(_read(fleet.postgres.url))
+
+
+async def _live_runs(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval("SELECT count(*) FROM runs"))
+    finally:
+        await connection.close()
 
 
 async def _read(url: str) -> list[Line]:
