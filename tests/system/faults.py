@@ -280,7 +280,7 @@ class Jump(Fault):
         self._member = self.any_member()
         self._member.clock.jump(self.hours * 3600)
         let_pass(self.seconds)
-        return self._member.name
+        return self._member.name if self._member.clock.is_of(self._member.server.pid) else None
 
     def heal(self) -> None:
         self._member.clock.jump(0)

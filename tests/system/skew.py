@@ -38,3 +38,9 @@ class WallClock:
         beside = self._file.with_suffix(".new")
         beside.write_text(f"{seconds:+d}")
         beside.replace(self._file)
+
+    def is_of(self, pid: int) -> bool:
+        """Whether a process lives by this clock."""
+        process = Path(f"/proc/{pid}")
+        follows = f"FAKETIME_TIMESTAMP_FILE={self._file}".encode() in (process / "environ").read_bytes().split(b"\0")
+        return follows and str(library()) in (process / "maps").read_text()
