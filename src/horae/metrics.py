@@ -40,6 +40,9 @@ class Metrics:
         self._dead_letters = self._gauge("horae_dead_letters", "Failed runs that nobody has resolved, up to 10,000.")
         self._planner_lag = self._gauge("horae_planner_lag_seconds", "By how much the planner looked too late.")
         self._clock_offset = self._gauge("horae_clock_offset_seconds", "How far this clock was behind the store's.")
+        self._wall_offset = self._gauge(
+            "horae_wall_clock_offset_seconds", "How far the wall clock of this machine is ahead of the store's."
+        )
         self._store = Histogram(
             "horae_store_seconds",
             "Time that a verb of the store took.",
@@ -64,6 +67,10 @@ class Metrics:
     def synced(self, offset: timedelta) -> None:
         """The clock was compared with that of the store."""
         self._clock_offset.set(offset.total_seconds())
+
+    def wall_seen(self, offset: timedelta) -> None:
+        """The wall clock of this machine was compared with that of the store."""
+        self._wall_offset.set(offset.total_seconds())
 
     def queues(self, depths: Sequence[QueueDepth], now: datetime) -> None:
         """Take in the queues as they are; those that are gone vanish."""

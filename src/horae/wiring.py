@@ -37,6 +37,7 @@ from horae.services.pulse import Pulse
 from horae.services.retention import Retention
 from horae.services.secrets import Sealer
 from horae.services.settler import Settler
+from horae.services.wall import WallWatch
 from horae.services.worker import Worker
 from horae.store import Store
 from horae.tasks.builtin import builtin_tasks
@@ -188,8 +189,11 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     worker: Worker | None = None
     settler: Settler | None = None
 
+    wall = WallWatch(clock)
+
     def beaten() -> None:
         parts.metrics.synced(clock.offset)
+        parts.metrics.wall_seen(wall.look())
         node.beaten()
 
     def make_heart(own_store: Store) -> Heart:

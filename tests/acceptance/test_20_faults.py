@@ -5,6 +5,7 @@
 
 import random
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.acceptance.conftest import Tell
+from tests.live import HORAE
 from tests.system import faults, ordeal
 from tests.system.chaos import Figures, Load, create_every_second, judge
 from tests.system.cluster import Cluster
@@ -68,6 +70,12 @@ def test_clocks_that_were_wrong_from_the_start_change_nothing(tmp_path: Path, te
         slots = create_every_second(fleet.cluster, 3, overlap="allow")
         with Load(fleet.cluster, per_second=20) as load:
             let_pass(10)
+        for member in fleet.members:
+            assert "wall_clock_wrong" in member.server.output(), member.server.tail()
+        assert 3590 < _wall_offset(fleet) < 3610
+        fleet.of("api")[0].clock.jump(0)
+        eventually(lambda: abs(_wall_offset(fleet)) < 10, "the metric tells that the clock is right", within=15)
+        assert "ahead of the store's; jobs follow" in _doctor(fleet)
         judge(fleet.cluster, load.accepted, slots, figures, within=30)
         early = [note for note in fleet.cluster.effects.starts() if note.lateness < -0.001]
     tell(figures)
@@ -213,6 +221,22 @@ def _through_full_disk(cluster: Cluster, fill: Callable[[], int], free: Callable
     figures.refused = load.refused + refused
     judge(cluster, load.accepted, slots, figures, within=60)
     return figures
+
+
+def _wall_offset(fleet: Fleet) -> float:
+    """What the API node says of its machine's clock."""
+    text = httpx2.get(f"{fleet.of('api')[0].server.url}/metrics", timeout=30, trust_env=False).text
+    [line] = [line for line in text.splitlines() if line.startswith("horae_wall_clock_offset_seconds ")]
+    return float(line.split()[1])
+
+
+def _doctor(fleet: Fleet) -> str:
+    """`horae doctor` where a worker's clock is an hour ahead."""
+    settings = dict(fleet.of("worker")[0].server.settings)
+    done = subprocess.run(
+        [HORAE, "doctor"], env=fleet.cluster.environment | settings, capture_output=True, text=True, check=False
+    )
+    return " ".join((done.stdout + done.stderr).split())
 
 
 def _is_ready(fleet: Fleet) -> bool:
