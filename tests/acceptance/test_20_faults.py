@@ -20,7 +20,7 @@ from tests.system.chaos import Figures, Load, create_every_second, judge
 from tests.system.cluster import Cluster
 from tests.system.disk import small_disk
 from tests.system.faults import Fault
-from tests.system.fixtures import QUICK, OpenCluster
+from tests.system.fixtures import OpenCluster
 from tests.system.fleet import Fleet, open_fleet
 from tests.system.postgres import OwnPostgres
 from tests.system.waiting import eventually, let_pass
@@ -37,6 +37,7 @@ GROUPS: dict[str, Sequence[Kind]] = {
     "store": (faults.StoreRestart, faults.Storm),
 }
 STORE_SECONDS = 10.0
+TIMING = {"HORAE_HEARTBEAT_SECONDS": "1", "HORAE_DEAD_AFTER_SECONDS": "6", "HORAE_HORIZON_SECONDS": "20"}
 WORKER_SECONDS = 30.0
 
 
@@ -55,7 +56,7 @@ def test_a_node_may_die_at_any_point(kind: type[faults.Kill], tmp_path: Path, te
     """Before a write has reached the store, before but it arrives later, and after it without knowing."""
     points = 3 * len(faults.CRASH_POINTS[kind.role])
     verdict = ordeal.undergo(
-        tmp_path, seconds=5, seed=7, per_second=60, recurring=2, kinds=[kind], times=points, **QUICK
+        tmp_path, seconds=5, seed=7, per_second=60, recurring=2, kinds=[kind], times=points, **TIMING
     )
     tell(verdict)
     assert not verdict.wrong, "\n".join(verdict.wrong[:10])
