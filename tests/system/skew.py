@@ -31,6 +31,7 @@ class WallClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_CACHE_DURATION": "1",  # seconds; without, the file is read for each look at the clock
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else threads that wait for the interpreter wait for seconds
         }
 
     def jump(self, seconds: int) -> None:
