@@ -1,0 +1,45 @@
+"""`python -m tests.simulation`: one life in detail (`--seed`), or many (`--seeds`)."""
+
+import argparse
+import os
+import sys
+
+from tests.simulation.campaign import Report, campaign
+from tests.simulation.life import simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="live this one life and tell all that was seen of it")
+    parser.add_argument("--first", type=int, default=0, help="the first of many seeds")
+    parser.add_argument("--seeds", type=int, default=3000, help="how many")
+    parser.add_argument("--seconds", type=float, help="stop after so many, even if seeds are left")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    return one(options.seed) if options.seed is not None else many(options)
+
+
+def one(seed: int) -> int:
+    """Tell one life, line by line."""
+    outcome = simulate(seed)
+    for record in outcome.recording.records:
+        print(record)
+    for violation in outcome.violations:
+        print(f"WRONG: {violation}")
+    print(f"seed {seed}: {outcome.runs} runs, {sum(outcome.fired.faults.values())} faults, {outcome.digest}")
+    return 1 if outcome.violations else 0
+
+
+def many(options: argparse.Namespace) -> int:
+    """Tell how many lives went."""
+
+    def told(report: Report) -> None:
+        print(f"{report.seeds} seeds, failed: {sorted(report.failures)}", file=sys.stderr, flush=True)
+
+    report = campaign(options.first, options.seeds, processes=options.processes, seconds=options.seconds, told=told)
+    print("\n".join(report.lines()))
+    return 0 if report.sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

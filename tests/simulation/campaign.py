@@ -1,0 +1,101 @@
+"""Many lives: run on some processes, summed up in a report, and refused when a crash point was never met."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from tests.simulation.faults import POINTS, Fired, Kind
+from tests.simulation.life import simulate
+
+CHUNK = 20  # seeds that a process lives in a row
+
+
+@dataclass
+class Report:
+    """What a set of seeds showed."""
+
+    seeds: int = 0
+    runs: int = 0
+    fewest_runs: int = 0
+    fewest_faults: int = 0
+    fired: Fired = field(default_factory=Fired)
+    failures: dict[int, Sequence[str]] = field(default_factory=dict)  # seed → what was wrong
+
+    def add(self, other: "Report") -> None:
+        self.fewest_runs = min(self.fewest_runs, other.fewest_runs) if self.seeds else other.fewest_runs
+        self.fewest_faults = min(self.fewest_faults, other.fewest_faults) if self.seeds else other.fewest_faults
+        self.seeds += other.seeds
+        self.runs += other.runs
+        self.fired.add(other.fired)
+        self.failures |= other.failures
+
+    @property
+    def unmet(self) -> list[str]:
+        """Crash points at which nobody crashed, and kinds of faults that never came."""
+        points = [point for point in POINTS if not self.fired.points[point]]
+        return points + [str(kind) for kind in Kind if not self.fired.faults[kind]]
+
+    @property
+    def sound(self) -> bool:
+        return not self.failures and not self.unmet
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield (
+            f"{self.seeds} seeds, {self.runs} runs (at least {self.fewest_runs} a seed),"
+            f" {sum(self.fired.faults.values())} faults (at least {self.fewest_faults} a seed)"
+        )
+        yield "faults: " + ", ".join(f"{kind} {self.fired.faults[kind]}" for kind in Kind)
+        yield "crashes: " + ", ".join(f"{point} {self.fired.points[point]}" for point in POINTS)
+        for point in self.unmet:
+            yield f"NEVER MET: {point}"
+        for seed, wrong in sorted(self.failures.items()):
+            yield f"FAILED: seed {seed}; replay it with: {replay(seed)}"
+            yield from (f"    {each}" for each in wrong[:10])
+
+
+def replay(seed: int) -> str:
+    """The command that lives one life again, exactly."""
+    return f"python -m tests.simulation --seed {seed}"
+
+
+def live(seeds: Iterable[int]) -> Report:
+    """Live some lives in this process."""
+    report = Report()
+    for seed in seeds:
+        outcome = simulate(seed)
+        faults = sum(outcome.fired.faults.values())
+        report.add(
+            Report(
+                seeds=1,
+                runs=outcome.runs,
+                fewest_runs=outcome.runs,
+                fewest_faults=faults,
+                fired=outcome.fired,
+                failures={seed: outcome.violations} if outcome.violations else {},
+            )
+        )
+    return report
+
+
+def campaign(
+    first: int,
+    count: int,
+    *,
+    processes: int,
+    seconds: float | None,
+    told: Callable[[Report], None] = lambda report: None,
+) -> Report:
+    """Live so many lives on some processes, unless the time is over before."""
+    report, began = Report(), time.monotonic()
+    chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
+    with ProcessPoolExecutor(processes) as pool:
+        waiting = [pool.submit(live, chunk) for chunk in chunks]
+        for done in as_completed(waiting):
+            report.add(done.result())
+            told(report)
+            if seconds is not None and time.monotonic() - began > seconds:
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
+    return report

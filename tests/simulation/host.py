@@ -1,0 +1,184 @@
+"""One host: the real node and the real use cases, over a wire that may fail, on a machine that may be killed."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import cast
+
+from horae.api.context import Services
+from horae.clock import StoreClock
+from horae.connect import follow_store
+from horae.core.model import Node, NodeId
+from horae.metrics import Metrics
+from horae.services.execution import Executor
+from horae.services.ids import Ids
+from horae.services.janitor import Janitor
+from horae.services.loop import Loop
+from horae.services.membership import Heart, Lease, Timing, shards_of
+from horae.services.node import NodeService
+from horae.services.planner import Planner
+from horae.services.pulse import Pulse
+from horae.services.retention import Retention
+from horae.services.settler import Settler
+from horae.services.worker import Worker
+from horae.store import Store
+from horae.tasks.registry import Registry
+from tests.simulation.virtual import Machine, SimulatedLoop
+from tests.simulation.wire import Wire
+
+_METRICS = Metrics()  # nobody reads them, and to make them takes longer than all else
+
+
+class Host(Machine):
+    """A process from its start to its end; one that starts again is another."""
+
+    def __init__(
+        self,
+        name: str,
+        wire: Wire,
+        loop: SimulatedLoop,
+        timing: Timing,
+        registry: Registry,
+        *,
+        luck: Random,
+        drift: float,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.dead = False
+        self.leaving = False
+        self.services: Services | None = None  # once it is up
+        self.unplug = wire.unplug
+        self._store = cast(Store, wire)
+        self._loop = loop
+        self._timing = timing
+        self._registry = registry
+        self._luck = luck
+        booted = luck.uniform(0, 1e6)  # seconds that its steady clock shows at the beginning of the life
+        self._clock = StoreClock(lambda: booted + loop.time() * (1 + drift))
+        self._concurrency = luck.choice((2, 5, 50))
+        self._heart: Heart | None = None
+        self._node: NodeService | None = None
+        self._executor: Executor | None = None
+
+    @property
+    def node_id(self) -> NodeId:
+        assert self._heart is not None
+        return self._heart.node.id
+
+    async def start(self) -> None:
+        """As `wiring` starts a node."""
+        store, clock, timing, luck = self._store, self._clock, self._timing, self._luck
+        await follow_store(clock, store)
+        ids = Ids(random=luck.randbytes, wall=lambda: clock.now().timestamp())
+        lease = Lease(clock, timing)
+        self._executor = Executor(
+            self._registry, store.blobs, clock, threads=self._concurrency, allow_shell=False, processes=1
+        )
+        settler = Settler(store, clock)
+        worker = Worker(
+            store=store,
+            clock=clock,
+            lease=lease,
+            executor=self._executor,
+            settler=settler,
+            metrics=_METRICS,
+            timing=timing,
+            node_id=lambda: self.node_id,
+            tasks=self._registry.names,
+            queues=(),
+            concurrency=self._concurrency,
+            luck=luck.random,
+        )
+        self._heart = Heart(
+            store,
+            clock,
+            lease,
+            self._identity(ids),
+            timing,
+            new_id=ids,
+            running=lambda: worker.running,
+            beaten=lambda: self._node.beaten() if self._node else None,
+        )
+        self._node = NodeService(
+            store=store,
+            clock=clock,
+            lease=lease,
+            timing=timing,
+            pulse=cast(Pulse, Pulsing(self._heart, clock, timing)),
+            janitor=Janitor(store, clock, lease, timing),
+            retention=Retention(store, clock, keep=timedelta(days=30)),
+            planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
+            worker=worker,
+            settler=settler,
+        )
+        await self._node.start()
+        self.services = Services.over(
+            store,
+            store.blobs,
+            clock,
+            _METRICS,
+            new_id=ids,
+            horizon=timing.horizon,
+            dead_after=timing.dead_after,
+            task_defaults=self._registry.get,
+            check_params=self._registry.check,
+            ready=lambda: True,
+        )
+
+    async def failed(self) -> None:
+        """Raises what ended a duty that should never end."""
+        assert self._node is not None
+        await self._node.failed()
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        assert self._node is not None
+        assert self._executor is not None
+        await self._node.stop()
+        await self._executor.close()
+
+    def _identity(self, ids: Callable[[], str]) -> Node:
+        now = self._clock.now()
+        return Node(
+            id=NodeId(ids()),
+            name=self.name,
+            roles=("api", "planner", "worker"),
+            version="simulated",
+            concurrency=self._concurrency,
+            started_at=now,
+            beat_at=now,
+            tasks=self._registry.schemas(),
+        )
+
+    def _shards(self) -> list[int]:
+        assert self._heart is not None
+        heard_since = self._clock.now() - self._timing.missed_after
+        return shards_of(self.node_id, self._heart.nodes, heard_since=heard_since)
+
+
+class Pulsing:
+    """The heartbeat as a task among others: a thread of its own would make every life another."""
+
+    def __init__(self, heart: Heart, clock: StoreClock, timing: Timing) -> None:
+        self._heart = heart
+        self._loop = Loop("heartbeat", heart.tick, clock, idle=timing.heartbeat)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> Heart:
+        await self._heart.join()
+        self._task = asyncio.create_task(self._loop.run(), name="heartbeat")
+        return self._heart
+
+    async def failed(self) -> None:
+        assert self._task is not None
+        await asyncio.shield(self._task)
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+    async def stop(self) -> None:
+        self._loop.stop()
+        assert self._task is not None
+        await self._task

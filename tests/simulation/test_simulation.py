@@ -1,0 +1,87 @@
+"""Whole lives of a cluster in virtual time: every promise is kept, every seed repeats, planted defects are found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from horae.services.janitor import Janitor
+from horae.stores.sqlite_database import STATEMENTS
+from tests.simulation.campaign import live
+from tests.simulation.faults import POINTS
+from tests.simulation.judging import LEAST_FAULTS, LEAST_RUNS
+from tests.simulation.life import simulate
+
+SEEDS = range(20)
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_promise_is_kept_whatever_breaks() -> None:
+    report = live(SEEDS)
+    assert not report.failures, "\n".join(report.lines())
+    assert report.fewest_runs >= LEAST_RUNS
+    assert report.fewest_faults >= LEAST_FAULTS
+    met = [point for point in POINTS if report.fired.points[point]]
+    assert len(met) >= 0.8 * len(POINTS), "\n".join(report.lines())
+
+
+def test_a_seed_lives_the_same_life_again() -> None:
+    first, again = simulate(7), simulate(7)
+    assert first.recording.records == again.recording.records
+    assert first.violations == again.violations
+    assert first.recording.records != simulate(8).recording.records
+
+
+def test_a_seed_lives_the_same_life_in_another_process() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--seed", "7"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert simulate(7).digest in told.stdout.splitlines()[-1]
+
+
+def _without_fence(patch: pytest.MonkeyPatch) -> None:
+    _change(patch, "runs_by_fence", "runs.fence = named.value", "named.value IS NOT NULL")
+    _change(
+        patch, "end_held_runs", "runs.fence = json_extract(value, '$[0]')", "json_extract(value, '$[0]') IS NOT NULL"
+    )
+
+
+def _without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    _change(patch, "fire_job", "revision = ? AND next_fire_at IS ?", "(revision = ? OR next_fire_at IS ? OR TRUE)")
+
+
+def _without_recovery(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: Janitor, now: object) -> int:
+        return 0
+
+    patch.setattr(Janitor, "_return_orphans", nothing)
+
+
+def _without_durable_cancel(patch: pytest.MonkeyPatch) -> None:
+    _change(patch, "request_stop", "ELSE :reason END", "ELSE CASE WHEN :reason IS NULL THEN stop ELSE stop END END")
+
+
+def _without_slot_advance(patch: pytest.MonkeyPatch) -> None:
+    _change(patch, "fire_job", "next_fire_at = ?,", "next_fire_at = CASE WHEN TRUE THEN next_fire_at ELSE ? END,")
+
+
+def _change(patch: pytest.MonkeyPatch, name: str, line: str, instead: str) -> None:
+    assert line in STATEMENTS[name]
+    patch.setitem(STATEMENTS, name, STATEMENTS[name].replace(line, instead))
+
+
+@pytest.mark.parametrize(
+    "revert",
+    [_without_fence, _without_compare_and_set, _without_recovery, _without_durable_cancel, _without_slot_advance],
+)
+def test_a_reverted_safety_line_is_found(revert: "object", monkeypatch: pytest.MonkeyPatch) -> None:
+    assert callable(revert)
+    revert(monkeypatch)
+    assert any(simulate(seed).violations for seed in SEEDS)

@@ -1,0 +1,113 @@
+"""An event loop in virtual time on which hosts can be killed and frozen at any step.
+
+Time jumps to the next timer when nothing is ready, so nothing ever sleeps, and what happens follows from what was
+scheduled alone. Every step of a task belongs to the host in whose context it was made. A killed host takes no further
+step, not even to clean up, as after kill -9; a frozen one takes its steps later, as after SIGSTOP and SIGCONT.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any
+
+MICROS = 1_000_000
+
+
+class Machine:
+    """What can be killed or frozen; `context` is that of its first step."""
+
+    def __init__(self) -> None:
+        self.stands = False  # killed or frozen
+        self.missed: list[asyncio.Handle] = []  # steps that it did not take
+        self.context: Context = copy_context()
+        self.context.run(MACHINE.set, self)
+
+
+MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
+
+
+class Deadlock(AssertionError):
+    """Nothing is ready, and nothing will ever be."""
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """Runs the steps of many hosts, one after another, in an order that depends on nothing but their times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._micros = 0
+        self._clock_resolution = 1 / MICROS
+        self._timers: list[
+            tuple[float, int, asyncio.TimerHandle]
+        ] = []  # those of one instant in the order of their making
+        self._made = itertools.count()
+        self.outside = Context()  # of what belongs to no host: the store, the wire, the users
+
+    def time(self) -> float:
+        return self._micros / MICROS
+
+    @property
+    def micros(self) -> int:
+        return self._micros
+
+    def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> "asyncio.Task[Any]":
+        """A task, which belongs to the host that makes it even if it brings an empty context of its own."""
+        machine = MACHINE.get()
+        if context is not None and machine is not None and MACHINE not in context:
+            context.run(MACHINE.set, machine)
+        return super().create_task(coro, name=name, context=context)
+
+    def spawn(self, machine: Machine, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+        """Begin work on a host."""
+        return self.create_task(work, name=name, context=machine.context.copy())
+
+    def go_on(self, machine: Machine) -> None:
+        """Let a host take the steps that it missed, and then others."""
+        machine.stands = False
+        missed, machine.missed = machine.missed, []
+        self._ready.extend(missed)  # type: ignore[attr-defined]
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._made), timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is passed over when its time comes."""
+
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
+        if not ready:
+            self._jump()
+        end = self.time() + self._clock_resolution / 2
+        while timers and timers[0][0] < end:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            machine = handle._context.get(MACHINE)
+            if machine is not None and machine.stands:
+                machine.missed.append(handle)
+                continue
+            handle._run()
+
+    def _jump(self) -> None:
+        """Let time pass until something is to be done."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock
+        self._micros = max(self._micros, math.ceil(timers[0][0] * MICROS - 0.5))
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no files or sockets."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in another thread."""

@@ -1,0 +1,163 @@
+"""The way between a host and the store: calls and answers take time, fail, get lost, and hosts crash around them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any
+
+from horae.core.errors import Unavailable
+from horae.store import Signal, Store
+from tests.simulation.faults import VERBS, Disorder, Faults
+from tests.simulation.virtual import SimulatedLoop
+
+Kill = Callable[[str], None]
+Watch = Callable[[str, tuple[Any, ...], dict[str, Any], Any], None]  # a verb, its arguments, what the store answered
+
+
+class Network:
+    """All ways to the one store; while it is down nothing gets through."""
+
+    def __init__(self, store: Store, loop: SimulatedLoop, faults: Faults, watch: Watch) -> None:
+        self.store = store
+        self.loop = loop
+        self.faults = faults
+        self.watch = watch
+        self.down = False
+        self.unanswered: list[asyncio.Future[Any]] = []  # of the dead; what waits for them is not left to the collector
+        self.over = False  # the life is judged: nothing reaches the store any more
+
+    def wire(self, kill: Kill) -> "Wire":
+        """The store as one host reaches it; `kill` ends that host, at a named point."""
+        return Wire(self, kill)
+
+
+class Wire:
+    """Looks like a store."""
+
+    def __init__(self, network: Network, kill: Kill) -> None:
+        self._network = network
+        self._kill = kill
+        self._unsubscribe: list[Callable[[], None]] = []
+        self.blobs = Blobs(self)
+
+    def unplug(self) -> None:
+        """Nothing is sent to this host any more."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+
+    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
+        """Signals on their way to the host, in its own steps."""
+        network, context = self._network, copy_context()
+
+        def send(signal: Signal) -> None:
+            for seconds in network.faults.signal(network.loop.time()):
+                network.loop.call_later(seconds, heard, signal, context=context)
+
+        unsubscribe = network.store.subscribe(send)
+        self._unsubscribe.append(unsubscribe)
+        return unsubscribe
+
+    def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        function = getattr(self._network.store, verb)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            return await self.send(verb, function, args, options)
+
+        setattr(self, verb, call)  # so that the next look-up is direct
+        return call
+
+    async def send(
+        self, verb: str, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        network, loop = self._network, self._network.loop
+        answered: asyncio.Future[Any] = loop.create_future()
+        fate = network.faults.call(verb, loop.time()) if verb in _VERBS else _READ
+        if fate.crash is not None and fate.crash.startswith("before"):
+            network.unanswered.append(answered)
+            self._kill(fate.crash)
+        else:
+            arrive = _Arrival(network, verb, function, args, options, fate, answered, self._kill)
+            loop.call_later(fate.there, arrive, context=loop.outside)
+        return await answered
+
+
+class _Arrival:
+    """A call that reaches the store, whatever became of its sender meanwhile."""
+
+    def __init__(
+        self,
+        network: Network,
+        verb: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        fate: Disorder,
+        answered: "asyncio.Future[Any]",
+        kill: Kill,
+    ) -> None:
+        self._network = network
+        self._verb = verb
+        self._function = function
+        self._args = args
+        self._options = options
+        self._fate = fate
+        self._answered = answered
+        self._kill = kill
+
+    def __call__(self) -> None:
+        network, fate = self._network, self._fate
+        answer: Any = None
+        error: BaseException | None = None
+        if network.over or network.down or fate.refused:
+            error = Unavailable("the store does not answer (simulated)")
+        else:
+            try:
+                answer = finished(self._function(*self._args, **self._options))
+            except Exception as exc:  # noqa: BLE001 - it belongs to the caller
+                error = exc
+            else:
+                network.watch(self._verb, self._args, self._options, answer)
+        if fate.crash is not None and not network.over:
+            network.unanswered.append(self._answered)
+            self._kill(fate.crash)
+            return
+        if fate.unanswered:
+            error = Unavailable("the answer of the store was lost (simulated)")
+        network.loop.call_later(fate.back, self._tell, answer, error, context=network.loop.outside)
+
+    def _tell(self, answer: Any, error: BaseException | None) -> None:
+        if self._answered.done():
+            return  # whoever waited gave up
+        if error is None:
+            self._answered.set_result(answer)
+        else:
+            self._answered.set_exception(error)
+
+
+class Blobs:
+    """The blobs of the store, by the same way."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        function = getattr(self._wire._network.store.blobs, verb)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            return await self._wire.send(f"blobs.{verb}", function, args, options)
+
+        return call
+
+
+_VERBS = frozenset(VERBS)
+_READ = Disorder(200e-6, 100e-6)  # look-ups for users: their hosts crash, and wait, around writes
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """What the store answers; on an inline executor it waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    work.close()
+    raise AssertionError("the store waits for something: it is not on an inline executor")
