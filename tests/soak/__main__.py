@@ -5,7 +5,7 @@ import sys
 import threading
 from typing import IO
 
-PARTS = ("tests.soak.chaos",)
+PARTS = ("tests.soak.chaos", "tests.soak.simulation")
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def _pass_on(part: str, process: subprocess.Popen[str]) -> None:
     said: IO[str] | None = process.stdout
     assert said is not None
     for line in said:
-        print(f"{part.rpartition('.')[2]:>6} | {line}", end="", flush=True)
+        print(f"{part.rpartition('.')[2]:>10} | {line}", end="", flush=True)
 
 
 if __name__ == "__main__":
