@@ -13,6 +13,7 @@ VERBS = (
     "claim", "start", "settle", "end_waiting", "park", "request_stop", "retract", "stops", "held",
     "resolve", "keep_receipt", "set_queue", "expire", "prune",
 )  # fmt: skip
+RARE = frozenset({"fill", "backfill", "retract", "held", "unregister", "set_queue", "expire", "prune"})
 POINTS = tuple(f"{side} {verb}" for verb in VERBS for side in ("before", "after"))
 
 FROZEN_SECONDS = (1.0, 4.0, 7.5, 8.5, 10.0, 14.0)  # the lease is in doubt from 7.2 s on, and lost from 9 s on
@@ -86,7 +87,9 @@ class Faults:
     def _planned_crashes(self, seed: int) -> Iterator[tuple[str, float]]:
         """Crash points by turns, so that some seeds in a row meet all of them, and from when on each is armed."""
         for number in range(CRASHES):
-            yield POINTS[(seed * CRASHES + number) % len(POINTS)], self._chance.uniform(0.0, 0.6 * self._until)
+            point = POINTS[(seed * CRASHES + number) % len(POINTS)]
+            armed_at = self._chance.uniform(0.0, 0.6 * self._until)
+            yield point, 0.0 if point.partition(" ")[2] in RARE else armed_at
 
     def _times(self, *counts: int) -> list[float]:
         return sorted(self._chance.uniform(1.0, self._until) for _ in range(self._chance.choice(counts)))

@@ -72,6 +72,7 @@ class Users:
             (self._patch_once, 3, 0.5, until),
             (self._backfill, 2, 0.4 * until, until),
             (self._retry, 3, 0.5 * until, until),
+            (self._narrow, 2, 0.0, until),
         ):
             for _ in range(times):
                 yield chance.uniform(begin, end), wish
