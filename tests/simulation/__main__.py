@@ -22,7 +22,7 @@ def main() -> int:
 def one(seed: int) -> int:
     """Tell one life, line by line."""
     outcome = simulate(seed)
-    for record in outcome.recording.records:
+    for record in outcome.records:
         print(record)
     for violation in outcome.violations:
         print(f"WRONG: {violation}")

@@ -229,19 +229,29 @@ class Seen:
         return min(lease, self._gone.get(node, EVER))
 
     def cancelled(self) -> Iterator[str]:
-        """What was answered as cancelled never starts again."""
+        """What was answered as cancelled never starts again, and what is being cancelled is given to nobody else."""
         for call, answer in self._calls:
-            if answer.outcome != "ok" or answer.state != "cancelled":
+            if answer.outcome != "ok" or call.action not in ("cancel_run", "cancel_job"):
                 continue
-            if call.action == "cancel_run":
-                runs = [run for run in self._runs.values() if run.id == call.subject]
-            elif call.action == "cancel_job":
-                runs = [run for run in self._runs.values() if run.id == call.subject and run.one_shot]
-            else:
-                continue
-            for run in runs:
-                if run.state is not State.CANCELLED:
-                    yield f"cancel forgotten: run {run.id} is {run.state}"
-                for effect in self._effects[run.id]:
-                    if effect.event == "START" and effect.at > answer.at:
-                        yield f"cancel ignored: run {run.id} started at {effect.at}, cancelled at {answer.at}"
+            subject = call.subject
+            for run in self._runs.values():
+                if run.id == subject and answer.state == "cancelled" and run.one_shot:
+                    yield from self._ended_by(run, answer)
+                if run.id == subject or (call.action == "cancel_job" and self._is_older(run, call)):
+                    yield from self._given_on(run, answer)
+
+    def _is_older(self, run: Run, call: Asked) -> bool:
+        return run.job_id == call.subject and run.created_at < call.at - MARGIN
+
+    def _ended_by(self, run: Run, answer: Answered) -> Iterator[str]:
+        if run.state is not State.CANCELLED:
+            yield f"cancel forgotten: run {run.id} is {run.state}"
+        for effect in self._effects[run.id]:
+            if effect.event == "START" and effect.at > answer.at:
+                yield f"cancel ignored: run {run.id} started at {effect.at}, cancelled at {answer.at}"
+
+    def _given_on(self, run: Run, answer: Answered) -> Iterator[str]:
+        fences = {lease.fence for lease in self._leases[run.id] if lease.at > answer.at}
+        for effect in self._effects[run.id]:
+            if effect.event == "START" and effect.fence in fences:
+                yield f"cancel forgotten: run {run.id} was claimed and started after {answer.at}, when it was to stop"
