@@ -1,8 +1,10 @@
 """Many lives: run on some processes, summed up in a report, and refused when a crash point was never met."""
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.simulation.faults import POINTS, Fired, Kind
@@ -64,7 +66,8 @@ def live(seeds: Iterable[int]) -> Report:
     """Live some lives in this process."""
     report = Report()
     for seed in seeds:
-        outcome = simulate(seed)
+        with _uncollected():
+            outcome = simulate(seed)
         faults = sum(outcome.fired.faults.values())
         report.add(
             Report(
@@ -79,6 +82,16 @@ def live(seeds: Iterable[int]) -> Report:
     return report
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Spare a life the garbage collector, which takes a sixth of its time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def campaign(
     first: int,
     count: int,
@@ -90,7 +103,7 @@ def campaign(
     """Live so many lives on some processes, unless the time is over before."""
     report, began = Report(), time.monotonic()
     chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, initializer=gc.freeze) as pool:
         waiting = [pool.submit(live, chunk) for chunk in chunks]
         for done in as_completed(waiting):
             report.add(done.result())

@@ -32,6 +32,7 @@ ACTIVE = 20.0  # seconds in which users act and things break
 QUIET = 5.0  # seconds after that in which everything is to come to its end; more, if it is not there yet
 PATIENCE = 90.0  # seconds after which it never will
 HOSTS = 3
+ROUNDS = 5  # of ending what is left of a life
 TIMING = Timing(
     dead_after=timedelta(seconds=9), horizon=timedelta(seconds=15), drain=timedelta(seconds=4)
 )  # shorter than in life, so that more of it fits into one
@@ -287,12 +288,14 @@ def _put_to_rest(loop: SimulatedLoop, hosts: list[Host]) -> None:
     """End every task, so that nothing is left to the garbage collector; what they still do reaches no store."""
     for host in hosts:
         loop.go_on(host)
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
 
     async def ended() -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*others, return_exceptions=True)
+        for _ in range(ROUNDS):  # what ends may begin something else on its way
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=60)
 
     loop.run_until_complete(ended())
     loop.close()
