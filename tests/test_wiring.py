@@ -1,5 +1,6 @@
 """The composition root: addresses, and set-ups that are refused."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 from horae import Horae
 from horae.config import load_settings, without_password
 from horae.connect import make_store, sqlite_path
-from horae.core.errors import Misconfigured
-from horae.launch import load_app, run_node, with_store_of
+from horae.core.errors import HoraeError, Misconfigured, Unavailable
+from horae.launch import load_app, patiently, run_node, with_store_of
 from horae.wiring import NodePlan
 
 NO_FILE = Path("there-is-no-such-file.toml")
@@ -58,3 +59,44 @@ def test_a_node_works_on_the_store_of_its_application_unless_a_flag_names_anothe
 def test_a_password_is_not_shown() -> None:
     assert without_password("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
     assert without_password("sqlite:///a.db") == "sqlite:///a.db"
+
+
+class Joining:
+    """Joins a cluster, but for what hinders it the first times."""
+
+    def __init__(self, *hindrances: HoraeError) -> None:
+        self._hindrances = list(hindrances)
+        self.tries = 0
+
+    async def __call__(self) -> str:
+        self.tries += 1
+        if self._hindrances:
+            raise self._hindrances.pop(0)
+        return "joined"
+
+
+async def test_a_node_that_starts_before_its_store_tries_again() -> None:
+    joining = Joining(Unavailable("down"), Unavailable("starting up"))
+    assert await patiently(joining, asyncio.Event()) == "joined"
+    assert joining.tries == 3
+
+
+async def test_a_node_does_not_wait_for_ever_for_its_store() -> None:
+    joining = Joining(*[Unavailable(f"down {number}") for number in range(100)])
+    with pytest.raises(Unavailable, match="down"):
+        await patiently(joining, asyncio.Event(), within=0.3)
+    assert 1 < joining.tries < 100
+
+
+async def test_a_node_waits_for_nothing_that_no_waiting_mends() -> None:
+    joining = Joining(Misconfigured("no such database"))
+    with pytest.raises(Misconfigured):
+        await patiently(joining, asyncio.Event())
+    assert joining.tries == 1
+
+
+async def test_a_node_that_waits_for_its_store_can_be_stopped() -> None:
+    stop, joining = asyncio.Event(), Joining(*[Unavailable("down")] * 100)
+    asyncio.get_running_loop().call_later(0.05, stop.set)
+    async with asyncio.timeout(5):
+        assert await patiently(joining, stop) is None

@@ -5,12 +5,15 @@ import contextlib
 import gc
 import importlib
 import os
+import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Generator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import structlog
 import uvicorn
@@ -21,7 +24,7 @@ from horae.api.connection import LimitedConnection
 from horae.api.safety import refuse_unsafe
 from horae.app import Horae
 from horae.config import Settings, without_password
-from horae.core.errors import Misconfigured
+from horae.core.errors import HoraeError, Misconfigured, Unavailable
 from horae.logs import configure_logs
 from horae.sdk.opening import opened_connection
 from horae.services.declaring import Declaring, Verdict
@@ -31,6 +34,10 @@ from horae.wiring import NodePlan, running_node
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
+START_SECONDS = 60.0  # for which a node that starts waits for a store that does not answer
+RETRY_SECONDS = (0.2, 5.0)  # the first and the longest wait between two tries
 GC_THRESHOLDS = (5_000, 20, 50)  # a young collection, of thousands of objects at most, takes less than a millisecond
 # For which one thread may keep the others waiting. The writer of SQLite has to get the interpreter back while it holds
 # the lock that other processes wait for: with Python's 5 ms it held that about half as long again.
@@ -65,8 +72,17 @@ def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1) -> int:
     load_app(plan.app)  # so that a mistake is told once, and at once
     if "api" in plan.roles:
         plan = replace(plan, listener=_bind(settings.host, settings.port))
-    target = partial(run_node, settings, plan)
+    target = partial(_run_one_of_many, settings, plan)
     return Supervisor(target, processes, drain_seconds=settings.drain_seconds.total_seconds()).run()
+
+
+def _run_one_of_many(settings: Settings, plan: NodePlan) -> int:
+    """A node that is started again whatever ended it; what did by design is told in a line."""
+    try:
+        return run_node(settings, plan)
+    except HoraeError as exc:
+        log.critical("node_failed", reason=str(exc))
+        return 1
 
 
 async def _main(settings: Settings, plan: NodePlan) -> int:
@@ -75,13 +91,43 @@ async def _main(settings: Settings, plan: NodePlan) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     app = load_app(plan.app)
     settings = with_store_of(app, settings)
-    async with running_node(settings, plan, app) as running, _serving(running.api, settings, plan):
+    async with contextlib.AsyncExitStack() as stack:
+        running = await patiently(lambda: stack.enter_async_context(running_node(settings, plan, app)), stop)
+        if running is None:
+            return 0
+        await stack.enter_async_context(_serving(running.api, settings, plan))
         _calm_collector()
         sys.setswitchinterval(SWITCH_SECONDS)
         log.info("ready", roles=describe_roles(plan.roles), store=without_password(settings.store))
         await _until_stopped(stop, running.node)
         log.info("stopping")
     return 0
+
+
+async def patiently(
+    join: Callable[[], Awaitable[T]], stop: asyncio.Event, *, within: float = START_SECONDS
+) -> T | None:
+    """What joining answers, tried again while the store does not; None when it is told to stop before that.
+
+    A node may be started while its store is: whoever waits no longer ends, and a supervisor starts it again.
+    """
+    deadline, (wait, longest) = time.monotonic() + within, RETRY_SECONDS
+    told = False
+    while not stop.is_set():
+        try:
+            return await join()
+        except Unavailable as exc:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise
+            if not told:
+                log.warning("store_unavailable", reason=str(exc), gives_up_in_seconds=round(left))
+                told = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(wait * random.uniform(0.5, 1), left)):
+                await stop.wait()
+        wait = min(wait * 2, longest)
+    return None
 
 
 def _calm_collector() -> None:

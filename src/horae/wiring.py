@@ -162,11 +162,13 @@ async def running_node(
 @contextlib.asynccontextmanager
 async def _working(node: NodeService, executor: Executor | None) -> AsyncIterator[None]:
     """The duties of the node, and its executor if it is a worker."""
-    await node.start()
     try:
-        yield
+        await node.start()
+        try:
+            yield
+        finally:
+            await node.stop()
     finally:
-        await node.stop()
         if executor is not None:
             await executor.close()
 

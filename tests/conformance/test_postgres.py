@@ -107,6 +107,12 @@ async def test_a_setting_that_the_server_refuses_is_misconfigured(option: str) -
         await PostgresStore(f"{postgres_url()}&{quote(option, safe='=')}").open()
 
 
+@pytest.mark.parametrize("place", ["127.0.0.1:port/postgres", "127.0.0.1/postgres?sslmode=perhaps"])
+async def test_an_address_that_cannot_be_read_is_misconfigured(place: str) -> None:
+    with pytest.raises(Misconfigured, match="HORAE_STORE"):
+        await PostgresStore(f"postgresql://postgres@{place}").open()
+
+
 # --- upgrades
 
 

@@ -82,10 +82,10 @@ async def test_a_file_that_cannot_be_made_is_misconfigured(tmp_path: Path) -> No
         await SqliteStore(tmp_path / "file" / "horae.db").open()
 
 
-async def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_misconfigured(tmp_path: Path) -> None:
     path = tmp_path / "horae.db"
     path.write_bytes(b"certainly not a database " * 100)
-    with pytest.raises(Unavailable, match="not a"):
+    with pytest.raises(Misconfigured, match="not a SQLite database"):
         await SqliteStore(path).open()
 
 

@@ -108,15 +108,18 @@ class Address:
 
     async def connect(self) -> Any:
         """One connection, ready for our statements."""
-        connection = await asyncpg.connect(
-            self.url,
-            timeout=TIMEOUT,
-            command_timeout=TIMEOUT,
-            statement_cache_size=0 if self.pooled else 200,
-            max_cached_statement_lifetime=60,  # seconds; a plan from the first moment of a day does not suit its end
-            max_cacheable_statement_size=0,
-            server_settings=self._settings,
-        )
+        try:
+            connection = await asyncpg.connect(
+                self.url,
+                timeout=TIMEOUT,
+                command_timeout=TIMEOUT,
+                statement_cache_size=0 if self.pooled else 200,
+                max_cached_statement_lifetime=60,  # seconds; a plan of the first moment of a day does not suit its end
+                max_cacheable_statement_size=0,
+                server_settings=self._settings,
+            )
+        except ValueError as exc:
+            raise Misconfigured(f"HORAE_STORE is no address of PostgreSQL: {exc}") from exc
         await prepare_connection(connection)
         return connection
 

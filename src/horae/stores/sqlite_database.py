@@ -100,8 +100,14 @@ class Database:
     def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Make the file if there is none, and do work on a connection of its own."""
         self.prepare()
-        with translated(), closing(self.writer()) as db:
-            return work(db)
+        with translated():
+            try:
+                with closing(self.writer()) as db:
+                    return work(db)
+            except sqlite3.DatabaseError as exc:
+                if error_code(exc) != sqlite3.SQLITE_NOTADB:
+                    raise
+                raise Misconfigured(f"{self.path} is not a SQLite database: name another file, or move it") from exc
 
     def writer(self) -> sqlite3.Connection:
         """A connection that writes; every commit is on the disk before it is answered."""
