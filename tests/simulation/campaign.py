@@ -1,9 +1,10 @@
 """Many lives: run on some processes, summed up in a report, and refused when a crash point was never met."""
 
 import gc
+import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -101,14 +102,22 @@ def campaign(
     told: Callable[[Report], None] = lambda report: None,
 ) -> Report:
     """Live so many lives on some processes, unless the time is over before."""
-    report, began = Report(), time.monotonic()
+    report, deadline = Report(), None if seconds is None else time.monotonic() + seconds
     chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
-    with ProcessPoolExecutor(processes, initializer=gc.freeze) as pool:
-        waiting = [pool.submit(live, chunk) for chunk in chunks]
-        for done in as_completed(waiting):
-            report.add(done.result())
-            told(report)
-            if seconds is not None and time.monotonic() - began > seconds:
-                pool.shutdown(wait=False, cancel_futures=True)
+    with multiprocessing.Pool(processes, initializer=_begin) as pool:  # whose end is that of its processes
+        lived = pool.imap_unordered(live, chunks)
+        for _ in chunks:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            try:
+                report.add(lived.next(left))
+            except multiprocessing.TimeoutError:
                 break
+            told(report)
     return report
+
+
+def _begin() -> None:
+    """In each process: what is there stays, and whoever ends the campaign ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()

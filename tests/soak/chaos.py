@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.soak.ending import end_in_order_when_told
 from tests.system.ordeal import Verdict, undergo
 
 ACCEPTED = 30_000
@@ -25,6 +26,7 @@ def main() -> int:
     options.add_argument("--times", type=int, default=3, help="how often each kind of fault has to fire at least")
     options.add_argument("--folder", type=Path, help="where the history and the logs are kept; else they are not")
     given = options.parse_args()
+    end_in_order_when_told()
     with tempfile.TemporaryDirectory(prefix="horae-soak-") as scratch:
         folder = given.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,6 +44,8 @@ def main() -> int:
     share = min(given.minutes / 8, 1)
     wrong = verdict.wrong + _missing(verdict, share, given.times)
     print(verdict)
+    for name, count in sorted(verdict.points.items()):
+        print(f"{name}: {count}")
     for line in wrong[:SHOWN]:
         print(f"WRONG: {line}")
     print(f"chaos: {'nothing' if not wrong else len(wrong)} wrong, seed {given.seed}")

@@ -42,6 +42,7 @@ class Verdict:
     lost_workers: int = 0  # runs that were started again because their worker was gone
     released: int = 0
     fired: Counter[str] = field(default_factory=Counter)
+    points: Counter[str] = field(default_factory=Counter)  # where nodes died and connections were cut
     worker_recovery: list[float] = field(default_factory=list)
     store_recovery: list[float] = field(default_factory=list)
     loudest_second: int = 0  # lines in a log
@@ -179,6 +180,8 @@ def _measure(verdict: Verdict, chosen: Sequence[Fault], clients: Clients, final:
     verdict.accepted, verdict.unknown = len(clients.accepted), len(clients.unknown)
     for fault in chosen:
         verdict.fired[fault.name] = len(fault.fired)
+        if isinstance(fault, faults.Kill | faults.Cut):
+            verdict.points.update(f"{fault.name}, {firing.target.partition(' ')[2]}" for firing in fault.fired)
         if isinstance(fault, faults.KillWorker):
             verdict.worker_recovery += fault.recoveries
         if isinstance(fault, faults.StoreRestart):

@@ -36,14 +36,25 @@ class OwnPostgres:
         self.folder = Path(tempfile.mkdtemp(prefix="horae-own-")) / "server"  # short, as the path of a socket must be
         self.folder.parent.chmod(0o755)
         data = None if disk is None else disk / "data"
-        self._binaries, self.data = create_cluster(self.folder, SETTINGS + settings, data=data)
         self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._binaries, self.data = create_cluster(self.folder, SETTINGS + settings, data=data)
+        except BaseException:
+            self._clear_away()
+            raise
 
     def __enter__(self) -> "OwnPostgres":
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self._clear_away()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._clear_away()
+
+    def _clear_away(self) -> None:
         self.stop_at_once()
         shutil.rmtree(self.folder.parent)
 
