@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from horae.checking.history import Code, Violation
+from horae.checking.leases import ended_at, held_at
 from horae.checking.recorded import Asked, Recording
 from horae.checking.recording import Action, FinalRun, FinalSkip
 from horae.checking.reference import MICRO, Slots, micros, object_form
@@ -131,22 +132,32 @@ def _wrong_reason(
 def _no_overlap(asked: Asked, slot: float, run: FinalRun | None, recording: Recording) -> str | None:
     if all(version.definition.overlap == "allow" for version in versions(asked)):
         return "it was skipped as overlapping, which its job allows"
-    slack = recording.setup.clock_error + 0.25
     due = slot if run is None else run.due_at
-    for other in asked.runs:
-        if run is None or other.run != run.run:
-            began = min((span.start.at for span in recording.spans.get(other.run, ())), default=other.started_at)
-            going = began is not None and began <= due + slack
-            if going and (other.finished_at is None or other.finished_at >= due - slack):
-                return None
+    decided_at = None if run is None else ended_at(run.run, recording)
+    others = [other for other in asked.runs if run is None or other.run != run.run]
+    if any(_was_going(other, due, recording) for other in others):
+        return None
+    if decided_at is not None and any(held_at(other.run, decided_at, recording) for other in others):
+        return None
     return f"it was skipped as overlapping, but no run of its job was going {at(due)}"
+
+
+def _was_going(other: FinalRun, due: float, recording: Recording) -> bool:
+    """By its handlers and by its end; its start may be lost with its worker, and its end may reach the store late."""
+    slack = recording.setup.clock_error + 0.25
+    began = min((span.start.at for span in recording.spans.get(other.run, ())), default=other.started_at)
+    if not (began is not None and began <= due + slack) and not (other.crashes and other.due_at <= due):
+        return False
+    if other.finished_at is None or other.finished_at >= due - slack:
+        return True
+    return not recording.leases and recording.is_troubled(other.finished_at, due)
 
 
 def _was_paused(asked: Asked, slot: float, recording: Recording) -> bool:
     slack = recording.setup.clock_error
-    resumes = [call.done_at for call in asked.of(Action.RESUME)]
+    resumes = asked.of(Action.RESUME)
     for pause in asked.of(Action.PAUSE):
-        over = min((resumed for resumed in resumes if resumed > pause.began_at), default=float("inf"))
+        over = min((call.done_at for call in resumes if call.began_at > pause.done_at), default=float("inf"))
         # What is due and not yet held by a worker when the pause comes is skipped as well.
         if pause.began_at - recording.setup.lateness - slack <= slot <= over + slack:
             return True

@@ -20,7 +20,7 @@ def judge_attempts(recording: Recording) -> Iterator[Violation]:
             ordered = sorted(run.attempts, key=lambda attempt: attempt.fence)
             yield from _numbers(run, ordered)
             yield from _budget(asked, run, ordered)
-            yield from _starts_are_told(run, recording.spans.get(run.run, []))
+            yield from _starts_are_told(run, recording)
             yield from _delays(asked, run, recording)
 
 
@@ -51,9 +51,19 @@ def _budget(asked: Asked, run: FinalRun, attempts: Sequence[FinalAttempt]) -> It
         yield found(Code.TRIED_TOO_OFTEN, run.run, detail)
 
 
-def _starts_are_told(run: FinalRun, spans: Sequence[Span]) -> Iterator[Violation]:
-    """Each handler that started is an attempt with an end; that of a worker that died may have died untold."""
-    untold = [span for span in spans if span.attempt is None]
+def _starts_are_told(run: FinalRun, recording: Recording) -> Iterator[Violation]:
+    """Each handler that started is an attempt with an end; that of a worker that died may have died untold.
+
+    So may that of a worker whose lease ran out while the store did not answer: it gives back what, for the store, has
+    not begun.
+    """
+    spans = recording.spans.get(run.run, [])
+    following = [span.start.at for span in spans[1:]] + [recording.end_at]
+    untold = [
+        span
+        for span, again_at in zip(spans, following, strict=False)
+        if span.attempt is None and not _may_be_untold(span, again_at, recording)
+    ]
     excused = run.crashes + (run.status not in FINAL_STATUS) + (run.status == "cancelled")
     if len(untold) > excused:
         start = untold[-1].start
@@ -63,6 +73,12 @@ def _starts_are_told(run: FinalRun, spans: Sequence[Span]) -> Iterator[Violation
         if span.attempt is not None and span.attempt.number != span.start.attempt:
             detail = f"the handler under fence {span.start.fence} was told to be attempt {span.start.attempt}"
             yield found(Code.ATTEMPT_HOLE, run.run, f"{detail}, not {span.attempt.number}")
+
+
+def _may_be_untold(span: Span, again_at: float, recording: Recording) -> bool:
+    """Whether a lease can have run out between its start and the next; it may have been renewed a while before."""
+    lease = recording.setup.lease
+    return again_at - span.start.at > lease / 2 and recording.is_troubled(span.start.at, span.start.at + lease)
 
 
 def _delays(asked: Asked, run: FinalRun, recording: Recording) -> Iterator[Violation]:

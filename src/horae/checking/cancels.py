@@ -7,6 +7,7 @@ from horae.checking.recorded import Asked, Call, Recording
 from horae.checking.recording import Action
 from horae.checking.telling import at, found, name
 
+MARGIN = 0.02  # seconds between the clock of a node and the harness'
 SETTLED = frozenset({"cancelled", "succeeded", "failed", "skipped"})
 
 
@@ -14,10 +15,25 @@ def judge_cancels(recording: Recording) -> Iterator[Violation]:
     for call in recording.calls:
         if call.invoke.action is Action.CANCEL and call.ok and call.invoke.run:
             yield from _judge_cancel(call.invoke.run, call, recording)
+            yield from _given_on(call.invoke.run, call, recording)
     for asked in recording.asked.values():
         for call in asked.of(Action.DELETE):
             if call.ok:
                 yield from _judge_delete(asked, call, recording)
+                if not call.invoke.keep_running:
+                    older = [run.run for run in asked.runs if run.created_at < call.began_at - MARGIN]
+                    for run in older:
+                        yield from _given_on(run, call, recording)
+
+
+def _given_on(run: str, call: Call, recording: Recording) -> Iterator[Violation]:
+    """What is being cancelled is given to nobody else, where a harness saw what was given to whom."""
+    fences = {lease.fence for lease in recording.leases.get(run, ()) if lease.at > call.done_at}
+    for span in recording.spans.get(run, ()) if fences else ():
+        if span.start.fence in fences:
+            detail = f"its cancel was taken {at(call.done_at)}, and it was given to another and started after that"
+            yield found(Code.CANCEL_IGNORED, run, detail)
+            return
 
 
 def _judge_delete(asked: Asked, call: Call, recording: Recording) -> Iterator[Violation]:

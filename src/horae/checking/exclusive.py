@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from horae.checking.history import Code, Violation
-from horae.checking.recorded import Recording, Span
-from horae.checking.recording import FinalRun
+from horae.checking.recorded import FINAL_STATUS, Recording, Span
+from horae.checking.recording import FinalRun, Report
 from horae.checking.telling import at, found, lasting
 
 SKEW = 0.25  # seconds that the clock of a node may be off
@@ -85,14 +85,27 @@ def _ignores_its_end(span: Span) -> bool:
 
 def _reports(run: str, recording: Recording) -> Iterator[Violation]:
     leases = recording.leases.get(run, [])
-    taken: set[int] = set()
+    taken: list[Report] = []
     for report in recording.reports[run]:
-        if not report.accepted:
+        if not report.accepted or _is_told_again(report, taken):
             continue
         newest = max((lease.fence for lease in leases if lease.at < report.at), default=0)
         if report.fence < newest:
             detail = f"a result under fence {report.fence} was taken {at(report.at)}, when {newest} had been given out"
             yield found(Code.STALE_RESULT_TAKEN, run, detail)
-        if report.fence in taken:
-            yield found(Code.COMMITTED_TWICE, run, f"two results were taken under fence {report.fence}")
-        taken.add(report.fence)
+        if any(_is_of_no_use_after(report, earlier) for earlier in taken):
+            fences = " and ".join(str(each.fence) for each in (*taken[-1:], report))
+            yield found(Code.COMMITTED_TWICE, run, f"two results were taken, under the fences {fences}")
+        taken.append(report)
+
+
+def _is_told_again(report: Report, taken: Sequence[Report]) -> bool:
+    """Whether it is the same result once more, of a worker that had no answer: what was taken stays taken."""
+    return bool(report.status) and any((each.fence, each.status) == (report.fence, report.status) for each in taken)
+
+
+def _is_of_no_use_after(report: Report, earlier: Report) -> bool:
+    """Whether a result can only be void after another: under one fence, or by statuses, where those are known."""
+    if report.status and earlier.status:
+        return report.status in FINAL_STATUS and earlier.status in FINAL_STATUS
+    return report.fence == earlier.fence

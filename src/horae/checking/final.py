@@ -129,6 +129,7 @@ def _run(
         dead_letter=dead_letter,
         queue=run.spec.queue,
         ordering_key=run.spec.ordering_key,
+        gate=run.gate,
         label=label_of(run.spec.params),
         params=run.spec.params,
     )

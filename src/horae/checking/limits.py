@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from horae.checking.history import Code, Violation
 from horae.checking.recorded import Recording, Span
-from horae.checking.recording import Limit
+from horae.checking.recording import Action, Limit
 from horae.checking.telling import at, found
 
 
@@ -18,7 +18,9 @@ def _is_of(span: Span, limit: Limit, recording: Recording) -> bool:
     if limit.scope == "node":
         return span.start.node == limit.name
     asked = recording.asked.get(span.start.label)
-    return asked is not None and asked.definition.queue == limit.name
+    if asked is None or asked.of(Action.UPDATE):  # which may have moved it from one queue to another
+        return False
+    return asked.definition.queue == limit.name
 
 
 def _judge(limit: Limit, spans: list[Span], error: float) -> Iterator[Violation]:
@@ -30,6 +32,6 @@ def _judge(limit: Limit, spans: list[Span], error: float) -> Iterator[Violation]
     working = 0
     for moment, change, run in sorted(edges):
         working += change
-        if change > 0 and working > limit.most:
+        if change > 0 and working > limit.most and moment > limit.since:
             detail = f"with it {working} handlers of the {limit.scope} {limit.name} were at work {at(moment)}"
             yield found(Code.LIMIT_EXCEEDED, run, f"{detail}, not {limit.most} at most")

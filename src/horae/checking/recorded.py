@@ -9,8 +9,10 @@ from typing import Any
 
 from horae.checking.recording import (
     Action,
+    Beat,
     Closed,
     Definition,
+    Died,
     Effect,
     Fail,
     Fault,
@@ -19,6 +21,7 @@ from horae.checking.recording import (
     FinalJob,
     FinalRun,
     FinalSkip,
+    Gone,
     Happening,
     Info,
     Invoke,
@@ -173,6 +176,9 @@ class Recording:
         self.effects: list[Effect] = []
         self.leases: defaultdict[str, list[Lease]] = defaultdict(list)
         self.reports: defaultdict[str, list[Report]] = defaultdict(list)
+        self.beats: defaultdict[str, list[Beat]] = defaultdict(list)  # by node
+        self.gone: dict[str, float] = {}  # node → when the first time
+        self.deaths: defaultdict[int, list[float]] = defaultdict(list)  # by process
         self.faults: list[Fault] = []
         self.sightings: list[Sighting] = []
         invokes: dict[str, Invoke] = {}
@@ -191,6 +197,12 @@ class Recording:
                     self.leases[line.run].append(line)
                 case Report():
                     self.reports[line.run].append(line)
+                case Beat():
+                    self.beats[line.node].append(line)
+                case Gone():
+                    self.gone.setdefault(line.node, line.at)
+                case Died():
+                    self.deaths[line.pid].append(line.at)
                 case Sighting():
                     self.sightings.append(line)
                 case Fault():

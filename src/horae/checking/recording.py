@@ -72,6 +72,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     scope: str  # `queue` or `node` (as in Effect.node); ordering keys and overlaps are judged without being told
     name: str
     most: int
+    since: float = 0.0  # from when on it holds, where it was not there from the beginning
 
 
 class Setup(Record, frozen=True, kw_only=True, tag="setup", omit_defaults=True):
@@ -196,6 +197,26 @@ class Report(Record, frozen=True, kw_only=True, tag="report", omit_defaults=True
     run: str
     fence: int
     accepted: bool
+    status: str = ""  # that the run has by it, if the harness knows; a result that is sent again is the same
+
+
+class Beat(Record, frozen=True, kw_only=True, tag="beat", omit_defaults=True):
+    """The store took a heartbeat: the worker has its lease from the moment that it was sent."""
+
+    node: str
+    sent_at: float
+
+
+class Gone(Record, frozen=True, kw_only=True, tag="gone", omit_defaults=True):
+    """A worker left in order or was given up: what it held is free."""
+
+    node: str
+
+
+class Died(Record, frozen=True, kw_only=True, tag="died", omit_defaults=True):
+    """A process ended, and its handlers with it."""
+
+    pid: int
 
 
 class Sighting(Record, frozen=True, kw_only=True, tag="sighting", omit_defaults=True):
@@ -264,6 +285,7 @@ class FinalRun(Record, frozen=True, kw_only=True, tag="final_run", omit_defaults
     dead_letter: bool = False  # whether it is listed as one
     queue: str = "default"
     ordering_key: str | None = None
+    gate: str | None = None  # runs that share one start one after another
     label: str = ""  # out of its parameters
     params: str = ""
 
@@ -290,7 +312,7 @@ class Closed(Record, frozen=True, kw_only=True, tag="closed", omit_defaults=True
 
 
 Line = (
-    Setup | Invoke | Ok | Fail | Info | Effect | Lease | Report | Sighting | Fault
+    Setup | Invoke | Ok | Fail | Info | Effect | Lease | Report | Beat | Gone | Died | Sighting | Fault
     | FinalJob | FinalRun | FinalSkip | FinalCounts | Closed
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from horae.checking.history import Code, Violation
 from horae.checking.recorded import FINAL_STATUS, Asked, Recording, Span
 from horae.checking.recording import Action, Effect, FinalRun
 from horae.checking.telling import at, found, lasting, name
-from horae.checking.versions import due_times, in_line, jitter, may_wait
+from horae.checking.versions import due_times, in_line, jitter, may_wait, paused_since
 
 MAY_END_UNSTARTED = frozenset({"cancelled", "skipped"})
 
@@ -58,8 +58,7 @@ def _is_at_work(spans: list[Span], recording: Recording) -> bool:
 
 def waits_by_right(asked: Asked, recording: Recording) -> bool:
     """Whether it may wait for ever: it is paused, or behind a failure that blocks its ordering key."""
-    paused, resumed = asked.of(Action.PAUSE), asked.of(Action.RESUME)
-    if paused and (not resumed or resumed[-1].done_at < paused[-1].began_at or resumed[-1].is_unknown):
+    if paused_since(asked) is not None:
         return True
     return (asked.owner, asked.definition.ordering_key) in recording.blocked_keys
 

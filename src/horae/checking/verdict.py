@@ -11,6 +11,7 @@ from horae.checking.exclusive import judge_exclusive
 from horae.checking.giving_up import judge_giving_up
 from horae.checking.history import Code, Violation
 from horae.checking.honesty import judge_honesty
+from horae.checking.leases import judge_leases
 from horae.checking.limits import judge_limits
 from horae.checking.order import judge_order
 from horae.checking.owners import judge_owners
@@ -29,6 +30,7 @@ JUDGES: tuple[Judge, ...] = (
     judge_starts,
     judge_windows,
     judge_exclusive,
+    judge_leases,
     judge_accounts,
     judge_reads,
     judge_cancels,

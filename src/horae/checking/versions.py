@@ -1,9 +1,11 @@
 """What a job was asked to do at each time: its definitions, and its slots by the reference evaluator."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from horae.checking.recorded import FOREVER, Asked, Recording, Version, is_recurring
-from horae.checking.recording import Action
+from horae.checking.recorded import FOREVER, Asked, Call, Recording, Version, is_recurring
+from horae.checking.recording import Action, Definition
 from horae.checking.reference import Slots, micros, object_form, slots
 from horae.core.timestamps import parse_timestamp
 
@@ -20,22 +22,46 @@ def _versions(asked: Asked) -> Iterator[Version]:
     ends = asked.of(Action.DELETE)
     last_certain = min((call.began_at for call in ends), default=FOREVER)
     last_possible = min((call.done_at for call in ends), default=FOREVER)
-    certain_from = asked.accepted_at
-    if certain_from == FOREVER and asked.job is not None:  # nobody was told, but it is there
-        certain_from = asked.job.created_at
-    definition, possible_from = asked.definition, asked.asked_at
-    shown = next((call.ok.schedule for call in asked.creates if call.ok and call.ok.schedule), {})
-    for change in changes:
-        assert change.invoke.definition is not None
+    for place in range(len(changes) + 1):
+        made, later = _made(asked, changes, place), changes[place:]
         yield Version(
-            definition, possible_from, certain_from, min(change.began_at, last_certain), change.done_at, shown
+            made.definition,
+            made.possible_from,
+            made.certain_from,
+            min([last_certain, *(call.began_at for call in later)]),
+            # A change that began before this one was done may have come before it.
+            min([last_possible, *(call.done_at for call in later if call.began_at > made.done_at)]),
+            made.shown,
         )
-        definition = change.invoke.definition
-        possible_from, certain_from = change.began_at, change.done_at
-        shown = change.ok.schedule if change.ok else {}
-    if not shown and asked.job is not None and all(change.ok for change in changes):
-        shown = asked.job.schedule
-    yield Version(definition, possible_from, certain_from, last_certain, last_possible, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How a version came about."""
+
+    definition: Definition
+    possible_from: float
+    certain_from: float
+    done_at: float
+    shown: Mapping[str, Any]
+
+
+def _made(asked: Asked, changes: Sequence[Call], place: int) -> _Made:
+    """The first version, or that of a change; of changes at the same time nobody knows which came last."""
+    in_order = all(call.done_at < changes[place - 1].began_at for call in changes[: max(place - 1, 0)])
+    is_last = place == len(changes) and in_order and all(call.ok for call in changes)
+    at_the_end = asked.job.schedule if is_last and asked.job is not None else {}
+    if place == 0:
+        shown = next((call.ok.schedule for call in asked.creates if call.ok and call.ok.schedule), at_the_end)
+        certain_from = asked.accepted_at
+        if certain_from == FOREVER and asked.job is not None:  # nobody was told, but it is there
+            certain_from = asked.job.created_at
+        return _Made(asked.definition, asked.asked_at, certain_from, asked.asked_at, shown)
+    change = changes[place - 1]
+    assert change.invoke.definition is not None
+    shown = (change.ok.schedule if change.ok else {}) or at_the_end
+    certain_from = change.done_at if in_order else FOREVER
+    return _Made(change.invoke.definition, change.began_at, certain_from, change.done_at, shown)
 
 
 def slots_of(asked: Asked, recording: Recording) -> Slots:
@@ -64,21 +90,18 @@ def _slots_of(asked: Asked, recording: Recording) -> Slots:
         evaluators.add(evaluator)
         possible.update(map(micros, found))
         # What is due by jitter after a change is planned anew by then, and not told of any more.
-        last = min(version.certain_to, _paused_for_good(asked)) - error - jitter(asked)
+        paused = paused_since(asked)  # what becomes of its slots is open from then on
+        last = min(version.certain_to, FOREVER if paused is None else paused) - error - jitter(asked)
         certain = version.certain_from + error, min(last, recording.judged_to)
         expected.update(micros(slot) for slot in found if certain[0] < slot <= certain[1])
     return Slots(frozenset(expected), frozenset(possible), frozenset(evaluators), tuple(unknown))
 
 
-def _paused_for_good(asked: Asked) -> float:
-    """Since when it may be paused without having been resumed: what becomes of its slots is open until then."""
-    paused: float | None = None
-    for call in asked.of(Action.PAUSE, Action.RESUME):
-        if call.invoke.action is Action.PAUSE:
-            paused = call.began_at if paused is None else paused
-        elif call.ok:
-            paused = None
-    return FOREVER if paused is None else paused
+def paused_since(asked: Asked) -> float | None:
+    """Since when it may be paused, without having been resumed for certain after that; None when it is not."""
+    resumed = [call.began_at for call in asked.of(Action.RESUME) if call.ok]
+    open_pauses = [call for call in asked.of(Action.PAUSE) if not any(began > call.done_at for began in resumed)]
+    return min((call.began_at for call in open_pauses), default=None)
 
 
 def _form(version: Version) -> dict[str, object]:

@@ -78,7 +78,8 @@ def _windows(asked: Asked, recording: Recording) -> Iterator[Window]:
         required = asked.accepted and not touched and not limited and ready <= recording.judged_to
         yield Window(start, _end(asked, ready, recording) if required else FOREVER, required)
     for call in asked.of(Action.TRIGGER, Action.REQUEUE):
-        required = call.ok is not None and not touched and call.done_at <= recording.judged_to
+        limited = call.invoke.action is Action.TRIGGER and may_be_too_late(asked)
+        required = call.ok is not None and not touched and not limited and call.done_at <= recording.judged_to
         yield Window(call.began_at, FOREVER, required)
 
 

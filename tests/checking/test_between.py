@@ -1,0 +1,166 @@
+"""What a harness sees that stands between workers and store, and what is open where calls overlap or have no answer."""
+
+from typing import Any
+
+from horae.checking import Code, Recording
+from horae.checking.cancels import judge_cancels
+from horae.checking.exclusive import judge_exclusive
+from horae.checking.leases import judge_leases
+from horae.checking.limits import judge_limits
+from horae.checking.recorded import FOREVER
+from horae.checking.recording import (
+    Action,
+    Beat,
+    Definition,
+    Died,
+    Effect,
+    FinalRun,
+    Gone,
+    Happening,
+    Info,
+    Invoke,
+    Lease,
+    Limit,
+    Line,
+    Ok,
+    Report,
+    Setup,
+)
+from horae.checking.versions import paused_since, versions
+
+SETUP = Setup(at=0.0, lease=9.0, recovery=0.0)
+ONE, OTHER = {"node": "one", "pid": 1}, {"node": "other", "pid": 2}
+
+
+def start(at: float, fence: int, *, run: str = "run_1", **where: Any) -> Effect:
+    return Effect(
+        at=at, event=Happening.START, run=run, job="job_1", attempt=1, fence=fence, due=1.0, label="a", **where
+    )
+
+
+def final(run: str, **told: Any) -> FinalRun:
+    given = {"owner": "local", "status": "running", "trigger": "schedule", "due_at": 1.0, "created_at": 1.0}
+    return FinalRun(at=100.0, run=run, job="job_1", **{**given, "fence": 2, "attempt": 1, **told})
+
+
+def codes(judge: Any, *lines: Line) -> list[Code]:
+    return [violation.code for violation in judge(Recording([SETUP, *lines]))]
+
+
+def called(call: str, action: Action, began: float, done: float | None, **asked: Any) -> list[Line]:
+    """A call about the job; `done` None: nobody knows."""
+    end = Info(at=began + 5, call=call) if done is None else Ok(at=done, call=call, job="job_1")
+    return [Invoke(at=began, call=call, action=action, **asked), end]
+
+
+CREATED = called("0", Action.CREATE, 0.5, 0.6, definition=Definition(label="a"))
+
+
+# --- leases
+
+
+def test_handlers_beside_one_another_are_excused_by_nothing_but_a_lease_that_ran_out() -> None:
+    beat, first = Beat(at=5.1, node="one", sent_at=5.0), start(10.0, 1, **ONE)
+    assert codes(judge_leases, beat, first, start(12.0, 2, **OTHER)) == [Code.ATTEMPTS_OVERLAP]
+    assert codes(judge_leases, beat, first, start(14.1, 2, **OTHER)) == []
+    assert codes(judge_leases, beat, first, Gone(at=11.0, node="one"), start(12.0, 2, **OTHER)) == []
+    assert codes(judge_leases, beat, first, Died(at=11.0, pid=1), start(12.0, 2, **OTHER)) == []
+    assert codes(judge_leases, beat, first, Died(at=11.0, pid=2), start(12.0, 2, **OTHER)) == [Code.ATTEMPTS_OVERLAP]
+
+
+def test_runs_of_one_gate_take_turns() -> None:
+    gate = {"gate": "key:local:a"}
+    lines = [Beat(at=5.1, node="one", sent_at=5.0), start(10.0, 1, **ONE), start(12.0, 1, run="run_2", **OTHER)]
+    assert codes(judge_leases, *lines, final("run_1"), final("run_2")) == []
+    assert codes(judge_leases, *lines, final("run_1", **gate), final("run_2", **gate)) == [Code.OVERLAPPED]
+
+
+def test_fences_that_are_given_out_grow() -> None:
+    assert codes(judge_leases, Lease(at=1.0, run="run_1", fence=1), Lease(at=2.0, run="run_1", fence=2)) == []
+    given = Lease(at=1.0, run="run_1", fence=2), Lease(at=2.0, run="run_1", fence=2)
+    assert codes(judge_leases, *given) == [Code.FENCE_REUSED]
+
+
+# --- results
+
+
+def report(at: float, fence: int, status: str) -> Report:
+    return Report(at=at, run="run_1", fence=fence, accepted=True, status=status)
+
+
+def test_a_result_that_is_sent_again_is_the_same() -> None:
+    first, lease = report(2.0, 1, "retrying"), Lease(at=3.0, run="run_1", fence=2)
+    assert codes(judge_exclusive, first, lease, report(4.0, 1, "retrying")) == []
+    assert codes(judge_exclusive, first, lease, report(4.0, 1, "succeeded")) == [Code.STALE_RESULT_TAKEN]
+
+
+def test_a_run_ends_once() -> None:
+    assert codes(judge_exclusive, report(2.0, 1, "retrying"), report(3.0, 1, "cancelled")) == []
+    assert codes(judge_exclusive, report(2.0, 1, "succeeded"), report(3.0, 1, "succeeded")) == []
+    assert codes(judge_exclusive, report(2.0, 1, "succeeded"), report(3.0, 1, "failed")) == [Code.COMMITTED_TWICE]
+
+
+# --- cancels
+
+
+def test_what_is_being_cancelled_is_given_to_nobody_else() -> None:
+    cancel = called("1", Action.CANCEL, 5.0, 6.0, run="run_1")
+    before, after = Lease(at=5.5, run="run_1", fence=2), Lease(at=7.0, run="run_1", fence=2)
+    assert codes(judge_cancels, *cancel, before, start(5.6, 2)) == []
+    assert codes(judge_cancels, *cancel, after) == []
+    assert codes(judge_cancels, *cancel, after, start(7.1, 2)) == [Code.CANCEL_IGNORED]
+
+
+# --- limits
+
+
+def test_a_limit_counts_from_when_it_holds() -> None:
+    def at_once(since: float) -> list[Code]:
+        limit = Limit(scope="node", name="one", most=1, since=since)
+        ends = [Effect(**{**_fields(start(t, 1, run=r, **ONE)), "at": 20.0, "event": Happening.END}) for t, r in pair]
+        lines = [start(t, 1, run=r, **ONE) for t, r in pair] + ends
+        return [violation.code for violation in judge_limits(Recording([_with(limit), *lines]))]
+
+    pair = [(10.0, "run_1"), (11.0, "run_2")]
+    assert at_once(0.0) == [Code.LIMIT_EXCEEDED]
+    assert at_once(12.0) == []
+
+
+def _with(limit: Limit) -> Setup:
+    return Setup(at=0.0, limits=[limit])
+
+
+def _fields(effect: Effect) -> dict[str, Any]:
+    return {name: getattr(effect, name) for name in effect.__struct_fields__}
+
+
+# --- calls that overlap, or have no answer
+
+
+def changed(call: str, began: float, done: float | None, queue: str) -> list[Line]:
+    return called(call, Action.UPDATE, began, done, job="job_1", definition=Definition(label="a", queue=queue))
+
+
+def certain(*lines: Line) -> list[float]:
+    """From when on each version certainly holds."""
+    return [version.certain_from for version in versions(Recording([*CREATED, *lines]).asked["a"])]
+
+
+def test_of_changes_at_the_same_time_none_is_known_to_hold() -> None:
+    assert certain(*changed("1", 2.0, 3.0, "b"), *changed("2", 4.0, 5.0, "c")) == [0.6, 3.0, 5.0]
+    assert certain(*changed("1", 2.0, 6.0, "b"), *changed("2", 4.0, 5.0, "c")) == [0.6, 6.0, FOREVER]
+    assert certain(*changed("1", 2.0, None, "b"), *changed("2", 8.0, 9.0, "c")) == [0.6, FOREVER, FOREVER]
+    overlapping = versions(Recording([*CREATED, *changed("1", 2.0, 6.0, "b"), *changed("2", 4.0, 5.0, "c")]).asked["a"])
+    assert [version.possible_to for version in overlapping] == [5.0, FOREVER, FOREVER]
+
+
+def test_a_pause_is_over_only_when_it_was_resumed_after_it() -> None:
+    def since(*lines: Line) -> float | None:
+        return paused_since(Recording([*CREATED, *lines]).asked["a"])
+
+    resumed = called("2", Action.RESUME, 5.0, 6.0, job="job_1")
+    assert since() is None
+    assert since(*called("1", Action.PAUSE, 2.0, 3.0, job="job_1")) == 2.0
+    assert since(*called("1", Action.PAUSE, 2.0, 3.0, job="job_1"), *resumed) is None
+    assert since(*called("1", Action.PAUSE, 4.0, 5.5, job="job_1"), *resumed) == 4.0
+    assert since(*called("1", Action.PAUSE, 2.0, None, job="job_1"), *resumed) == 2.0
