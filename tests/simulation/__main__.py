@@ -3,27 +3,33 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
+from horae.checking import Recorder
 from tests.simulation.campaign import Report, campaign
-from tests.simulation.life import simulate
+from tests.simulation.life import EPOCH, simulate
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="live this one life and tell all that was seen of it")
+    parser.add_argument("--history", type=Path, help="where to keep its history, for `horae check --history`")
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=3000, help="how many")
     parser.add_argument("--seconds", type=float, help="stop after so many, even if seeds are left")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    return one(options.seed) if options.seed is not None else many(options)
+    return one(options.seed, options.history) if options.seed is not None else many(options)
 
 
-def one(seed: int) -> int:
+def one(seed: int, history: Path | None) -> int:
     """Tell one life, line by line."""
     outcome = simulate(seed)
-    for record in outcome.records:
-        print(record)
+    for line in sorted(outcome.lines, key=lambda line: line.at):
+        print(f"{line.at - EPOCH:10.6f} {line}")
+    if history is not None:
+        with Recorder(history) as recorder:
+            recorder.write(*outcome.lines)
     for violation in outcome.violations:
         print(f"WRONG: {violation}")
     print(f"seed {seed}: {outcome.runs} runs, {sum(outcome.fired.faults.values())} faults, {outcome.digest}")

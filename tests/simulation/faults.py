@@ -1,20 +1,35 @@
 """What goes wrong in one simulated life: drawn from its seed, fired at named points, and counted."""
 
+import inspect
 import random
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# The verbs of the store that nodes and users call here; a host can crash before each and after each.
-VERBS = (
-    "time", "register", "beat", "unregister", "bury", "orphans", "tidy",
-    "create", "plannable", "fire", "fill", "backfill", "change", "change_one_shot",
-    "claim", "start", "settle", "end_waiting", "park", "request_stop", "retract", "stops", "held",
-    "resolve", "keep_receipt", "set_queue", "expire", "prune",
-)  # fmt: skip
-RARE = frozenset({"fill", "backfill", "retract", "held", "unregister", "set_queue", "expire", "prune"})
-POINTS = tuple(f"{side} {verb}" for verb in VERBS for side in ("before", "after"))
+from horae.store import Reader, Store
+
+
+def verbs_of(port: type) -> tuple[str, ...]:
+    """What a port can be asked, as it says itself; how it is opened and closed is the process' affair."""
+    asked = [name for name, member in vars(port).items() if inspect.iscoroutinefunction(member)]
+    return tuple(name for name in asked if name not in ("open", "close"))
+
+
+# A host can crash before each verb of the store and after each.
+WRITES, READS = verbs_of(Store), verbs_of(Reader)
+VERBS = WRITES + READS
+COMMON = frozenset(  # of which there are many in every life; at any other, a planned crash comes with the first
+    {"time", "beat", "register", "bury", "orphans", "tidy", "stops", "plannable", "fire", "claim", "start", "settle"}
+    | {"create", "change", "change_one_shot", "end_waiting", "park", "request_stop", "job", "run", "receipt"}
+)
+
+
+def points_of(verbs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{side} {verb}" for verb in verbs for side in ("before", "after"))
+
+
+POINTS = points_of(VERBS)
 
 FROZEN_SECONDS = (1.0, 4.0, 7.5, 8.5, 10.0, 14.0)  # the lease is in doubt from 7.2 s on, and lost from 9 s on
 SLOW_SECONDS = (0.02, 0.3, 1.5, 4.0)
@@ -71,7 +86,10 @@ class Faults:
         self._chance = random.Random(f"{seed} faults")
         self._until = until  # seconds of the life after which nothing breaks any more
         self.fired = Fired()
-        self._crashes = list(self._planned_crashes(seed))
+        self.tell: Callable[[Kind], None] = lambda kind: None  # whoever keeps the history
+        self._crashes: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
+        for point, armed_at in self._planned_crashes(seed):
+            self._crashes[point.partition(" ")[2]].append((point, armed_at))
         rates = (0.0, 0.0, 0.004, 0.02)
         self._refused = self._chance.choice(rates)
         self._unanswered = self._chance.choice(rates)
@@ -86,10 +104,12 @@ class Faults:
 
     def _planned_crashes(self, seed: int) -> Iterator[tuple[str, float]]:
         """Crash points by turns, so that some seeds in a row meet all of them, and from when on each is armed."""
-        for number in range(CRASHES):
-            point = POINTS[(seed * CRASHES + number) % len(POINTS)]
-            armed_at = self._chance.uniform(0.0, 0.6 * self._until)
-            yield point, 0.0 if point.partition(" ")[2] in RARE else armed_at
+        for verbs, crashes in CRASHES:
+            points = points_of(verbs)
+            for number in range(crashes):
+                point = points[(seed * crashes + number) % len(points)]
+                armed_at = self._chance.uniform(0.0, 0.6 * self._until)
+                yield point, armed_at if point.partition(" ")[2] in COMMON else 0.0
 
     def _times(self, *counts: int) -> list[float]:
         return sorted(self._chance.uniform(1.0, self._until) for _ in range(self._chance.choice(counts)))
@@ -111,27 +131,32 @@ class Faults:
         there, back = chance.uniform(50e-6, 300e-6), chance.uniform(50e-6, 300e-6)
         if at > self._until:
             return Disorder(there, back)
-        for crash in self._crashes:
-            point, armed_at = crash
-            if at >= armed_at and point.partition(" ")[2] == verb:
-                self._crashes.remove(crash)
-                self.count(Kind.CRASH)
-                fired.points[point] += 1
-                return Disorder(there, back, crash=point)
+        if planned := self._crashes.get(verb):
+            for crash in planned:
+                point, armed_at = crash
+                if at >= armed_at:
+                    planned.remove(crash)
+                    self.count(Kind.CRASH)
+                    fired.points[point] += 1
+                    return Disorder(there, back, crash=point)
         if chance.random() < self._slow:
             seconds = chance.choice(SLOW_SECONDS)
             if chance.random() < 0.5:
-                self.count(Kind.SLOW_THERE)
+                self._befall(Kind.SLOW_THERE)
                 return Disorder(there + seconds, back)
-            self.count(Kind.SLOW_BACK)
+            self._befall(Kind.SLOW_BACK)
             return Disorder(there, back + seconds)
         if chance.random() < self._refused:
-            self.count(Kind.REFUSED)
+            self._befall(Kind.REFUSED)
             return Disorder(there, back, refused=True)
         if chance.random() < self._unanswered:
-            self.count(Kind.UNANSWERED)
+            self._befall(Kind.UNANSWERED)
             return Disorder(there, back, unanswered=True)
         return Disorder(there, back)
+
+    def _befall(self, kind: Kind) -> None:
+        self.count(kind)
+        self.tell(kind)
 
     def signal(self, at: float) -> list[float]:
         """After how many seconds a signal arrives, each time that it does."""
@@ -151,4 +176,4 @@ class Faults:
         return delays
 
 
-CRASHES = 4  # planned for each seed
+CRASHES = ((WRITES, 4), (READS, 2))  # how many are planned for each seed, and around what

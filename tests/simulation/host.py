@@ -23,29 +23,32 @@ from horae.services.retention import Retention
 from horae.services.settler import Settler
 from horae.services.worker import Worker
 from horae.store import Store
-from horae.tasks.registry import Registry
-from tests.simulation.virtual import Machine, SimulatedLoop
+from tests.simulation.handler import REGISTRY, SCHEMAS, Workplace
+from tests.simulation.recording import History
+from tests.simulation.virtual import SimulatedLoop
 from tests.simulation.wire import Wire
 
 _METRICS = Metrics()  # nobody reads them, and to make them takes longer than all else
 
 
-class Host(Machine):
+class Host(Workplace):
     """A process from its start to its end; one that starts again is another."""
 
     def __init__(
         self,
         name: str,
+        number: int,
         wire: Wire,
         loop: SimulatedLoop,
         timing: Timing,
-        registry: Registry,
+        history: History,
         *,
         luck: Random,
         drift: float,
     ) -> None:
         super().__init__()
         self.name = name
+        self.number = number  # of this process; no other has it
         self.dead = False
         self.leaving = False
         self.services: Services | None = None  # once it is up
@@ -53,7 +56,8 @@ class Host(Machine):
         self._store = cast(Store, wire)
         self._loop = loop
         self._timing = timing
-        self._registry = registry
+        self.at = history.now
+        self.note = history.add
         self._luck = luck
         booted = luck.uniform(0, 1e6)  # seconds that its steady clock shows at the beginning of the life
         self._clock = StoreClock(lambda: booted + loop.time() * (1 + drift))
@@ -74,7 +78,7 @@ class Host(Machine):
         ids = Ids(random=luck.randbytes, wall=lambda: clock.now().timestamp())
         lease = Lease(clock, timing)
         self._executor = Executor(
-            self._registry, store.blobs, clock, threads=self._concurrency, allow_shell=False, processes=1
+            REGISTRY, store.blobs, clock, threads=self._concurrency, allow_shell=False, processes=1
         )
         settler = Settler(store, clock)
         worker = Worker(
@@ -86,7 +90,7 @@ class Host(Machine):
             metrics=_METRICS,
             timing=timing,
             node_id=lambda: self.node_id,
-            tasks=self._registry.names,
+            tasks=REGISTRY.names,
             queues=(),
             concurrency=self._concurrency,
             luck=luck.random,
@@ -122,8 +126,8 @@ class Host(Machine):
             new_id=ids,
             horizon=timing.horizon,
             dead_after=timing.dead_after,
-            task_defaults=self._registry.get,
-            check_params=self._registry.check,
+            task_defaults=REGISTRY.get,
+            check_params=REGISTRY.check,
             ready=lambda: True,
         )
 
@@ -149,7 +153,7 @@ class Host(Machine):
             concurrency=self._concurrency,
             started_at=now,
             beat_at=now,
-            tasks=self._registry.schemas(),
+            tasks=SCHEMAS,
         )
 
     def _shards(self) -> list[int]:

@@ -3,35 +3,39 @@
 import asyncio
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog.testing
 
+from horae.checking.final import read_final
+from horae.checking.history import run_name
+from horae.checking.recording import Beat, Died, Fault, Gone, Lease, Limit, Line, Report, Setup
 from horae.core.errors import Unavailable
 from horae.core.lifecycle import FINAL
-from horae.core.model import JobId, Misfire, RunId, State
-from horae.run import Run as Attempt
+from horae.core.model import SHARDS, Misfire, State
 from horae.services.membership import Timing
 from horae.store import RunFilter
 from horae.stores.sqlite import SqliteStore
-from horae.tasks.registry import Registry, Task
-from tests.simulation.faults import DOWN_SECONDS, FROZEN_SECONDS, Faults, Fired, Kind
+from tests.simulation.faults import DOWN_SECONDS, FROZEN_SECONDS, SLOW_SECONDS, Faults, Fired, Kind
 from tests.simulation.host import Host
 from tests.simulation.judging import LEAST_RUNS, judge
 from tests.simulation.memory import memory_store
-from tests.simulation.recording import Beaten, Effect, Fault, Gone, Leased, Record, Recording, Reported
-from tests.simulation.users import Users
-from tests.simulation.virtual import MACHINE, SimulatedLoop
+from tests.simulation.recording import History
+from tests.simulation.users import NARROW, Users
+from tests.simulation.virtual import MICROS, SimulatedLoop
 from tests.simulation.wire import Network
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ACTIVE = 20.0  # seconds in which users act and things break
 QUIET = 5.0  # seconds after that in which everything is to come to its end; more, if it is not there yet
 PATIENCE = 90.0  # seconds after which it never will
+RECOVERY = 25.0  # seconds after a fault in which its traces may be seen
+HELD_BACK = 10.0  # seconds that a worker may hold a run that has no slot: longer when calls are slow
 HOSTS = 3
+EPOCH = START.timestamp()
 ROUNDS = 5  # of ending what is left of a life
 TIMING = Timing(
     dead_after=timedelta(seconds=9), horizon=timedelta(seconds=15), drain=timedelta(seconds=4)
@@ -46,12 +50,13 @@ class Outcome:
     violations: list[str]
     fired: Fired
     runs: int
-    records: Sequence[Record]
+    sights: Mapping[str, int]  # how often each thing occurred that a history has to survive
+    lines: Sequence[Line]  # the history
 
     @property
     def digest(self) -> str:
         """Of everything that was seen: equal for lives that are equal."""
-        text = "\n".join(map(repr, self.records))
+        text = "\n".join(map(repr, self.lines))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -65,20 +70,24 @@ class Life:
         self.timing = TIMING
         self.store = store
         self.faults = Faults(seed, until=ACTIVE)
-        self.recording = Recording(self.now)
+        self.faults.tell = self._befell
+        self.history = History(self.at)
         self.network = Network(store, loop, self.faults, self._watch)
         self.users = Users(self, seed, until=ACTIVE)
         self.hosts: list[Host] = []  # every process that ever was
         self.violations: list[str] = []
         self.runs = 0  # that there were at the end
+        self.sights: Mapping[str, int] = {}
         self._chance = random.Random(f"{seed} hosts")
         self._names = 0
         self._healed = False
-        self._registry = Registry()
-        self._registry.add(Task(self._work, name="work"))
 
     def now(self) -> datetime:
         return START + timedelta(microseconds=self.loop.micros)
+
+    def at(self) -> float:
+        """The same in seconds since 1970: the clock of the history."""
+        return EPOCH + self.loop.micros / MICROS
 
     async def live(self) -> None:
         """From the first host to the last answer, and on until everything is over."""
@@ -90,6 +99,7 @@ class Life:
         await asyncio.gather(*breaking)
         await self._heal()
         await self._come_to_rest()
+        await self._close()
 
     # --- what breaks
 
@@ -107,7 +117,7 @@ class Life:
     def _freeze(self) -> None:
         if host := self._some_host():
             seconds = self.faults.choose(FROZEN_SECONDS)
-            self._note(Kind.FROZEN, host.name, f"{seconds} s")
+            self._note(Kind.FROZEN, host.name, seconds)
             host.stands = True
             self.loop.call_later(seconds, self._thaw, host)
 
@@ -131,7 +141,7 @@ class Life:
 
     def _go_down(self) -> None:
         seconds = self.faults.choose(DOWN_SECONDS)
-        self._note(Kind.OUTAGE, "store", f"{seconds} s")
+        self._note(Kind.OUTAGE, "store", seconds)
         self.network.down = True
         self.loop.call_later(seconds, self._come_up)
 
@@ -142,9 +152,13 @@ class Life:
         up = [host for host in self.hosts if host.services is not None and not host.dead and not host.stands]
         return up[self.faults.pick(len(up))] if up else None
 
-    def _note(self, kind: Kind, target: str, detail: str = "") -> None:
+    def _note(self, kind: Kind, target: str, seconds: float = 0.0) -> None:
         self.faults.count(kind)
-        self.recording.add(Fault(self.now(), kind, target, detail))
+        self.history.add(Fault(at=self.at(), fault=kind, target=target, until=self.at() + seconds))
+
+    def _befell(self, kind: Kind) -> None:
+        """A call went wrong, wherever."""
+        self.history.add(Fault(at=self.at(), fault=kind, target="a call", until=self.at() + max(SLOW_SECONDS)))
 
     # --- hosts
 
@@ -153,7 +167,7 @@ class Life:
         return f"host-{self._names}"
 
     def _begin(self, name: str) -> None:
-        number = len(self.hosts)
+        number = len(self.hosts) + 1
         luck = random.Random(f"{self.seed} host {number}")
         drift = luck.choice((-1, 1)) * self.faults.drift
         if drift:
@@ -162,7 +176,8 @@ class Life:
         def kill(point: str) -> None:
             self._crash(host, point)
 
-        host = Host(name, self.network.wire(kill), self.loop, TIMING, self._registry, luck=luck, drift=drift)
+        wire = self.network.wire(kill)
+        host = Host(name, number, wire, self.loop, TIMING, self.history, luck=luck, drift=drift)
         self.hosts.append(host)
         self.loop.spawn(host, self._run(host), f"run {name}")
 
@@ -182,7 +197,9 @@ class Life:
     def _crash(self, host: Host, point: str) -> None:
         if host.dead:
             return
-        self.recording.add(Fault(self.now(), Kind.CRASH, host.name, point))
+        self.history.add(
+            Fault(at=self.at(), fault=Kind.CRASH, target=f"{host.name} {point}"), Died(at=self.at(), pid=host.number)
+        )
         host.dead = host.stands = True
         host.services = None
         host.unplug()
@@ -210,59 +227,62 @@ class Life:
     async def _come_to_rest(self) -> None:
         deadline = self.loop.time() + PATIENCE
         await asyncio.sleep(QUIET)
-        while await self._unfinished() and self.loop.time() < deadline:
+        while (unfinished := await self._unfinished()) and self.loop.time() < deadline:
             await asyncio.sleep(3.0)
             await self.users.discard_letters()
+        self.violations += [f"it never comes to rest: {what}" for what in unfinished]
 
-    async def _unfinished(self) -> bool:
+    async def _unfinished(self) -> list[str]:
+        """What is still to be done of all that was due."""
+        now = self.now()
         live = await self.store.list_runs(RunFilter(states=_LIVE), cursor=None, limit=1000)
-        return any(not run.paused and run.due_at <= self.now() for run in live.items)
+        runs = [f"run {run.id} is {run.state}" for run in live.items if not run.paused and run.due_at <= now]
+        plans = await self.store.plannable(list(range(SHARDS)), now=now + timedelta(days=1), limit=1000)
+        jobs = [due.job for due in plans.jobs if due.job.next_fire_at is not None and due.job.next_fire_at <= now]
+        return [
+            *runs,
+            *(f"job {job.id} has a slot at {job.next_fire_at}" for job in jobs),
+            *(f"backfill of job {backfill.job_id} from {backfill.start} on" for backfill, _ in plans.backfills),
+        ]
 
-    # --- what handlers do, and what the store answers
+    async def _close(self) -> None:
+        """Read the final state. Nothing is left to be done, so it would be the same at any later time."""
+        self.users.tell_lost_updates()
+        narrow_at = self.users.narrow_at
+        later = self.at() + RECOVERY + PATIENCE
+        narrow = Limit(scope="queue", name=NARROW, most=1, since=later if narrow_at is None else narrow_at + HELD_BACK)
+        self.history.add(
+            Setup(
+                at=EPOCH,
+                lateness=PATIENCE,
+                recovery=RECOVERY,
+                lease=TIMING.dead_after.total_seconds(),
+                grace=1.0,
+                limits=[narrow],
+            )
+        )
+        self.history.add(*[line async for line in read_final(self.store, now=self.now(), at=later)])
 
-    async def _work(self, run: Attempt, label: str, seconds: float = 0.0, fails: int = 0) -> int:
-        host = MACHINE.get()
-        assert isinstance(host, Host)
-        node = host.node_id
-
-        def note(event: str, *, good: bool = False) -> None:
-            self.recording.add(
-                Effect(
-                    self.now(), event, RunId(run.id.removeprefix("run_")), JobId(run.job_id.removeprefix("job_")),
-                    run.attempt, run.fence, run.due_at, label, host.name, node, good,
-                )
-            )  # fmt: skip
-
-        note("START")
-        try:
-            if seconds:
-                await asyncio.sleep(seconds)
-        except asyncio.CancelledError:
-            note("STOPPED")
-            raise
-        note("END", good=run.attempt > fails)
-        if run.attempt <= fails:
-            raise ValueError(f"attempt {run.attempt}")
-        return run.fence
+    # --- what the store answers
 
     def _watch(self, verb: str, args: tuple[Any, ...], options: dict[str, Any], answer: Any) -> None:
-        now, add = self.now(), self.recording.add
+        at, add = self.at(), self.history.add
         match verb:
             case "claim":
                 for run in answer.runs:
-                    add(Leased(now, run.id, run.fence, args[0].node))
+                    add(Lease(at=at, run=run_name(run.id), fence=run.fence, node=args[0].node))
             case "settle" | "end_waiting":
                 for settled, accepted in zip(args[0], answer, strict=True):
-                    add(Reported(now, settled.run.id, settled.run.fence, settled.run.state, accepted))
+                    run = settled.run
+                    add(Report(at=at, run=run_name(run.id), fence=run.fence, accepted=accepted, status=run.state))
             case "beat" if answer is not None:
-                add(Beaten(now, args[0], options["now"]))
+                add(Beat(at=at, node=args[0], sent_at=options["now"].timestamp()))
             case "register":
-                add(Beaten(now, args[0].id, args[0].beat_at))
+                add(Beat(at=at, node=args[0].id, sent_at=args[0].beat_at.timestamp()))
             case "bury":
-                for node in answer:
-                    add(Gone(now, node))
+                add(*[Gone(at=at, node=node) for node in answer])
             case "unregister":
-                add(Gone(now, args[0]))
+                add(Gone(at=at, node=args[0]))
 
 
 _LIVE = frozenset(State) - FINAL
@@ -277,11 +297,13 @@ def simulate(seed: int) -> Outcome:
         try:
             loop.run_until_complete(life.live())
             found = [*life.violations, *loop.run_until_complete(judge(life))]
-            records = tuple(life.recording.records)  # before all that is still under way is ended by force
+            lines = tuple(life.history.lines)  # before all that is still under way is ended by force
         finally:
             life.network.over = True
             _put_to_rest(loop, life.hosts)
-        return Outcome(seed=seed, violations=found, fired=life.faults.fired, runs=life.runs, records=records)
+        return Outcome(
+            seed=seed, violations=found, fired=life.faults.fired, runs=life.runs, sights=life.sights, lines=lines
+        )
 
 
 def _put_to_rest(loop: SimulatedLoop, hosts: list[Host]) -> None:

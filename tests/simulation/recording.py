@@ -1,113 +1,80 @@
-"""What was seen from outside in one simulated life: what users asked, what handlers did, what the store took."""
+"""What is recorded of one simulated life: lines of a history, as `horae.checking` judges it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from horae.core.model import JobId, NodeId, RunId, State
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A call of a user; its answer follows under the same number, or never."""
-
-    at: datetime
-    call: int
-    action: str
-    subject: str  # a label of what is created, or the id of what the call is about
+from horae.checking.history import job_name, run_name
+from horae.checking.recording import Action, Definition, Fail, Info, Invoke, Line, Ok
+from horae.core.model import JobId, RunId
+from horae.services.drafts import Draft
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """`ok`, `fail` (nothing was done) or `info` (nobody knows)."""
+class History:
+    """Every line, in the order in which it became known."""
 
-    at: datetime
-    call: int
-    outcome: str
-    what: str = ""  # the id that was answered, or the problem
-    state: str = ""  # of the run that the answer tells of
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """A handler begins (`START`), comes to its end (`END`, well or not) or is stopped (`STOPPED`)."""
-
-    at: datetime
-    event: str
-    run: RunId
-    job: JobId
-    attempt: int
-    fence: int
-    due: datetime
-    label: str
-    host: str
-    node: NodeId
-    good: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """The store gave a run to a node."""
-
-    at: datetime
-    run: RunId
-    fence: int
-    node: NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A result reached the store, which took it or not."""
-
-    at: datetime
-    run: RunId
-    fence: int
-    state: State
-    accepted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Beaten:
-    """The store took a heartbeat that was sent at `sent_at`."""
-
-    at: datetime
-    node: NodeId
-    sent_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """A node left in order, or was buried: its runs are free."""
-
-    at: datetime
-    node: NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something was broken on purpose."""
-
-    at: datetime
-    kind: str
-    target: str
-    detail: str = ""
-
-
-Record = Asked | Answered | Effect | Leased | Reported | Beaten | Gone | Fault
-
-
-class Recording:
-    """All of it, in the order in which it happened."""
-
-    def __init__(self, now: Callable[[], datetime]) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` is in seconds since 1970."""
         self.now = now
-        self.records: list[Record] = []
+        self.lines: list[Line] = []
+        self._calls = 0
 
-    def asked(self, call: int, action: str, subject: str) -> None:
-        self.records.append(Asked(self.now(), call, action, subject))
+    def add(self, *lines: Line) -> None:
+        self.lines += lines
 
-    def answered(self, call: int, outcome: str, what: str = "", state: str = "") -> None:
-        self.records.append(Answered(self.now(), call, outcome, what, state))
+    def invoke(
+        self,
+        action: Action,
+        *,
+        job: JobId | None = None,
+        run: RunId | None = None,
+        at: float | None = None,
+        **told: Any,
+    ) -> str:
+        """A client is about to ask; the name of the call."""
+        self._calls += 1
+        call = f"call {self._calls}"
+        self.add(
+            Invoke(
+                at=self.now() if at is None else at,
+                call=call,
+                action=action,
+                job=None if job is None else job_name(job),
+                run=None if run is None else run_name(run),
+                **told,
+            )
+        )
+        return call
 
-    def add(self, record: Record) -> None:
-        self.records.append(record)
+    def ok(self, call: str, **told: Any) -> None:
+        self.add(Ok(at=self.now(), call=call, **told))
+
+    def fail(self, call: str, problem: str) -> None:
+        self.add(Fail(at=self.now(), call=call, problem=problem))
+
+    def info(self, call: str, problem: str) -> None:
+        self.add(Info(at=self.now(), call=call, problem=problem))
+
+
+def definition_of(draft: Draft, label: str) -> Definition:
+    """A draft in the words of the REST API."""
+    policy = draft.policy
+    assert draft.max_retries is not None
+    return Definition(
+        label=label,
+        task=draft.task,
+        params=draft.params,
+        schedule=dict(draft.schedule) if isinstance(draft.schedule, Mapping) else draft.schedule,
+        queue=draft.queue,
+        priority=draft.priority,
+        ordering_key=draft.ordering_key,
+        on_failure=str(policy.on_failure),
+        max_retries=draft.max_retries,
+        initial_seconds=policy.retry.initial.total_seconds(),
+        factor=policy.retry.factor,
+        max_seconds=policy.retry.maximum.total_seconds(),
+        timeout_seconds=None if draft.timeout is None else draft.timeout.total_seconds(),
+        start_within_seconds=None if policy.start_within is None else policy.start_within.total_seconds(),
+        overlap=str(policy.overlap),
+        misfire=str(policy.misfire),
+        catchup_seconds=policy.catchup.total_seconds(),
+    )

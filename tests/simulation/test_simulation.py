@@ -1,5 +1,6 @@
 """Whole lives of a cluster in virtual time: every promise is kept, every seed repeats, planted defects are found."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -8,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from horae.checking import Recorder, Recording, judge_recording, read_lines
 from horae.services.janitor import Janitor
+from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_database import STATEMENTS
 from tests.simulation.campaign import live
-from tests.simulation.faults import POINTS
+from tests.simulation.faults import POINTS, READS, VERBS
 from tests.simulation.judging import LEAST_FAULTS, LEAST_RUNS
 from tests.simulation.life import simulate
+from tests.simulation.looks import LOOK_UPS
 
 SEEDS = range(20)
 ROOT = Path(__file__).parents[2]
@@ -26,13 +30,31 @@ def test_every_promise_is_kept_whatever_breaks() -> None:
     assert report.fewest_faults >= LEAST_FAULTS
     met = [point for point in POINTS if report.fired.points[point]]
     assert len(met) >= 0.8 * len(POINTS), "\n".join(report.lines())
+    uncalled = [verb for verb in VERBS if not report.fired.passed[verb]]
+    assert not uncalled, f"nobody in these lives asks the store for {uncalled}"
+
+
+def test_there_are_crash_points_around_every_verb_of_the_store() -> None:
+    own = {"open", "close", "migrate", "status"}  # of a process, not of a node
+    asked = {name for name, verb in inspect.getmembers(SqliteStore, inspect.iscoroutinefunction)} - own
+    assert set(POINTS) == {f"{side} {verb}" for verb in asked for side in ("before", "after")}
+    assert set(LOOK_UPS) == set(READS)
+
+
+def test_a_life_can_be_judged_by_its_history_alone(tmp_path: Path) -> None:
+    outcome = simulate(7)
+    with Recorder(tmp_path / "history.jsonl") as recorder:
+        recorder.write(*outcome.lines)
+    verdict = judge_recording(Recording(read_lines(tmp_path / "history.jsonl")))
+    assert (verdict.runs, dict(verdict.proof.sights)) == (outcome.runs, dict(outcome.sights))
+    assert not verdict.violations
 
 
 def test_a_seed_lives_the_same_life_again() -> None:
     first, again = simulate(7), simulate(7)
-    assert first.records == again.records
+    assert first.lines == again.lines
     assert first.violations == again.violations
-    assert first.records != simulate(8).records
+    assert first.lines != simulate(8).lines
 
 
 def test_a_seed_lives_the_same_life_in_another_process() -> None:

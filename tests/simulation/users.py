@@ -3,21 +3,29 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from horae.api.context import Services
-from horae.core.errors import HoraeError, Unavailable
-from horae.core.model import Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
+from horae.checking.history import job_name, run_name
+from horae.checking.recording import Action, Definition
+from horae.core.changes import run_status
+from horae.core.errors import HoraeError, NotFound, Unavailable
+from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import schedule_to_wire
 from horae.core.values import replace
 from horae.services.acting import id_of
 from horae.services.dead_letters import Selection
+from horae.services.declared import Declared
+from horae.services.declaring import Declaring
 from horae.services.drafts import Draft
 from horae.services.receipts import Ask, answer_of, fingerprint
-from horae.store import QueueSettings, Receipt, RunFilter
+from horae.store import QueueSettings, Receipt
+from tests.simulation.looks import LETTERS, look_at_everything
+from tests.simulation.recording import definition_of
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life
@@ -25,11 +33,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Act = Callable[[], Coroutine[Any, Any, None]]
 
-OWNER = "local"
+OWNER = LOCAL
 PATIENCE = 5.0  # seconds that a user waits for an answer
 TRIES = 4  # of a request that may be repeated
 NARROW = "narrow"  # a queue in which one run at a time is allowed
-LETTERS = RunFilter(dead_letters=True)
+NEVER = "0 0 1 1 *"  # when declared schedules fire: in no life
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[T]):
+    """How a request ended: with an answer, refused (nothing was done), or lost (nobody knows)."""
+
+    answer: T | None = None
+    refused: str | None = None
+    lost: str | None = None
 
 
 class Users:
@@ -39,11 +56,14 @@ class Users:
         self._life = life
         self._chance = Random(f"{seed} users")
         self._until = until
-        self._calls = 0
+        self._history = life.history
         self._labels = 0
+        self._receipts = 0
+        self._lost_updates: list[tuple[JobId, float, list[Definition]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.recurring: list[JobId] = []  # that were answered
         self.shots: list[JobId] = []
+        self.narrow_at: float | None = None  # since when the narrow queue is known to be narrow
 
     async def act(self) -> None:
         """Do everything, each at its time; returns when the last answer came."""
@@ -73,50 +93,77 @@ class Users:
             (self._backfill, 2, 0.4 * until, until),
             (self._retry, 3, 0.5 * until, until),
             (self._narrow, 2, 0.0, until),
+            (self._read, 6, 1.0, until),
+            (self._look, 2, 0.2 * until, 0.9 * until),
+            (self._declare, 2, 0.0, 0.7 * until),
+            (self._declare_nothing, 1, 0.3 * until, until),
         ):
             for _ in range(times):
                 yield chance.uniform(begin, end), wish
 
     # --- asking
 
-    async def _ask(self, action: str, subject: str, request: Callable[[Services], Awaitable[T]]) -> T | None:
-        """The answer of some host; None when it was refused, or none came."""
-        recording = self._life.recording
-        self._calls += 1
-        call = self._calls
-        recording.asked(call, action, subject)
+    async def _ask(self, what: str, request: Callable[[Services], Awaitable[T]]) -> Reply[T]:
+        """What some host says."""
         up = [(host, host.services) for host in self._life.hosts if host.services is not None and not host.dead]
         if not up:
-            recording.answered(call, "fail", "nobody is up")
-            return None
+            return Reply(refused="nobody is up")
         host, services = self._chance.choice(up)
-        asking = self._life.loop.spawn(host, _done(request, services), f"{action} {subject}")
+        asking = self._life.loop.spawn(host, _done(request, services), what)
         asking.add_done_callback(_heed)
         await asyncio.wait({asking}, timeout=PATIENCE)
         if not asking.done():
-            recording.answered(call, "info", "no answer")
-            return None
+            return Reply(lost="no answer")
         error = asking.exception()
         if error is None:
-            answer: T = asking.result()
-            recording.answered(call, "ok", *_told(answer))
-            return answer
+            return Reply(asking.result())
         if isinstance(error, Unavailable):
-            recording.answered(call, "info", str(error))
-        elif isinstance(error, HoraeError):
-            recording.answered(call, "fail", str(error))
+            return Reply(lost=str(error))
+        if isinstance(error, HoraeError):
+            return Reply(refused=str(error))
+        raise error
+
+    def _ended(self, call: str, reply: Reply[Any], **told: Any) -> None:
+        """Record how a call ended; `told` is what its answer says."""
+        if reply.refused is not None:
+            self._history.fail(call, reply.refused)
+        elif reply.lost is not None:
+            self._history.info(call, reply.lost)
         else:
-            raise error
-        return None
+            self._history.ok(call, **told)
+
+    async def _call(
+        self,
+        action: Action,
+        request: Callable[[Services], Awaitable[T]],
+        *,
+        job: JobId | None = None,
+        run: RunId | None = None,
+        **asked: Any,
+    ) -> T | None:
+        """Ask, and record it."""
+        call = self._history.invoke(action, job=job, run=run, **asked)
+        reply = await self._ask(f"{action} {job or run}", request)
+        self._ended(call, reply, **self._told(reply.answer))
+        return reply.answer
+
+    def _told(self, answer: object) -> dict[str, Any]:
+        """What an answer says of a job or a run."""
+        if isinstance(answer, Run):
+            status = run_status(answer, self._life.now())
+            return {"job": job_name(answer.job_id), "run": run_name(answer.id), "status": status, "owner": answer.owner}
+        if isinstance(answer, Job):
+            return {"job": job_name(answer.id), "owner": answer.owner, "schedule": schedule_to_wire(answer.schedule)}
+        return {}
 
     async def _create(self, draft: Draft) -> JobId | None:
         """Create a job, again until it is answered; the receipt keeps it from being there twice."""
         label = self._label()
-        params = {**json.loads(draft.params), "label": label}
-        draft = _with(draft, params=json.dumps(params))
+        draft = _with(draft, params=json.dumps({**json.loads(draft.params), "label": label}))
+        definition = definition_of(draft, label)
         ask = Ask(owner=OWNER, key=label, fingerprint=fingerprint(label.encode()))
 
-        async def request(services: Services) -> JobId:
+        async def request(services: Services) -> Job | Run | JobId:
             receipts = services.jobs.receipts
             if (earlier := await receipts.earlier(ask)) is not None:
                 return JobId(earlier)
@@ -125,10 +172,14 @@ class Users:
                 return receipts.of(ask, id_of(job))
 
             made = await services.jobs.create_once(draft, owner=OWNER, by=OWNER, issue=issue)
-            return JobId(answer_of(made, ask)) if isinstance(made, Receipt) else id_of(made)
+            return JobId(answer_of(made, ask)) if isinstance(made, Receipt) else made
 
         for _ in range(TRIES):
-            job_id = await self._ask("create", label, request)
+            call = self._history.invoke(Action.CREATE, definition=definition, idempotency_key=label)
+            reply = await self._ask(f"create {label}", request)
+            made = reply.answer
+            job_id = id_of(made) if isinstance(made, Job | Run) else made
+            self._ended(call, reply, **(_created(job_id, definition) | self._told(made)))
             if job_id is not None:
                 return job_id
             await asyncio.sleep(self._chance.choice((0.01, 1.0)))
@@ -181,17 +232,26 @@ class Users:
         for _ in range(3):
             if job_id := await self._create(self._draft(self._chance.choice(("now", at)), ordering_key=key)):
                 self.shots.append(job_id)
+            await asyncio.sleep(0.005)  # long enough for two hosts to agree which of them came first
 
     async def _batch(self) -> None:
-        drafts = []
+        drafts, calls = [], []
         for _ in range(5):
-            draft = self._draft(self._chance.choice(("now", self._moment(0.5, 6.0))))
-            drafts.append(_with(draft, params=json.dumps({**json.loads(draft.params), "label": self._label()})))
-        labels = ",".join(json.loads(draft.params)["label"] for draft in drafts)
-        made = await self._ask(
-            "create_many", labels, lambda services: services.jobs.create_many(drafts, owner=OWNER, by=OWNER)
+            draft, label = self._draft(self._chance.choice(("now", self._moment(0.5, 6.0)))), self._label()
+            drafts.append(_with(draft, params=json.dumps({**json.loads(draft.params), "label": label})))
+            asked = definition_of(drafts[-1], label)
+            calls.append((self._history.invoke(Action.CREATE, definition=asked), asked))
+        reply = await self._ask(
+            "create many", lambda services: services.jobs.create_many(drafts, owner=OWNER, by=OWNER)
         )
-        self.shots += [job_id for job_id in made or () if isinstance(job_id, str)]
+        for (call, asked), made in zip(calls, reply.answer or [None] * len(calls), strict=True):
+            if isinstance(made, Unavailable):
+                self._history.info(call, str(made))
+            elif isinstance(made, HoraeError):
+                self._history.fail(call, str(made))
+            else:
+                self._ended(call, reply, **_created(made, asked))
+                self.shots += [] if made is None else [made]
 
     async def _again_and_again(self) -> None:
         chance = self._chance
@@ -210,50 +270,38 @@ class Users:
 
     # --- acting on what there is
 
-    async def _act_on(
-        self, jobs: list[JobId], action: str, act: Callable[[Services, JobId], Awaitable[object]]
-    ) -> JobId | None:
-        if not jobs:
-            return None
-        job_id = self._chance.choice(jobs)
-        await self._ask(action, job_id, lambda services: act(services, job_id))
-        return job_id
+    def _some(self, jobs: list[JobId]) -> JobId | None:
+        return self._chance.choice(jobs) if jobs else None
 
     async def _cancel_run(self) -> None:
-        await self._act_on(
-            self.shots[-4:],
-            "cancel_run",
-            lambda services, job: services.jobs.cancel_run(RunId(job), owner=OWNER),
-        )
+        if (job := self._some(self.shots[-4:])) is not None:
+            run = RunId(job)  # of a job that runs once
+            await self._call(Action.CANCEL, lambda services: services.jobs.cancel_run(run, owner=OWNER), run=run)
 
     async def _cancel_job(self) -> None:
         keep = self._chance.random() < 0.3
-        await self._act_on(
-            self.recurring + self.shots[-4:],
-            "cancel_job_keep" if keep else "cancel_job",
-            lambda services, job: services.jobs.cancel(job, keep_running=keep, owner=OWNER),
-        )
+        if (job := self._some(self.recurring + self.shots[-4:])) is not None:
+            await self._call(
+                Action.DELETE,
+                lambda services: services.jobs.cancel(job, keep_running=keep, owner=OWNER),
+                job=job,
+                keep_running=keep,
+            )
 
     async def _run_now(self) -> None:
-        await self._act_on(
-            self.recurring + self.shots[-4:],
-            "run_now",
-            lambda services, job: services.jobs.run_now(job, None, owner=OWNER, by=OWNER),
-        )
+        if (job := self._some(self.recurring + self.shots[-4:])) is not None:
+            await self._call(
+                Action.TRIGGER, lambda services: services.jobs.run_now(job, None, owner=OWNER, by=OWNER), job=job
+            )
 
     async def _pause(self) -> None:
-        job_id = await self._act_on(
-            self.recurring + self.recurring + self.shots[-2:],
-            "pause",
-            lambda services, job: services.jobs.pause(job, owner=OWNER),
-        )
-        if job_id is None:
-            return
-        await asyncio.sleep(self._chance.choice((0.01, 1.0, 4.0)))
-        await self.resume(job_id, self._chance.choice(list(Misfire)))
+        if (job := self._some(self.recurring + self.recurring + self.shots[-2:])) is not None:
+            await self._call(Action.PAUSE, lambda services: services.jobs.pause(job, owner=OWNER), job=job)
+            await asyncio.sleep(self._chance.choice((0.01, 1.0, 4.0)))
+            await self.resume(job, self._chance.choice(list(Misfire)))
 
-    async def resume(self, job_id: JobId, missed: Misfire) -> None:
-        await self._ask("resume", job_id, lambda services: services.jobs.resume(job_id, missed=missed, owner=OWNER))
+    async def resume(self, job: JobId, missed: Misfire) -> None:
+        await self._call(Action.RESUME, lambda services: services.jobs.resume(job, missed=missed, owner=OWNER), job=job)
 
     async def _patch(self) -> None:
         await self._patch_some(self.recurring)
@@ -262,9 +310,9 @@ class Users:
         await self._patch_some(self.shots[-3:])
 
     async def _patch_some(self, jobs: list[JobId]) -> None:
-        chance = self._chance
-        moved = chance.random() < 0.4
+        moved = self._chance.random() < 0.4
         fresh = self._draft("now")
+        written: list[Definition] = []  # what was asked for at last: it depends on what the job was
 
         async def revise(job: Job | Run) -> Draft:
             assert job.schedule is not None
@@ -274,43 +322,96 @@ class Users:
                 schedule = {"type": "every", "seconds": 3, "ends_at": ends_at.isoformat()}
             elif moved and isinstance(job, Run):
                 schedule = (job.due_at + timedelta(seconds=1)).isoformat()
-            return _with(fresh, schedule=schedule, params=job.spec.params, ordering_key=job.spec.ordering_key)
+            draft = _with(fresh, schedule=schedule, params=job.spec.params, ordering_key=job.spec.ordering_key)
+            written.append(definition_of(draft, json.loads(draft.params)["label"]))
+            return draft
 
-        await self._act_on(jobs, "patch", lambda services, job: services.jobs.patch(job, revise, owner=OWNER))
+        if (job := self._some(jobs)) is None:
+            return
+        began = self._history.now()
+        reply = await self._ask(f"update {job}", lambda services: services.jobs.patch(job, revise, owner=OWNER))
+        if reply.answer is not None:
+            call = self._history.invoke(Action.UPDATE, job=job, at=began, definition=written[-1])
+            self._history.ok(call, **self._told(reply.answer))
+        elif reply.lost is not None:
+            self._lost_updates.append((job, began, written))
+
+    def tell_lost_updates(self) -> None:
+        """Record, at the end of it all, updates without an answer: a host may have thought them out long after."""
+        for job, began, written in self._lost_updates:
+            if written:
+                call = self._history.invoke(Action.UPDATE, job=job, at=began, definition=written[-1])
+                self._history.info(call, "no answer")
 
     async def _backfill(self) -> None:
         now = self._life.now()
         start, end = now - timedelta(seconds=60), now - timedelta(seconds=50)
-        await self._act_on(
-            self.recurring,
-            "backfill",
-            lambda services, job: services.jobs.backfill(job, start, end, owner=OWNER),
-        )
+        if (job := self._some(self.recurring)) is not None:
+            await self._call(
+                Action.BACKFILL, lambda services: services.jobs.backfill(job, start, end, owner=OWNER), job=job
+            )
 
     async def _retry(self) -> None:
-        """Try a dead letter again, or keep an answer about it."""
+        """Try a dead letter again, if there is one, and keep an answer about it."""
+        reply = await self._ask("letters", lambda services: services.dead_letters.list(LETTERS, cursor=None, limit=1))
+        for letter in reply.answer.items if reply.answer is not None else ():
+            await self._call(
+                Action.REQUEUE,
+                lambda services, run=letter.id: services.dead_letters.retry(run, None, owner=OWNER, by=OWNER),
+                run=letter.id,
+            )
+        self._receipts += 1
+        ask = Ask(owner=OWNER, key=f"retry {self._receipts}", fingerprint="")
+        await self._ask("receipt", lambda services: services.jobs.receipts.keep(ask, "done"))
 
-        async def request(services: Services) -> str:
-            letters = await services.dead_letters.list(LETTERS, cursor=None, limit=5)
-            for letter in letters.items[:1]:
-                await services.dead_letters.retry(letter.id, None, owner=OWNER, by=OWNER)
-            ask = Ask(owner=OWNER, key=f"retry {self._calls}", fingerprint="")
-            return await services.jobs.receipts.keep(ask, "done")
-
-        await self._ask("retry", "some letter", request)
+    async def discard_letters(self) -> bool:
+        """Give up what failed, so that what it blocks goes on."""
+        return (
+            await self._call(Action.DISCARD, lambda services: services.dead_letters.discard(Selection(which=LETTERS)))
+            is not None
+        )
 
     async def _narrow(self) -> None:
         settings = QueueSettings(queue=NARROW, concurrency=1)
         for _ in range(TRIES):
-            if await self._ask("set_queue", NARROW, lambda services: services.queues.set(settings)) is not None:
+            reply = await self._ask("set queue", lambda services: services.queues.set(settings))
+            if reply.answer is not None:
+                self.narrow_at = self._history.now() if self.narrow_at is None else self.narrow_at
                 return
 
-    async def discard_letters(self) -> bool:
-        """Give up what failed, so that what it blocks goes on."""
-        done = await self._ask(
-            "discard", "all letters", lambda services: services.dead_letters.discard(Selection(which=LETTERS))
-        )
-        return done is not None
+    # --- looking
+
+    async def _read(self) -> None:
+        if (job := self._some(self.shots)) is not None:
+            run = RunId(job)
+
+            async def request(services: Services) -> Run:
+                found = await services.store.run(run, owner=OWNER)
+                if found is None:
+                    raise NotFound("run", run)
+                return found
+
+            await self._call(Action.READ, request, run=run)
+
+    async def _look(self) -> None:
+        await self._ask("look", lambda services: look_at_everything(services.store, services.clock.now()))
+
+    # --- what code declares
+
+    async def _declare(self) -> None:
+        """A worker of some version of the code says which schedules there should be."""
+        draft = Draft(task="work", key="declared", params='{"label": "declared"}', schedule=NEVER)
+        draft = _with(draft, priority=self._chance.choice((0, 1)))
+
+        async def request(services: Services) -> object:
+            return await _declaring(services).apply([Declared(key="declared", draft=draft)])
+
+        await self._ask("declare", request)
+
+    async def _declare_nothing(self) -> None:
+        await self._ask("prune", lambda services: _declaring(services).prune([]))
+
+    # --- the end
 
     async def make_up(self, runs: int) -> None:
         """Create so many more jobs, where too many were refused for a life to prove something."""
@@ -332,9 +433,13 @@ def _with(draft: Draft, **changes: Any) -> Draft:
     return replace(draft, **changes)
 
 
-def _told(answer: object) -> tuple[str, str]:
-    if isinstance(answer, Run):
-        return answer.id, str(answer.state)
-    if isinstance(answer, Job):
-        return answer.id, str(answer.status)
-    return (answer, "") if isinstance(answer, str) else ("", "")
+def _declaring(services: Services) -> Declaring:
+    return Declaring(services.store, services.clock, services.jobs, owner=OWNER, app="simulated")
+
+
+def _created(job: JobId | None, definition: Definition) -> dict[str, Any]:
+    """What the id of a new job says: one that runs once has a run of the same id."""
+    if job is None:
+        return {}
+    once = not isinstance(definition.schedule, dict)
+    return {"job": job_name(job), "run": run_name(RunId(job)) if once else None}

@@ -71,7 +71,7 @@ class Wire:
     ) -> Any:
         network, loop = self._network, self._network.loop
         answered: asyncio.Future[Any] = loop.create_future()
-        fate = network.faults.call(verb, loop.time()) if verb in _VERBS else _READ
+        fate = network.faults.call(verb, loop.time()) if verb in _VERBS else _USUAL
         if fate.crash is not None and fate.crash.startswith("before"):
             network.unanswered.append(answered)
             self._kill(fate.crash)
@@ -150,7 +150,7 @@ class Blobs:
 
 
 _VERBS = frozenset(VERBS)
-_READ = Disorder(200e-6, 100e-6)  # look-ups for users: their hosts crash, and wait, around writes
+_USUAL = Disorder(200e-6, 100e-6)  # what becomes of blobs
 
 
 def finished(work: Coroutine[Any, Any, Any]) -> Any:

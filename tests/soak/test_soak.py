@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """Where temporary folders go: short, for the path of a socket must be, and open to the user that runs PostgreSQL."""
+    """Where temporary folders go: short, as the path of a socket must be, and open to the user that runs PostgreSQL."""
     folder = Path(tempfile.mkdtemp(prefix="hs-"))
     folder.chmod(0o755)
     yield folder

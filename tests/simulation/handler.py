@@ -1,0 +1,59 @@
+"""What every job of a simulated life does: it notes its start, takes its time, notes its end, and fails if it is to."""
+
+import asyncio
+from collections.abc import Callable
+
+from horae.checking.recording import Effect, Happening
+from horae.run import Run
+from horae.tasks.registry import Registry, Task
+from tests.simulation.virtual import MACHINE, Machine
+
+
+class Workplace(Machine):
+    """A machine on which handlers run, with the history that they write to."""
+
+    number: int
+    node_id: str
+    at: Callable[[], float]
+    note: Callable[[Effect], None]
+
+
+async def work(run: Run, label: str, seconds: float = 0.0, fails: int = 0) -> int:
+    """Fail on the first attempts, as many as it is told to."""
+    here = MACHINE.get()
+    assert isinstance(here, Workplace)
+    node = here.node_id
+
+    def note(event: Happening, *, good: bool = True) -> None:
+        here.note(
+            Effect(
+                at=here.at(),
+                event=event,
+                run=run.id,
+                job=run.job_id,
+                attempt=run.attempt,
+                fence=run.fence,
+                due=run.due_at.timestamp(),
+                label=label,
+                node=node,
+                pid=here.number,
+                good=good,
+            )
+        )
+
+    note(Happening.START)
+    try:
+        if seconds:
+            await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        note(Happening.STOPPED)
+        raise
+    note(Happening.END, good=run.attempt > fails)
+    if run.attempt <= fails:
+        raise ValueError(f"attempt {run.attempt}")
+    return run.fence
+
+
+REGISTRY = Registry()  # one for all lives: to look into a function takes as long as hundreds of its runs
+REGISTRY.add(Task(work, name="work"))
+SCHEMAS = REGISTRY.schemas()
