@@ -5,6 +5,7 @@ Run as `python -m tests.soak.chaos [--minutes 8] [--seed N]`; ends with 1 when a
 
 import argparse
 import secrets
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -24,23 +25,41 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=8.0)
     options.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     options.add_argument("--times", type=int, default=3, help="how often each kind of fault has to fire at least")
-    options.add_argument("--folder", type=Path, help="where the history and the logs are kept; else they are not")
+    options.add_argument(
+        "--folder", type=Path, help="where the history and the logs are kept; else only those of a bad run are"
+    )
     given = options.parse_args()
     end_in_order_when_told()
-    with tempfile.TemporaryDirectory(prefix="horae-soak-") as scratch:
-        folder = given.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        print(f"chaos: {given.minutes:g} minutes, seed {given.seed}", flush=True)
-        verdict = undergo(
-            folder,
-            seconds=given.minutes * 60,
-            seed=given.seed,
-            per_second=90,
-            recurring=5,
-            times=given.times,
-            tell=lambda line: print(line, flush=True),
-            HORAE_DRAIN_SECONDS="3",  # shorter than some jobs, so that a restart gives runs back
-        )
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="horae-soak-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    keep = True  # what went wrong has to be looked into
+    try:
+        wrong = _soak(given, folder)
+        keep = bool(wrong)
+    except SystemExit:
+        keep = False
+        raise
+    finally:
+        if keep or given.folder is not None:
+            print(f"chaos: the history and the logs are in {folder}")
+        else:
+            shutil.rmtree(folder)
+    return 1 if wrong else 0
+
+
+def _soak(given: argparse.Namespace, folder: Path) -> list[str]:
+    """Undergo it, and tell; everything that was wrong."""
+    print(f"chaos: {given.minutes:g} minutes, seed {given.seed}", flush=True)
+    verdict = undergo(
+        folder,
+        seconds=given.minutes * 60,
+        seed=given.seed,
+        per_second=90,
+        recurring=5,
+        times=given.times,
+        tell=lambda line: print(line, flush=True),
+        HORAE_DRAIN_SECONDS="3",  # shorter than some jobs, so that a restart gives runs back
+    )
     share = min(given.minutes / 8, 1)
     wrong = verdict.wrong + _missing(verdict, share, given.times)
     print(verdict)
@@ -49,7 +68,7 @@ def main() -> int:
     for line in wrong[:SHOWN]:
         print(f"WRONG: {line}")
     print(f"chaos: {'nothing' if not wrong else len(wrong)} wrong, seed {given.seed}")
-    return 1 if wrong else 0
+    return wrong
 
 
 def _missing(verdict: Verdict, share: float, times: int) -> list[str]:
