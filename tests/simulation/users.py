@@ -56,6 +56,9 @@ class Users:
         self._life = life
         self._chance = Random(f"{seed} users")
         self._until = until
+        # Few lanes in most lives: each of them makes every claim dearer.
+        self._queues = self._chance.choice((("default",), ("default", NARROW), ("default", "default", "other", NARROW)))
+        self._priorities = self._chance.choice(((0,), (0,), (0, 0, 0, 5, -5)))
         self._history = life.history
         self._labels = 0
         self._receipts = 0
@@ -212,8 +215,7 @@ class Users:
             "max_retries": chance.choice((0, 1, 2)),
             "timeout": timeout,
         }
-        queue = chance.choice(("default", "default", "other", NARROW))
-        given |= {"queue": queue, "priority": chance.choice((0, 0, 0, 5, -5))}
+        given |= {"queue": chance.choice(self._queues), "priority": chance.choice(self._priorities)}
         return Draft(task="work", schedule=schedule, **(given | changes))
 
     def _moment(self, *seconds: float) -> str:
