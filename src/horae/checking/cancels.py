@@ -20,7 +20,7 @@ def judge_cancels(recording: Recording) -> Iterator[Violation]:
         for call in asked.of(Action.DELETE):
             if call.ok:
                 yield from _judge_delete(asked, call, recording)
-                if not call.invoke.keep_running:
+                if not call.invoke.keep_running and recording.beats:  # who sees those sees leases when they are given
                     older = [run.run for run in asked.runs if run.created_at < call.began_at - MARGIN]
                     for run in older:
                         yield from _given_on(run, call, recording)

@@ -91,7 +91,7 @@ def _in_turn(passages: Sequence[_Passage], recording: Recording) -> Iterator[Vio
     for index, second in enumerate(once):
         for first in once[max(0, index - 20) : index]:
             earlier = first.asked.accepted_at < second.asked.asked_at - recording.setup.clock_error
-            if earlier and _due(first) <= _due(second):
+            if earlier and _due_by(first) <= _due(second):
                 yield from _judge_pair(first, second, recording)
 
 
@@ -101,6 +101,12 @@ def _has_a_place(passage: _Passage) -> bool:
 
 def _due(passage: _Passage) -> float:
     return min(due_times(passage.asked))
+
+
+def _due_by(passage: _Passage) -> float:
+    """When it was due at the latest: what is due at once, whenever one of the calls that asked for it was done."""
+    due = max(due_times(passage.asked))
+    return passage.asked.accepted_at if due == passage.asked.asked_at else due
 
 
 def _judge_pair(first: _Passage, second: _Passage, recording: Recording) -> Iterator[Violation]:
