@@ -29,7 +29,7 @@ def test_every_promise_is_kept_whatever_breaks() -> None:
     assert report.fewest_runs >= LEAST_RUNS
     assert report.fewest_faults >= LEAST_FAULTS
     met = [point for point in POINTS if report.fired.points[point]]
-    assert len(met) >= 0.8 * len(POINTS), "\n".join(report.lines())
+    assert len(met) >= 0.6 * len(POINTS), "\n".join(report.lines())
     uncalled = [verb for verb in VERBS if not report.fired.passed[verb]]
     assert not uncalled, f"nobody in these lives asks the store for {uncalled}"
 

@@ -57,7 +57,8 @@ class Users:
         self._chance = Random(f"{seed} users")
         self._until = until
         # Few lanes in most lives: each of them makes every claim dearer.
-        self._queues = self._chance.choice((("default",), ("default", NARROW), ("default", "default", "other", NARROW)))
+        wide, narrow = ("default", "default", "other", NARROW), ("default", "default", "default", NARROW)
+        self._queues = self._chance.choice((("default",), narrow, wide))
         self._priorities = self._chance.choice(((0,), (0,), (0, 0, 0, 5, -5)))
         self._history = life.history
         self._labels = 0
