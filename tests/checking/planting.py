@@ -80,10 +80,10 @@ async def tell_story(store: Store, clock: ManualClock) -> Story:
     replaced = await _once(system, "broken", policy=Policy(retry=RETRY))
     cancelled = await _once(system, "echo", delay=30)
     prompt = await _once(system, "echo", delay=5, policy=Policy(start_within=SECOND))
-    first, second, _ = [await _once(system, "step", delay=5, ordering_key="a") for _ in range(3)]
+    first, second, _ = [await _once(system, "step", delay=15, ordering_key="a") for _ in range(3)]
     block = Policy(retry=RetryPolicy(max_retries=0), on_failure=OnFailure.BLOCK)
-    blocking = await _once(system, "broken", delay=5, ordering_key="b", policy=block)
-    blocked = await _once(system, "step", delay=6, ordering_key="b")
+    blocking = await _once(system, "broken", delay=15, ordering_key="b", policy=block)
+    blocked = await _once(system, "step", delay=16, ordering_key="b")
     jobs = jobs_of(system)
     await jobs.cancel_run(cancelled.id, owner=None)
     await system.advance(seconds=10)
@@ -413,7 +413,7 @@ async def a_block_is_passed(ground: Ground, story: Story) -> None:
 
 
 async def two_runs_of_a_job_overlap(ground: Ground, story: Story) -> None:
-    run = next(run for run in story.busy_runs[3:] if run.state is State.SUCCEEDED)
+    run = next(run for run in story.busy_runs[20:] if run.state is State.SUCCEEDED)
     assert run.finished_at is not None
     await ground.update("history", {"id": run.id}, finished_at=run.finished_at + SECOND)
 

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from horae.checking import Checker, History, Violation, violations
+from horae.checking.ends import told_ends
 from horae.core.model import Backfill, Job, Run, RunId, Skip
 from horae.store import JobFilter, RunFilter, Store
 
@@ -27,6 +28,7 @@ async def read_history(store: Store, now: datetime) -> History:
         skips=skips,
         backfills=backfills,
         dead_letters=frozenset[RunId](run.id for run in await runs_of(store, RunFilter(dead_letters=True))),
+        told=await told_ends(store, [run.id for run in runs], owner=None),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from horae.checking import Checker
 from horae.clock import ManualClock
 from horae.core.errors import Conflict
-from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, Policy, Run, State
+from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, Policy, Reason, Run, State
 from horae.core.plan import Failure, requeued
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import schedule_to_wire
@@ -21,7 +21,7 @@ from horae.store import Resolution, RunFilter
 from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_executor import InlineExecutor
 from tests.checking.reading import checked
-from tests.services.system import START, SimNode, System
+from tests.services.system import START, SimNode, System, taking
 from tests.services.test_jobs import jobs_of
 
 SCHEDULES = ("every 1s", "every 7s", "*/5 * * * * *", {"type": "every", "seconds": 10, "jitter_seconds": 4})
@@ -188,6 +188,29 @@ async def test_nothing_is_wrong_with_a_life_of_crashes_pauses_and_changes(tmp_pa
         assert await checked(system.store, system.clock.now()) == []
     finally:
         await system.store.close()
+
+
+async def test_a_slot_that_was_skipped_while_a_result_waited_for_the_store_raises_no_alarm(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
+    await store.open()
+    system = System(store, clock)
+    system.scripts["slow"] = taking(2)
+    far = await system.add_node()
+    draft = Draft(task="slow", schedule="every 5s", allow_unknown_task=True, policy=Policy(overlap=Overlap.SKIP))
+    job = await jobs_of(system).create(draft, owner="local", by="local")
+    assert isinstance(job, Job)
+    await system.advance(seconds=5.5)
+    await system.add_node()
+    far.cut_off()
+    await system.advance(seconds=9)
+    far.reconnect()
+    await system.advance(seconds=1)
+    first, second = (await store.ledger(job.id, start=START, end=START + timedelta(seconds=10), limit=9)).runs
+    assert (first.state, first.finished_at) == (State.SUCCEEDED, START + timedelta(seconds=7))
+    assert (second.state, second.reason) == (State.SKIPPED, Reason.OVERLAP)
+    assert await checked(store, clock.now()) == []
+    await store.close()
 
 
 class Restless:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from horae.checking import Code, History, violations
+from horae.checking.history import Told
+from horae.core.events import EventKind
 from horae.core.model import (
     Attempt,
     Backfill,
@@ -202,6 +204,15 @@ def test_a_requeued_run_that_takes_its_old_place_may_find_others_held_already() 
     assert codes(again, late) == [Code.OUT_OF_ORDER]
 
 
+def test_a_run_that_was_being_written_when_the_next_could_be_claimed_was_not_overtaken() -> None:
+    """A worker may then hold the next for minutes, behind others of its gate."""
+    second = keyed(2, first_started_at=at(4), started_at=at(4), finished_at=at(4))
+    due, later = at(2) - timedelta(seconds=1), {"first_started_at": at(5), "started_at": at(5), "finished_at": at(5)}
+    first = keyed(1, due_at=due, wake_at=due, created_at=at(2) - timedelta(seconds=5), **later)
+    assert codes(first, second) == []
+    assert codes(replace(first, created_at=at(2) - timedelta(seconds=11)), second) == [Code.OUT_OF_ORDER]
+
+
 def test_clocks_of_two_nodes_may_differ_a_little() -> None:
     moment = at(1) + timedelta(milliseconds=100)
     first = keyed(1, finished_at=moment, node=OTHER)
@@ -272,6 +283,27 @@ def test_a_slot_may_overlap_a_run_that_somebody_asked_for() -> None:
     rest = [a_run(number) for number in (2, 3, 4, 5)]
     assert slots(manual, skipped, *rest) == []
     assert slots(skipped, *rest) == [Code.SKIPPED_WITHOUT_CAUSE]
+
+
+def test_a_slot_may_be_skipped_beside_a_run_whose_end_the_store_had_not_heard_of() -> None:
+    going = a_run(1, finished_at=at(1.2))
+    skipped = a_run(2, state=State.SKIPPED, reason=Reason.OVERLAP, first_started_at=None, started_at=None, attempt=0)
+    rest = [a_run(number) for number in (3, 4, 5)]
+
+    def judged(heard: datetime, skipped: Run = skipped, kind: EventKind = EventKind.RUN_SKIPPED) -> list[Code]:
+        decided_at = skipped.finished_at or skipped.due_at
+        told = {
+            going.id: Told(kind=EventKind.RUN_SUCCEEDED, at=heard),
+            skipped.id: Told(kind=kind, at=decided_at),
+        }
+        return slots(going, skipped, *rest, told=told)
+
+    assert judged(at(2.1)) == []
+    assert judged(at(1.9)) == [Code.SKIPPED_WITHOUT_CAUSE], "it was known before the slot was due"
+    assert judged(at(2.1), kind=EventKind.RUN_SUCCEEDED) == [Code.SKIPPED_WITHOUT_CAUSE], "nobody skipped it"
+    late = replace(skipped, finished_at=at(3))  # after an outage, and a look takes its time
+    assert judged(at(3) - timedelta(seconds=5), late) == []
+    assert judged(at(2.5), late) == [Code.SKIPPED_WITHOUT_CAUSE]
 
 
 def test_slots_that_a_clock_change_swallows_are_told_once() -> None:

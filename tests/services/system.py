@@ -123,6 +123,10 @@ class Duty:
         return True
 
 
+async def _nothing() -> None:
+    """What a duty does that reaches nobody."""
+
+
 class _Alarm:
     at: datetime | None = None
 
@@ -216,6 +220,14 @@ class SimNode:
     def thaw(self) -> None:
         """SIGCONT."""
         self.alive = True
+
+    def cut_off(self) -> None:
+        """Its link to the store is cut: it goes on by itself, and reaches nobody."""
+        self._duties, self.duties = self.duties, [Duty(self.clock, _nothing, timedelta(seconds=1))]
+
+    def reconnect(self) -> None:
+        """The link is mended."""
+        self.duties = self._duties
 
     async def drain(self) -> None:
         """SIGTERM: give back what has not started, wait for the rest, leave."""

@@ -1,16 +1,15 @@
 """Whether a life kept the promises: its recorded history and its store, judged as any other by `horae.checking`."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from horae.checking import Checker, Code, Recording, Tolerance, Violation, judge_recording
+from horae.checking import Checker, Code, Recording, Violation, judge_recording
 from horae.checking.leases import ended_at, held_at
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life
 
-HELD_BACK = timedelta(seconds=10)  # how long a worker may hold a run that has no slot: longer when calls are slow
 LEAST_FAULTS = 3
 LEAST_RUNS = 50
 
@@ -31,7 +30,7 @@ async def _stored(life: "Life") -> list[Violation]:
     async def time() -> datetime:
         return life.now()
 
-    checker = Checker(life.store, pause=0, now=time, tolerance=Tolerance(claimed=HELD_BACK))
+    checker = Checker(life.store, pause=0, now=time)
     return [violation async for violation in checker.violations()]
 
 

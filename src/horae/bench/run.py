@@ -128,7 +128,7 @@ async def _verify(
     load: AnyLoad, recorded: Tally, connection: Connection, settings: Settings, tell: Tell
 ) -> tuple[Slots | None, list[str]]:
     """What the store says to what was recorded."""
-    tolerance = Tolerance(claimed=2 * settings.lead_seconds)
+    tolerance = Tolerance(lead=settings.lead_seconds)
     verification = Verification(connection.store, now=connection.clock.now(), tolerance=tolerance)
     slots: Slots | None = None
     if isinstance(load, CronLoad):

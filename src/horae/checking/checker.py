@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from horae.checking.ends import told_ends
 from horae.checking.gates import GateJudge, Passage, judge_pair
 from horae.checking.history import Code, Tolerance, Violation, of_run, run_name
 from horae.checking.letters import judge_listing, judge_resolution, refers_to
 from horae.checking.lives import judge_life
-from horae.checking.slots import SlotJudge, unexplained, was_going
+from horae.checking.slots import SlotJudge, had_begun, unexplained, was_going, was_untold
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, Run, RunId, State
 from horae.store import JobFilter, Reader, RunFilter
@@ -128,15 +129,21 @@ class Checker:
         return [violation for violation in found if not await self._is_explained(job, violation)]
 
     async def _is_explained(self, job: Job, violation: Violation) -> bool:
-        """Whether a slot overlapped a run that its ledger does not show: one that somebody asked for."""
+        """Whether a slot overlapped a run that its ledger does not show, or whose end the store heard of too late."""
         if violation.code is not Code.SKIPPED_WITHOUT_CAUSE:
             return False
         run = await self._store.run(_run_id(violation), owner=None)
         if run is None or violation != unexplained(run):
             return False
         which = RunFilter(job_id=job.id, states=frozenset(State) - {State.SKIPPED}, end_at=run.due_at + _TICK)
-        others = await self._store.list_runs(which, cursor=None, limit=PAGE)
-        return any(was_going(other, run, self._tolerance) for other in others.items)
+        others = (await self._store.list_runs(which, cursor=None, limit=PAGE)).items
+        if any(was_going(other, run, self._tolerance) for other in others):
+            return True
+        begun = [other for other in others if had_begun(other, run, self._tolerance)]
+        told = await told_ends(self._store, [run.id, *(other.id for other in begun)], owner=run.owner)
+        if run.id not in told:
+            return bool(begun)  # it is too long ago for the store to tell
+        return any(was_untold(other, run, told, self._tolerance) for other in begun)
 
     # --- runs
 

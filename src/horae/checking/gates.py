@@ -71,12 +71,12 @@ def judge_pair(one: Passage, other: Passage, tolerance: Tolerance) -> Violation 
 
 
 def _came_in_time(first: Passage, second: Passage, tolerance: Tolerance) -> bool:
-    """Whether the earlier run was there before a worker could hold the later one ready to start."""
-    assert second.started_at is not None
-    if first.movable:
-        return False
-    late = first.created_at > first.due_at + tolerance.claimed  # put in front of runs that may be held already
-    return first.created_at + tolerance.claimed <= (second.due_at if late else second.started_at)
+    """Whether the earlier run was in the store before any worker can have claimed the later one.
+
+    From then on a worker may hold that for as long as it waits for a slot, or behind others of its gate.
+    """
+    claimable_at = max(second.created_at, second.due_at - tolerance.lead)
+    return not first.movable and first.created_at + tolerance.call <= claimable_at
 
 
 def _began_before_end(began: datetime, first: Passage, second: Passage, tolerance: Tolerance) -> bool:

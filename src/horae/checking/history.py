@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from horae.core.events import EventKind
 from horae.core.model import Attempt, Backfill, Job, JobId, Run, RunId, Skip
 
 
@@ -95,7 +96,16 @@ class Tolerance:
 
     early: timedelta = timedelta(milliseconds=1)  # a start is early from here on
     skew: timedelta = timedelta(milliseconds=250)  # between the clocks of two nodes
-    claimed: timedelta = timedelta(seconds=2)  # how long a worker may hold a run that it has not started
+    lead: timedelta = timedelta(seconds=1)  # how long before its time a worker may claim a run
+    call: timedelta = timedelta(seconds=10)  # how long a call to the store may be under way, and its answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the store said of the end of a run, and when: a result may have waited for the store to answer again."""
+
+    kind: EventKind
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +120,7 @@ class History:
     skips: Sequence[Skip] = ()
     backfills: Sequence[Backfill] = ()
     dead_letters: frozenset[RunId] = frozenset()  # as the store lists them
+    told: Mapping[RunId, Told] = field(default_factory=dict)  # of ends, where that is known
 
 
 def of_run(code: Code, run: Run, detail: str) -> Violation:

@@ -8,7 +8,7 @@ from horae.checking.gates import judge_gates
 from horae.checking.history import Code, History, Tolerance, Violation, of_run
 from horae.checking.letters import judge_listing, judge_resolution, refers_to
 from horae.checking.lives import judge_life
-from horae.checking.slots import SlotJudge, is_overlap, unexplained, was_going
+from horae.checking.slots import SlotJudge, is_overlap, unexplained, was_going, was_untold
 from horae.core.model import Job, Trigger
 from horae.store import Ledger
 
@@ -37,7 +37,8 @@ def _slots(history: History, job: Job, tolerance: Tolerance) -> Iterator[Violati
     explained = {
         unexplained(run)
         for run in ledger.runs
-        if is_overlap(run) and any(was_going(other, run, tolerance) for other in runs)
+        if is_overlap(run)
+        and any(was_going(other, run, tolerance) or was_untold(other, run, history.told, tolerance) for other in runs)
     }
     for violation in (*judge.read(ledger, end=max(ends)), *judge.end()):
         if violation not in explained:

@@ -4,13 +4,14 @@ The store keeps the schedule that holds now, not those before. So whether a slot
 change of the job on; whether one is told twice, for as long as it is kept.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from horae.checking.history import Code, Tolerance, Violation, of_job, of_run, run_name
-from horae.core.model import Backfill, Job, JobStatus, Overlap, Reason, Run, Skip, State, Trigger
+from horae.checking.history import Code, Told, Tolerance, Violation, of_job, of_run, run_name
+from horae.core.events import EventKind
+from horae.core.model import Backfill, Job, JobStatus, Overlap, Reason, Run, RunId, Skip, State, Trigger
 from horae.core.schedule import count_between, next_after, rfc3339, skipped_in_gaps
 from horae.store import Ledger
 
@@ -156,7 +157,7 @@ class SlotJudge:
         job = self._job
         if run.due_at < slot:
             yield of_run(Code.SLOT_UNPLANNED, run, f"it is due {_at(run.due_at)}, before its slot {_at(slot)}")
-        over = job.status is JobStatus.CANCELLED and run.created_at > job.updated_at + self._tolerance.claimed
+        over = job.status is JobStatus.CANCELLED and run.created_at > job.updated_at + self._tolerance.call
         if over:
             yield of_run(Code.SLOT_UNPLANNED, run, f"it was made {_at(run.created_at)}, after its job was cancelled")
         gives_way = run.revision < job.revision and _gave_way(run)
@@ -192,8 +193,26 @@ def unexplained(run: Run) -> Violation:
 
 
 def was_going(other: Run, run: Run, tolerance: Tolerance) -> bool:
-    """Whether another run of the job was going at the time of this one; a start may be lost with its worker."""
-    if other.id == run.id or run.spec.policy.overlap is Overlap.ALLOW or not may_be_going(other, run.due_at, tolerance):
+    """Whether another run of the job was going at the time of this one."""
+    return had_begun(other, run, tolerance) and may_be_going(other, run.due_at, tolerance)
+
+
+def was_untold(other: Run, run: Run, told: Mapping[RunId, Told], tolerance: Tolerance) -> bool:
+    """Whether another run of the job was still going by all that the store knew when this one was skipped.
+
+    Its result waited for the store to answer. The slot was looked at when it was due, or later, and decided on after
+    the answer to that look.
+    """
+    end, skipped = told.get(other.id), told.get(run.id)
+    if end is None or skipped is None or skipped.kind is not EventKind.RUN_SKIPPED or run.finished_at is None:
+        return False
+    looked_at = max(run.due_at, run.finished_at - tolerance.call)
+    return had_begun(other, run, tolerance) and end.at >= looked_at - tolerance.skew
+
+
+def had_begun(other: Run, run: Run, tolerance: Tolerance) -> bool:
+    """Whether another run of the job had begun by the time of this one; a start may be lost with its worker."""
+    if other.id == run.id or run.spec.policy.overlap is Overlap.ALLOW:
         return False
     if other.first_started_at is not None and other.first_started_at <= run.due_at + tolerance.skew:
         return True

@@ -99,7 +99,7 @@ async def _check(
         checker = Checker(
             store,
             since=kept_since if since is None else max(_aware(since), kept_since),
-            tolerance=Tolerance(claimed=2 * settings.lead_seconds),
+            tolerance=Tolerance(lead=settings.lead_seconds),
             progress=told,
         )
         found: list[Violation] = []
