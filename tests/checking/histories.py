@@ -397,7 +397,8 @@ class Teller:
                 skipped.append(slot)
                 continue
             life = self.slot_run(job, definition, slot, slot - 1)
-            if free >= slot:
+            heard = OUTAGE[1] if self.outage and OUTAGE[0] <= free < OUTAGE[1] else free  # its result waits meanwhile
+            if heard >= slot:
                 life.status, life.reason, life.finished = "skipped", "overlap", slot + 0.01
             else:
                 free = self.live(life, ["succeeded"], seconds=self.luck.choice([0.5, 2.5 * step]))

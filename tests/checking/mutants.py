@@ -257,7 +257,7 @@ def a_slot_is_skipped_for_an_overlap_with_nothing(draft: Draft) -> None:
         others = [other for other in going if other.job == run.job and other.run != run.run]
         return not any(other.due_at <= run.due_at <= (other.finished_at or END) + 0.5 for other in others)
 
-    run = draft.pick(lambda run: is_slot(run) and alone(run))
+    run = draft.pick(lambda run: is_slot(run) and alone(run) and not draft.is_broken(run.due_at))
     draft.forget(run, final=False)
     gone = replace(run, status="skipped", reason="overlap", started_at=None, attempts=(), finished_at=run.due_at + 0.01)
     draft.swap(run, gone)

@@ -15,6 +15,7 @@ from horae.checking.versions import slots_of, versions
 
 GAP = timedelta(hours=3)  # no clock change is longer
 MISSED_AFTER = 5.0  # a slot that nobody fired within this of its time is missed
+RESULT_DELAY = 0.25  # seconds that a result may take when nothing is broken
 
 
 def judge_accounts(recording: Recording) -> Iterator[Violation]:
@@ -144,7 +145,7 @@ def _no_overlap(asked: Asked, slot: float, run: FinalRun | None, recording: Reco
 
 def _was_going(other: FinalRun, due: float, recording: Recording) -> bool:
     """By its handlers and by its end; its start may be lost with its worker, and its end may reach the store late."""
-    slack = recording.setup.clock_error + 0.25
+    slack = recording.setup.clock_error + RESULT_DELAY
     began = min((span.start.at for span in recording.spans.get(other.run, ())), default=other.started_at)
     if not (began is not None and began <= due + slack) and not (other.crashes and other.due_at <= due):
         return False
