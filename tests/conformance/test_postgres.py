@@ -20,7 +20,7 @@ from horae.core.schedule import Now
 from horae.core.values import replace
 from horae.store import Kind, QueueSettings, Resolution, Retraction, RunFilter, Signal
 from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_pool import Address, Collision, Session, retried
+from horae.stores.postgres_pool import Address, Collision, Session, door, retried
 from horae.stores.statements import load, migrations
 from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
 from tests.conformance.test_store_retract import given_held, given_status
@@ -274,9 +274,21 @@ async def test_a_batch_of_which_some_are_there_already_is_completed(store: Postg
 # --- lost connections
 
 
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid"])
+async def test_a_server_that_is_not_there_is_unavailable(host: str) -> None:
     with pytest.raises(Unavailable):
-        await PostgresStore("postgresql://nobody@127.0.0.1:1/nowhere").open()
+        await PostgresStore(f"postgresql://nobody@{host}/nowhere").open()
+
+
+async def test_a_standby_that_takes_no_writes_is_unavailable_and_can_be_read(store: PostgresStore, url: str) -> None:
+    run = one_shot()
+    await store.create([run])
+    standby = PostgresStore(f"{url}&default_transaction_read_only=on")
+    await standby.open()
+    with pytest.raises(Unavailable):
+        await standby.create([one_shot()])
+    assert await standby.run(run.id, owner=None) == run
+    await standby.close()
 
 
 async def test_a_closed_store_is_unavailable(store: PostgresStore) -> None:
@@ -306,6 +318,26 @@ async def test_a_store_goes_on_after_all_its_connections_were_cut(store: Postgre
     await until(lambda: Signal(kind=Kind.DUE, at=run.wake_at) in heard)
     assert await store.run(run.id, owner=None) == run
     await other.close()
+
+
+async def test_of_transactions_that_wait_for_each_other_one_collides(store: PostgresStore, url: str) -> None:
+    connections = [await asyncpg.connect(url) for _ in range(2)]
+    await connections[0].execute("CREATE TABLE pair AS SELECT generate_series(1, 2) AS id")
+    met = asyncio.Barrier(2)
+
+    async def take(connection: asyncpg.Connection, *order: int) -> None:
+        await connection.execute("SET deadlock_timeout = '50ms'")
+        with door():
+            async with connection.transaction():
+                for number in order:
+                    await connection.execute("UPDATE pair SET id = id WHERE id = $1", number)
+                    if number == order[0]:
+                        await met.wait()
+
+    ends = await asyncio.gather(take(connections[0], 1, 2), take(connections[1], 2, 1), return_exceptions=True)
+    for connection in connections:
+        await connection.close()
+    assert [type(end) for end in ends if end is not None] == [Collision]
 
 
 async def test_a_verb_that_collided_is_done_once_more() -> None:

@@ -556,6 +556,45 @@ async def test_a_full_disk_is_unavailable_and_what_was_answered_stays(tmp_path: 
 
 # --- several processes
 
+BROKEN_DISK = """
+import asyncio, os, resource, sys
+from horae.core.errors import Unavailable
+from horae.stores.sqlite import SqliteStore
+from tests.conformance.builders import one_shot
+
+async def main(path):
+    store = SqliteStore(path)
+    await store.open()
+    await store.create([one_shot()])
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat(path + "-wal").st_size, most))
+    try:
+        await store.create([one_shot()])
+    except Unavailable as exc:
+        print(exc)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    await store.create([one_shot()])
+    await store.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_after_a_disk_error_it_goes_on_from_what_is_on_the_disk(tmp_path: Path) -> None:
+    """A process may not write beyond a limit, which SQLite takes for an error of the disk."""
+    path = tmp_path / "horae.db"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", BROKEN_DISK, str(path), stdout=asyncio.subprocess.PIPE
+    )
+    told = (await process.communicate())[0].decode()
+    assert "input/output error" in told
+    assert process.returncode == 0
+    async with opened(path) as store:
+        assert await count(store) == 2
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 PROCESS = """
 import asyncio, sys
 from horae.stores.sqlite import SqliteStore

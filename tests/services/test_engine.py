@@ -25,7 +25,7 @@ from horae.core.retry import RetryPolicy
 from horae.core.schedule import count_between, next_after, parse_schedule
 from horae.core.values import replace
 from horae.store import JobChange
-from tests.services.system import System, failing, instantly, taking
+from tests.services.system import START, System, failing, instantly, taking
 
 ERROR = Failure(error=JobError(type="Boom", message="boom"))
 MILLISECOND = timedelta(milliseconds=1)
@@ -138,6 +138,17 @@ class TestOnTime:
         for job in jobs:
             assert len({start.at for start in system.starts_of(job.id)}) == len(system.starts_of(job.id)) == 20
         assert len({start.node for start in system.starts}) > 1
+
+    async def test_a_node_that_hears_no_signal_starts_everything_all_the_same(self, system: System) -> None:
+        node = await system.add_node()
+        node.unsubscribe()
+        await system.settle_all()
+        runs = [await one_shot(system), await one_shot(system, delay=7)]
+        job = await recurring(system, "* * * * * *", overlap=Overlap.ALLOW)
+        await system.advance(seconds=30.5)
+        assert [(await system.run(run.id)).state for run in runs] == [State.SUCCEEDED] * 2
+        slots = [start.run.slot for start in system.starts_of(job.id)]
+        assert slots == [job.created_at + timedelta(seconds=n) for n in range(1, 31)]
 
     async def test_a_higher_priority_goes_first_when_there_is_not_room_for_all(self, system: System) -> None:
         await system.add_node(concurrency=1)
@@ -328,6 +339,19 @@ class TestDeath:
             late = [s for s in system.starts_of(job.id) if s.at > before and s.at - s.run.due_at > MILLISECOND]
             assert not late
 
+    async def test_nodes_that_come_and_go_every_second_starve_no_slot(self, system: System) -> None:
+        jobs = [await recurring(system, "* * * * * *", overlap=Overlap.ALLOW) for _ in range(4)]
+        nodes = [await system.add_node() for _ in range(2)]
+        for _ in range(20):
+            await system.advance(seconds=1)
+            await nodes.pop(0).drain()
+            nodes.append(await system.add_node())
+        await system.advance(seconds=1)
+        for job in jobs:
+            starts = [start for start in system.starts_of(job.id) if start.run.due_at <= START + timedelta(seconds=20)]
+            assert [start.run.slot for start in starts] == [START + timedelta(seconds=n) for n in range(1, 21)]
+            assert max(start.at - start.run.due_at for start in starts) <= timedelta(seconds=1)
+
     async def test_a_node_that_sleeps_past_its_lease_starts_nothing_stale_and_its_results_are_void(
         self, system: System
     ) -> None:
@@ -349,6 +373,18 @@ class TestDeath:
         other.kill()
         await system.advance(seconds=5)
         assert (await system.run(later.id)).state is State.SUCCEEDED, "the sleeper did not come back to work"
+
+    async def test_a_worker_that_is_cut_off_stops_what_it_runs_when_its_lease_ends(self, system: System) -> None:
+        node = await system.add_node()
+        system.scripts["long"] = taking(60)
+        await one_shot(system, "long")
+        await system.advance(seconds=1)
+        node.cut_off()
+        await system.advance(seconds=12)
+        assert node.worker.running == 1, "its lease is good for 15 s"
+        await system.advance(seconds=4)
+        assert node.worker.running == 0
+        assert [start.ended_at for start in system.starts] == [None], "it was stopped, and has no result"
 
     async def test_a_poison_pill_is_failed_after_five_dead_workers(self, system: System) -> None:
         system.scripts["poison"] = taking(3600)
@@ -455,6 +491,17 @@ class TestStops:
         await system.store.request_stop([run.id], Reason.CANCELLED)
         await system.add_node()
         await system.advance(seconds=30)
+        assert (await system.run(run.id)).state is State.CANCELLED
+        assert len(system.starts) == 1
+
+    async def test_a_cancel_that_its_node_missed_ends_the_run_before_its_next_attempt(self, system: System) -> None:
+        node = await system.add_node()
+        node.duties.remove(node.stopping)
+        system.scripts["flaky"] = failing(1, ERROR, seconds=1)
+        run = await one_shot(system, "flaky")
+        await system.advance(seconds=0.5)
+        await system.store.request_stop([run.id], Reason.CANCELLED)
+        await system.advance(seconds=20)
         assert (await system.run(run.id)).state is State.CANCELLED
         assert len(system.starts) == 1
 
