@@ -124,6 +124,8 @@ async def test_a_result_with_an_old_fence_is_void(store: Store, connect: Connect
 
     assert await other.start([start(replace(slow, state=State.CLAIMED), LATER)]) == [False]
     assert await other.settle([succeed(slow, '"slow"', LATER)]) == [False]
+    assert await other.settle([retried(slow, LATER)]) == [False]
+    assert await store.held([slow, quick]) == [False, True]
     assert await store.settle([succeed(start(quick, LATER), '"quick"', LATER)]) == [True]
     assert await other.settle([succeed(slow, '"slow"', LATER), retried(slow, LATER)]) == [False, False]
 
