@@ -12,8 +12,11 @@ import yaml
 from horae.cli.app import build
 from horae.metrics import Metrics
 from tests.docs.pages import ROOT, blocks_of, name_of
+from tests.named import names_of_tests
 
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+FAULT = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \|([^|]*)\|$", re.MULTILINE)
+FAULTS = 78
 NOT_OURS = {"up", "le", "job", "queue", "verb", "status", "instance", "by", "sum", "max", "rate", "abs"} | {
     "histogram_quantile"
 }
@@ -42,12 +45,27 @@ def test_the_reference_covers_rest_and_the_command_line() -> None:
     assert {page.name for page in REFERENCE.pages()} == {"rest.md", "cli.md"}
 
 
-@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/acceptance.md"])
+@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/acceptance.md", "docs/faults.md", "docs/checking.md"])
 def test_every_test_that_is_named_exists(page: str) -> None:
     named = NAMED_TEST.findall((ROOT / page).read_text("utf-8"))
     assert named
-    missing = [(path, test) for path, test in named if f"def {test}" not in _source(path)]
+    missing = [(path, test) for path, test in named if not _exists(path, test)]
     assert missing == []
+
+
+def test_every_fault_has_its_tests_or_says_why_not() -> None:
+    rows = FAULT.findall((ROOT / "docs/faults.md").read_text("utf-8"))
+    assert [int(number) for number, *_ in rows] == list(range(1, FAULTS + 1))
+    bare = [number for number, _, what, tests in rows if not _is_accounted_for(what, tests)]
+    assert bare == []
+
+
+def _is_accounted_for(what: str, tests: str) -> bool:
+    return NAMED_TEST.search(tests) is not None or what.startswith("not applicable") or "*missing*" in tests
+
+
+def _exists(path: str, test: str) -> bool:
+    return (ROOT / path).exists() and (not test or test in names_of_tests(ROOT / path))
 
 
 def test_every_promise_names_a_test() -> None:
@@ -56,10 +74,6 @@ def test_every_promise_names_a_test() -> None:
     )
     assert promises
     assert [promise.partition("\n")[0] for promise in promises if not NAMED_TEST.search(promise)] == []
-
-
-def _source(path: str) -> str:
-    return (ROOT / path).read_text("utf-8") if (ROOT / path).exists() else ""
 
 
 def test_alert_rules_speak_of_metrics_that_there_are() -> None:
