@@ -101,9 +101,9 @@ def _change(patch: pytest.MonkeyPatch, name: str, line: str, instead: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("revert", "first"),  # which seed is likely to find it; the others are tried as well
+    ("revert", "first"),  # which seed is likely to find it; those after it are tried as well
     [
-        (_without_fence, 15),
+        (_without_fence, 23),
         (_without_compare_and_set, 1),
         (_without_recovery, 0),
         (_without_durable_cancel, 2),
@@ -114,4 +114,4 @@ def test_a_reverted_safety_line_is_found(
     revert: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revert(monkeypatch)
-    assert any(simulate(seed).violations for seed in (*SEEDS[first:], *SEEDS[:first]))
+    assert any(simulate(seed).violations for seed in range(first, first + len(SEEDS)))
