@@ -391,7 +391,9 @@ class Store(Reader, Protocol):
     # the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, within it from the queues in turn, and of a queue by wake-up time.
+        """Take runs for a node: by priority, from queues in turn, and of a queue from owners in turn, by wake-up time.
+
+        Owners whose band is the same (`core.model.band_of`) count as one.
 
         A run with a gate is taken only while the gate is free or this node's and every live run before it (by due_at,
         then id) is this node's too; at most one more per gate and call. Runs that are due but blocked come back as

@@ -162,16 +162,19 @@ def test_first_pages_come_in_the_order_of_their_index(db: sqlite3.Connection, na
 def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
     """One seek takes us past everything that waits in a lane."""
     plan = " | ".join(plan_of(db, "lanes_of_every_queue"))
+    assert "runs_claim (queue=? AND priority=? AND band>?)" in plan
     assert "runs_claim (queue=? AND priority>?)" in plan
     assert "runs_claim (queue>?)" in plan
-    assert "runs_claim (queue=? AND priority<?)" in " | ".join(plan_of(db, "lanes_of_queues"))
+    plan = " | ".join(plan_of(db, "lanes_of_queues"))
+    assert "runs_claim (queue=? AND priority=? AND band>?)" in plan
+    assert "runs_claim (queue=? AND priority>?)" in plan
 
 
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("lane", "runs_claim (queue=? AND priority=? AND wake_at=? AND rowid>?)"),
-        ("lane", "runs_claim (queue=? AND priority=? AND wake_at>? AND wake_at<?)"),
+        ("lane", "runs_claim (queue=? AND priority=? AND band=? AND wake_at=? AND rowid>?)"),
+        ("lane", "runs_claim (queue=? AND priority=? AND band=? AND wake_at>? AND wake_at<?)"),
         ("events_of_anyone", "INTEGER PRIMARY KEY (rowid>?)"),
         ("events_of_owner", "events_owner (owner=? AND rowid>?)"),
         ("receipt", "sqlite_autoindex_receipts_1 (owner=? AND key=?)"),

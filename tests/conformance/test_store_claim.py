@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from horae.core.model import NodeId, Run, State
+from horae.core.model import NodeId, Run, State, band_of
 from horae.core.plan import give_back, start
 from horae.store import Store
 from tests.conformance.builders import (
@@ -140,6 +140,79 @@ async def test_a_higher_priority_in_one_queue_goes_before_the_share_of_another(s
 
 def by_queue(runs: Sequence[Run]) -> Counter[str]:
     return Counter(run.spec.queue for run in runs)
+
+
+async def test_a_flood_of_one_owner_leaves_the_others_their_share(store: Store) -> None:
+    ada, bob, eve = owners_apart(3)
+    flood = [one_shot(NOW - MINUTE, owner=eve) for _ in range(20)]
+    some = [one_shot(NOW + number * SECOND / 10, owner=ada) for number in range(4)]
+    few = [one_shot(NOW, owner=bob), one_shot(NOW + SECOND, owner=bob)]
+    await store.create([*flood, *some, *few])
+    node = await given_node(store)
+
+    first = await claimed(store, node, until=NOW + SECOND, limit=6)
+    second = await claimed(store, node, until=NOW + SECOND, limit=6)
+
+    assert by_owner(first) == {eve: 2, ada: 2, bob: 2}
+    assert {run.id for run in first if run.owner == ada} == set(ids(some[:2])), "of an owner the earliest"
+    assert by_owner(second) == {eve: 4, ada: 2}, "what one does not need is for the others"
+
+
+async def test_a_queue_of_many_owners_takes_no_more_turns_than_that_of_one(store: Store) -> None:
+    owners = owners_apart(4)
+    crowd = [one_shot(NOW - MINUTE, owner=owner, queue="crowd") for owner in owners for _ in range(5)]
+    await store.create([*crowd, *(one_shot(owner=owners[0], queue="lonely") for _ in range(10))])
+    node = await given_node(store)
+
+    taken = await claimed(store, node, limit=8)
+
+    assert by_queue(taken) == {"crowd": 4, "lonely": 4}
+    assert by_owner([run for run in taken if run.spec.queue == "crowd"]) == dict.fromkeys(owners, 1)
+
+
+async def test_a_higher_priority_goes_before_the_share_of_another_owner(store: Store) -> None:
+    ada, bob = owners_apart(2)
+    urgent = [one_shot(owner=ada, priority=1) for _ in range(3)]
+    await store.create([*urgent, *(one_shot(NOW - MINUTE, owner=bob) for _ in range(3))])
+    node = await given_node(store)
+    assert set(ids(await claimed(store, node, limit=3))) == set(ids(urgent))
+
+
+async def test_whatever_owners_there_are_all_is_claimed_once_the_oldest_of_each_first(store: Store) -> None:
+    owners = owners_apart(8)
+    counts = [60, 40, 7, 3, 1, 1, 1, 0]  # of many lanes none is counted to the end in one claim
+    runs = [
+        one_shot(NOW - number * TICK, owner=owner, queue=queue)
+        for owner, count in zip(owners, counts, strict=True)
+        for queue in ("a", "b")
+        for number in range(count)
+    ]
+    await store.create(runs)
+    node = await given_node(store)
+
+    taken: list[Run] = []
+    for _ in range(len(runs)):
+        claims = await claims_of(store, node, limit=20)
+        taken += claims.runs
+        if not claims.more:
+            break
+
+    assert len(taken) == len(runs)
+    assert set(ids(taken)) == set(ids(runs))
+    for owner in owners:
+        for queue in ("a", "b"):
+            mine = [run.wake_at for run in taken if (run.owner, run.spec.queue) == (owner, queue)]
+            assert mine == sorted(mine)
+
+
+def by_owner(runs: Sequence[Run]) -> Counter[str]:
+    return Counter(run.owner for run in runs)
+
+
+def owners_apart(count: int) -> list[str]:
+    """Owners who do not share a band."""
+    by_band = {band_of(name): name for name in (f"owner {number}" for number in range(1000))}
+    return list(by_band.values())[:count]
 
 
 async def test_only_the_queues_of_the_node_are_claimed(store: Store) -> None:

@@ -30,6 +30,7 @@ from tests.conformance.builders import (
     slot_run,
 )
 from tests.conformance.conftest import Connect
+from tests.conformance.test_store_claim import owners_apart
 from tests.conformance.test_store_signals import Ear
 
 LATER = NOW + MINUTE
@@ -150,6 +151,19 @@ async def test_a_limit_is_shared_by_the_priorities_of_its_queue(store: Store) ->
     low, high = await given_waiting(store, 2, priority=-5), await given_waiting(store, 2, priority=5)
     node = await given_node(store)
     assert ids(await claimed(store, node)) == ids([*high, low[0]])
+    assert await claimed(store, node) == []
+
+
+async def test_a_limit_is_shared_by_the_owners_of_its_queue(store: Store) -> None:
+    ada, bob = owners_apart(2)
+    await limit(store, 4)
+    flood = await given_waiting(store, 20, owner=ada)
+    late = [one_shot(owner=bob) for _ in range(3)]
+    await store.create(late)
+    node = await given_node(store)
+    taken = await claimed(store, node)
+    assert set(ids(run for run in taken if run.owner == ada)) == set(ids(flood[:2]))
+    assert len([run for run in taken if run.owner == bob]) == 2
     assert await claimed(store, node) == []
 
 

@@ -32,7 +32,9 @@ MILLISECOND = timedelta(milliseconds=1)
 MICROSECOND = timedelta(microseconds=1)
 
 
-def a_one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **changes: object) -> Run:
+def a_one_shot(
+    system: System, task: str = "echo", *, delay: float = 0.0, owner: str = "local", **changes: object
+) -> Run:
     now = system.clock.now()
     due_at = now + timedelta(seconds=delay)
     job_id = JobId(system.new_id())
@@ -40,13 +42,13 @@ def a_one_shot(system: System, task: str = "echo", *, delay: float = 0.0, **chan
     return Run(
         id=RunId(job_id),
         job_id=job_id,
-        owner="local",
-        created_by="local",
+        owner=owner,
+        created_by=owner,
         spec=spec,
         schedule=parse_schedule("now", now=now),
         due_at=due_at,
         wake_at=max(due_at, now),
-        gate=gate_of(spec, job_id, "local", recurring=False),
+        gate=gate_of(spec, job_id, owner, recurring=False),
         created_at=now,
     )
 
@@ -612,3 +614,19 @@ class TestRoom:
         late = [start.at - start.run.due_at for start in system.starts if start.run.id in sent]
         assert max(late) <= timedelta(seconds=seconds)
         assert max(start.at - start.run.due_at for start in system.starts) >= timedelta(seconds=2), "it was a backlog"
+
+    async def test_a_flood_of_one_owner_makes_no_other_late(self, system: System) -> None:
+        """Neither what is due at the very instant of the flood, nor what comes while it goes on for longer."""
+        system.scripts["slow"] = taking(0.05)
+        await system.add_node(concurrency=10)  # 200 runs a second
+        quiet = [await one_shot(system, "slow", delay=2 + number / 4, owner="quiet") for number in range(40)]
+        for second in range(2, 12):
+            await one_shots(system, 400, "slow", delay=second, owner="flood")
+        await system.advance(seconds=13)
+        theirs = {run.id for run in quiet}
+        late = [start.at - start.run.due_at for start in system.starts if start.run.id in theirs]
+        assert len(late) == len(quiet)
+        assert max(late) <= timedelta(seconds=0.25)
+        flood = [start.run.due_at for start in system.starts if start.run.id not in theirs]
+        assert len(flood) > 1800, "it has all that nobody else needs"
+        assert len(flood) < 3000, "it was too much"

@@ -17,12 +17,14 @@ def holding() -> Holding:
     return Holding()
 
 
-def claimed(number: int, *, at: datetime = START, queue: str = "default", priority: int = 0) -> Run:
+def claimed(
+    number: int, *, at: datetime = START, queue: str = "default", priority: int = 0, owner: str = "local"
+) -> Run:
     return Run(
         id=RunId(f"{number:032x}"),
         job_id=JobId(f"{number:032x}"),
-        owner="local",
-        created_by="local",
+        owner=owner,
+        created_by=owner,
         spec=Spec(task="echo", queue=queue, priority=priority),
         due_at=at,
         wake_at=at,
@@ -109,6 +111,26 @@ def test_queues_take_turns_so_that_a_flood_in_one_holds_up_no_other(holding: Hol
     assert [run for run in order if run.spec.queue == "mail"] == mail
     assert order.index(mail[-1]) <= 6, "one of each in turn"
     assert [first, *(run for run in order if run.spec.queue == "flood")] == flood
+
+
+def test_owners_take_turns_within_a_queue_and_its_turns_are_no_more_for_that(holding: Holding) -> None:
+    flood = [claimed(number, owner="flood") for number in range(50)]
+    quiet = [claimed(100 + number, owner="quiet") for number in range(3)]
+    mail = [claimed(200 + number, queue="mail") for number in range(20)]
+    overdue(holding, *flood, *quiet, *mail)
+    order = in_turn(holding)
+    assert len(order) == 73
+    assert [run for run in order if run.owner == "quiet"] == quiet
+    assert [run for run in order if run.owner == "flood"] == flood
+    assert order.index(quiet[-1]) < 12, "one of each in turn"
+    assert [run.spec.queue for run in order[:12]].count("mail") == 6, "the other queue has every second turn"
+
+
+def test_what_has_waited_too_long_is_told_whoever_owns_it(holding: Holding) -> None:
+    old = [claimed(1, owner="ann"), claimed(2, owner="bob"), claimed(3, owner="bob", queue="mail")]
+    overdue(holding, *old)
+    assert holding.overdue_since(START) == old
+    assert (holding.overdue, in_turn(holding)) == (0, [])
 
 
 def test_what_has_waited_for_a_slot_too_long_is_told_once(holding: Holding) -> None:

@@ -1,5 +1,6 @@
 """The words of the domain as frozen values: job, run, attempt, node, skip."""
 
+import zlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -14,6 +15,7 @@ RunId = NewType("RunId", str)
 NodeId = NewType("NodeId", str)
 
 SHARDS = 64
+BANDS = 16  # that owners are spread over; each costs every claim a look for each queue and priority
 DISCARDED = "discarded"  # the resolution of a dead letter that nobody wants to try again
 LOCAL = "local"  # the owner of whoever does not say otherwise
 
@@ -244,3 +246,8 @@ class Node(Value, frozen=True, kw_only=True):
 def shard_of(job_id: JobId) -> int:
     """The planner shard of a job: the low bits of a UUIDv7 are random, so shards come out even."""
     return int(job_id[-2:], 16) % SHARDS
+
+
+def band_of(owner: str) -> int:
+    """The band of an owner: those of one band wait in one line, the bands of a queue take turns."""
+    return zlib.crc32(owner.encode()) % BANDS

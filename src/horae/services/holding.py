@@ -19,7 +19,7 @@ class Holding:
         self._runs: dict[RunId, Run] = {}
         self._timers: list[Timer] = []  # in their order
         self._order = itertools.count()
-        self._lines: dict[int, dict[str, Line]] = {}  # of overdue runs, by priority and queue
+        self._lines: dict[int, dict[str, dict[str, Line]]] = {}  # of overdue runs, by priority, queue and owner
         self.overdue = 0  # at most so many wait for a free slot
 
     def __len__(self) -> int:
@@ -46,13 +46,13 @@ class Holding:
     def keep_overdue(self, run: Run, now: datetime) -> None:
         """Its instant has come, but no slot is free.
 
-        Within a priority the queues take turns, so that a flood in one of them does not hold up the others.
+        Within a priority the queues take turns, and within a queue the owners: a flood does not hold up the others.
         """
         spec = run.spec
-        queues = self._lines.setdefault(spec.priority, {})
-        if spec.queue not in queues:
-            queues[spec.queue] = deque()
-        queues[spec.queue].append((now, run))
+        owners = self._lines.setdefault(spec.priority, {}).setdefault(spec.queue, {})
+        if run.owner not in owners:
+            owners[run.owner] = deque()
+        owners[run.owner].append((now, run))
         self.overdue += 1
 
     def drop(self, run: Run) -> None:
@@ -78,12 +78,17 @@ class Holding:
             priority = max(self._lines)
             queues = self._lines[priority]
             queue = next(iter(queues))
-            line = queues.pop(queue)
-            turn = 1 if queues else min(limit - len(taken), len(line))  # a queue that is alone has all of them
+            owners = queues.pop(queue)
+            owner = next(iter(owners))
+            line = owners.pop(owner)
+            alone = not queues and not owners  # and so has all of them
+            turn = min(limit - len(taken), len(line)) if alone else 1
             taken += [line.popleft()[1] for _ in range(turn)]
             self.overdue -= turn
             if line:
-                queues[queue] = line  # behind the others
+                owners[owner] = line  # behind the others
+            if owners:
+                queues[queue] = owners
             elif not queues:
                 del self._lines[priority]
         return [run for run in taken if run in self]
@@ -92,10 +97,13 @@ class Holding:
         """Those that have waited for a slot since then or longer; the caller takes them out."""
         late: list[Run] = []
         for priority, queues in list(self._lines.items()):
-            for queue, line in list(queues.items()):
-                while line and line[0][0] <= instant:
-                    late.append(line.popleft()[1])
-                if not line:
+            for queue, owners in list(queues.items()):
+                for owner, line in list(owners.items()):
+                    while line and line[0][0] <= instant:
+                        late.append(line.popleft()[1])
+                    if not line:
+                        del owners[owner]
+                if not owners:
                     del queues[queue]
             if not queues:
                 del self._lines[priority]

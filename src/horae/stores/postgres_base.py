@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from horae.core.model import JobStatus, Run
+from horae.core.model import JobStatus, Run, band_of
 from horae.store import Kind, Signal
 from horae.stores.postgres_pool import Database
 from horae.stores.postgres_rows import Places
@@ -33,15 +33,16 @@ class PostgresBase:
         return self._places
 
     async def _learn_places(self, specs: Sequence[tuple[str, str, str, int]]) -> None:
-        lanes = [*zip(*sorted({(queue, priority) for _, _, queue, priority in specs}), strict=True)]
+        lanes = [*zip(*sorted({(queue, priority, band_of(owner)) for owner, _, queue, priority in specs}), strict=True)]
         shelves = [*zip(*sorted({(owner, task, queue) for owner, task, queue, _ in specs}), strict=True)]
         async with self._db.session() as session:
             await session.rows("add_lanes", *lanes)
             await session.rows("add_shelves", *shelves)
-            lane_of = {(row[0], row[1]): row[2] for row in await session.rows("lanes", *lanes)}
+            lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes", *lanes)}
             shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
         for owner, task, queue, priority in specs:
-            self._places[owner, task, queue, priority] = (lane_of[queue, priority], shelf_of[owner, task, queue])
+            lane, shelf = lane_of[queue, priority, band_of(owner)], shelf_of[owner, task, queue]
+            self._places[owner, task, queue, priority] = (lane, shelf)
 
     async def _ensure_days(self, days: set[date]) -> None:
         """Make the partitions for what ends on these days."""

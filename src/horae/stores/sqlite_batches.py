@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from horae.core.model import JobId, NodeId, Run, RunId, State
+from horae.core.model import JobId, NodeId, Run, RunId, State, band_of
 from horae.core.values import replace
 from horae.stores.rows import (
     RUN_COLUMNS,
@@ -123,6 +123,7 @@ def _shared(run: Run) -> dict[str, Any]:
         "revision": run.revision,
         "created_at": to_micros(run.created_at),
         "requeue_of": None if run.requeue_of is None else to_blob(run.requeue_of),
+        "band": band_of(run.owner),
     }
 
 

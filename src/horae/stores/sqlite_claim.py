@@ -23,7 +23,7 @@ MAX_RIVALS = 50  # of a long line the first are enough to decide by
 MAX_PAGE = 500  # runs of a lane that are read in one go; with the largest parameters they take 60 MB
 MIN_PAGE = 10
 
-Lane = tuple[str, int]
+Lane = tuple[str, int, int]  # queue, priority, band of owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
     said = sqlite_queues.settings(db)
     lanes = [lane for lane in _lanes(db, request.queues) if lane[0] not in said or not said[lane[0]].paused]
-    rooms = sqlite_queues.rooms(db, said, (queue for queue, _ in lanes))
+    rooms = sqlite_queues.rooms(db, said, (queue for queue, _, _ in lanes))
     taken, gates, more = _choose(db, request, lanes, rooms)
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in gates.taken])
     if taken:
@@ -58,7 +58,7 @@ def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
 
 
 def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
-    """The lanes that have something to claim, the highest priority first."""
+    """The lanes that have something to claim, the highest priority first, and within it queue by queue."""
     if queues:
         return db.execute(STATEMENTS["lanes_of_queues"], {"queues": to_json(queues)}).fetchall()
     return db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall()
@@ -87,25 +87,30 @@ def _choose(
 def _candidates(
     db: sqlite3.Connection, request: ClaimRequest, lanes: Sequence[Lane], rooms: Rooms
 ) -> Iterator[Waiting]:
-    """What wakes by `until`: the highest priority first, within it the queues in turn, each by wake-up time.
+    """What wakes by `until`: the highest priority first, the queues in turn, the owners in turn, each by wake-up time.
 
     Read not much further than it is asked for.
     """
     floor = FIRST if request.floor is None else to_micros(request.floor)
     bounds = {"until": to_micros(request.until), "tasks": to_json(request.tasks)}
-    for priority, peers in groupby(lanes, key=lambda lane: lane[1]):
-        queues = [queue for queue, _ in peers]
-        size = min(max(-(-request.limit // len(queues)), MIN_PAGE), MAX_PAGE)  # each brings its share, rounded up
+    for priority, found in groupby(lanes, key=lambda lane: lane[1]):
+        peers = list(found)
+        size = min(max(-(-request.limit // len(peers)), MIN_PAGE), MAX_PAGE)  # each brings its share, rounded up
         streams = []
-        for queue in queues:
+        for queue, bands in groupby(peers, key=lambda lane: lane[0]):
             # What a pause or a limit kept from being claimed has been waiting below the floor.
             since = FIRST if queue in rooms.said else floor
-            rows = _pages(db, {"queue": queue, "priority": priority, "limit": size, **bounds}, since)
+            which = {"queue": queue, "priority": priority, "limit": size, **bounds}
+            rows = _in_turn([_pages(db, {**which, "band": band}, since) for _, _, band in bands])
             streams.append(rooms.within(queue, rows) if queue in rooms.left else rows)
-        yield from streams[0] if len(streams) == 1 else _in_turn(streams)
+        yield from _in_turn(streams)
 
 
 def _in_turn(streams: Sequence[Iterator[Waiting]]) -> Iterator[Waiting]:
+    return streams[0] if len(streams) == 1 else _one_of_each(streams)
+
+
+def _one_of_each(streams: Sequence[Iterator[Waiting]]) -> Iterator[Waiting]:
     for turn in zip_longest(*streams):
         yield from sorted(filter(None, turn), key=lambda row: row.wake_at)
 
@@ -123,9 +128,10 @@ def _pages(db: sqlite3.Connection, which: Mapping[str, Any], since: int) -> Iter
 def _next_at(db: sqlite3.Connection, lanes: Sequence[Lane], until: datetime) -> datetime | None:
     found = [
         db.execute(
-            STATEMENTS["next_in_lane"], {"queue": queue, "priority": priority, "until": to_micros(until)}
+            STATEMENTS["next_in_lane"],
+            {"queue": queue, "priority": priority, "band": band, "until": to_micros(until)},
         ).fetchone()[0]
-        for queue, priority in lanes
+        for queue, priority, band in lanes
     ]
     return maybe_time(min((wake_at for wake_at in found if wake_at is not None), default=None))
 

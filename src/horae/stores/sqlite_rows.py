@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, shard_of
+from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, band_of, shard_of
 from horae.core.plan import Settled
 from horae.stores.rows import (
     JOB_COLUMNS,
@@ -65,7 +65,7 @@ def to_json(values: Iterable[object]) -> str:
 
 # The columns as the tables have them, and statements that select * bring them: those of later migrations are the last.
 _LATER = ("secrets", "requeue_of")
-STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER)
+STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER, "band")
 STORED_JOB = (*(name for name in JOB_COLUMNS if name not in _LATER), "shard", "seq", "secrets")
 
 _run_columns = itemgetter(*map(STORED_RUN.index, RUN_COLUMNS))
@@ -107,6 +107,7 @@ def run_values(run: Run) -> Values:
         run.revision,
         to_micros(run.created_at),
         None if run.requeue_of is None else to_blob(run.requeue_of),
+        band_of(run.owner),
     )
 
 

@@ -56,11 +56,13 @@ SELECT pg_notify($1, $2);
 -- ---------------------------------------------------------------------------------------------------------- creating
 
 -- name: add_lanes
-INSERT INTO lanes (queue, priority) SELECT * FROM unnest($1::text[], $2::smallint[]) ON CONFLICT DO NOTHING;
+INSERT INTO lanes (queue, priority, band) SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[])
+    ON CONFLICT DO NOTHING;
 
 -- name: lanes
-SELECT queue, priority, lanes.id
-  FROM unnest($1::text[], $2::smallint[]) AS given(queue, priority) JOIN lanes USING (queue, priority);
+SELECT queue, priority, band, lanes.id
+  FROM unnest($1::text[], $2::smallint[], $3::smallint[]) AS given(queue, priority, band)
+  JOIN lanes USING (queue, priority, band);
 
 -- name: add_shelves
 INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
@@ -368,28 +370,35 @@ WITH me AS MATERIALIZED (
                           LIMIT 1) AS first ON true
      WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
        AND ((SELECT count(*) FROM open) = 1 OR first.wake_at IS NOT NULL)
+), counting AS MATERIALIZED (
+    SELECT greatest(4 * $7::bigint / greatest(count(*), 1), 10) AS most FROM offers
 ), shares AS MATERIALIZED (
-    -- A single lane may give all. Of several, the highest priorities give first, and within one of them the lanes in turn,
-    -- so that a flood in one queue takes no more than what the others leave. Counted is what is picked below, by the same
-    -- conditions, or what nobody may take would use up the share of what can be taken.
+    -- A single lane may give all. Of several, the highest priorities give first, within one of them the queues in turn, and
+    -- of a queue its lanes in turn, so that a flood in one queue, or of one owner, takes no more than what the others leave.
+    -- Counted is what is picked below, by the same conditions, or what nobody may take would use up the share of what can be
+    -- taken. Of many lanes none is counted to the end: who leaves more than that is asked again.
     SELECT lane, least($7::bigint, room) AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
     UNION ALL
     SELECT lane, count(*)
-      FROM (SELECT offers.lane
-              FROM offers
-             CROSS JOIN LATERAL (SELECT wake_at, row_number() OVER (ORDER BY wake_at) AS turn FROM runs
-                                  WHERE runs.lane = offers.lane
-                                    AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
-                                    AND node IS NULL AND NOT parked AND NOT paused
-                                    AND task = ANY($3::text[])
-                                    AND (gate IS NULL
-                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
-                                         OR gate <> ALL($8::text[])
-                                            AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
-                                  ORDER BY wake_at
-                                  LIMIT least($7::bigint, offers.room)) AS first
-             WHERE (SELECT count(*) FROM offers) > 1
-             ORDER BY offers.priority DESC, first.turn, first.wake_at
+      FROM (SELECT lane
+              FROM (SELECT offers.lane, offers.priority, first.wake_at,
+                           row_number() OVER (PARTITION BY offers.priority, offers.queue
+                                              ORDER BY first.turn, first.wake_at) AS turn
+                      FROM offers
+                     CROSS JOIN LATERAL (SELECT wake_at, row_number() OVER (ORDER BY wake_at) AS turn FROM runs
+                                          WHERE runs.lane = offers.lane
+                                            AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
+                                            AND node IS NULL AND NOT parked AND NOT paused
+                                            AND task = ANY($3::text[])
+                                            AND (gate IS NULL
+                                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                                 OR gate <> ALL($8::text[])
+                                                    AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate),
+                                                                 $1) = $1)
+                                          ORDER BY wake_at
+                                          LIMIT least($7::bigint, offers.room, (SELECT most FROM counting))) AS first
+                     WHERE (SELECT count(*) FROM offers) > 1) AS each
+             ORDER BY priority DESC, turn, wake_at
              LIMIT $7::bigint) AS firsts
      GROUP BY lane
 ), found AS MATERIALIZED (
@@ -425,15 +434,18 @@ WITH me AS MATERIALIZED (
              WHERE blocks.gate = first.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id)
              LIMIT 1) IS NULL
 ), outside AS MATERIALIZED (
-    -- What could be taken, if there were room for it: the lanes of a queue share that.
+    -- What could be taken, if there were room for it: the lanes of a queue share that, those of one priority in turn.
     SELECT id
-      FROM (SELECT id, share, room, row_number() OVER (PARTITION BY lane ORDER BY wake_at, due_at, id) AS place,
-                   row_number() OVER (PARTITION BY queue ORDER BY priority DESC, wake_at, due_at, id) AS place_in_queue
-              FROM (SELECT * FROM found WHERE room IS NOT NULL AND gate IS NULL
-                    UNION ALL
-                    SELECT * FROM heads
-                     WHERE room IS NOT NULL
-                       AND coalesce((SELECT node FROM gates WHERE gates.gate = heads.gate), $1) = $1) AS fit) AS ranked
+      FROM (SELECT id, share, room, place,
+                   row_number() OVER (PARTITION BY queue
+                                      ORDER BY priority DESC, place, wake_at, due_at, id) AS place_in_queue
+              FROM (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY wake_at, due_at, id) AS place
+                      FROM (SELECT * FROM found WHERE room IS NOT NULL AND gate IS NULL
+                            UNION ALL
+                            SELECT * FROM heads
+                             WHERE room IS NOT NULL
+                               AND coalesce((SELECT node FROM gates WHERE gates.gate = heads.gate), $1) = $1) AS fit
+                   ) AS placed) AS ranked
      WHERE place > share OR place_in_queue > room
 ), kept AS MATERIALIZED (
     -- Gates that are ours already are not written again, only locked: an earlier claim of ours whose answer was lost may
@@ -504,7 +516,8 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
        $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
                            OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
                            OR (SELECT count(*) FROM offers) > 1
-                              AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
+                              AND ((SELECT sum(share) FROM shares) >= $7::bigint
+                                   OR (SELECT max(share) FROM shares) >= (SELECT most FROM counting))) AS more,
        least((SELECT min(first_at) FROM offers), (SELECT min(wake_at) FROM found)) AS first_at,
        (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
        (SELECT min(wake_at) FROM found

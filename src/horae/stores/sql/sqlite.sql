@@ -19,8 +19,8 @@ DELETE FROM keys WHERE owner = ? AND key = ? AND job_id = ?;
 INSERT INTO runs (
     id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
     secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, fence, attempt, crashes, revision,
-    created_at, requeue_of
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    created_at, requeue_of, band
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs
@@ -28,13 +28,14 @@ ON CONFLICT (id) DO NOTHING;
 INSERT INTO runs (
     id, job_id, params, schedule, slot, due_at, wake_at,
     owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger,
-    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of
+    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band
 )
 SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
        json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
        json_extract(value, '$[3]'), json_extract(value, '$[4]'),
        :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy,
-       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of
+       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of,
+       :band
   FROM json_each(:rows)
  WHERE true
 ON CONFLICT (id) DO NOTHING;
@@ -44,12 +45,13 @@ ON CONFLICT (id) DO NOTHING;
 INSERT INTO runs (
     id, job_id, params, schedule, slot, due_at, wake_at,
     owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger,
-    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of
+    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band
 )
 SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
        value, :schedule, :slot, :due_at, :wake_at,
        :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy,
-       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of
+       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of,
+       :band
   FROM json_each(:params)
  WHERE true
 ON CONFLICT (id) DO NOTHING;
@@ -170,46 +172,59 @@ UPDATE runs
 SELECT 1 FROM nodes WHERE id = ?;
 
 -- name: lanes_of_every_queue
--- The (queue, priority) pairs that have something to claim, found by jumping through the claim index from one to the
--- next: the cost is one probe for each pair, however much waits in it.
-WITH RECURSIVE lanes (queue, priority) AS (
+-- The (queue, priority, band) triples that have something to claim, found by jumping through the claim index from one to
+-- the next: the cost is a probe or two for each, however much waits in it.
+WITH RECURSIVE lanes (queue, priority, band) AS (
     SELECT * FROM (
-        SELECT queue, priority FROM runs INDEXED BY runs_claim
+        SELECT queue, priority, band FROM runs INDEXED BY runs_claim
          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-         ORDER BY queue, priority
+         ORDER BY queue, priority, band
          LIMIT 1)
     UNION ALL
-    SELECT runs.queue, runs.priority
+    SELECT runs.queue, runs.priority, runs.band
       FROM lanes JOIN runs ON runs.seq = coalesce(
-        -- In two steps: of (queue, priority) > (...) SQLite seeks the queue alone, and walks through the whole lane.
+        -- In steps: of (queue, priority, band) > (...) SQLite seeks the queue alone, and walks through the whole lane.
+        (SELECT seq FROM runs INDEXED BY runs_claim
+          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+            AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
+          ORDER BY band
+          LIMIT 1),
         (SELECT seq FROM runs INDEXED BY runs_claim
           WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
             AND queue = lanes.queue AND priority > lanes.priority
-          ORDER BY priority
+          ORDER BY priority, band
           LIMIT 1),
         (SELECT seq FROM runs INDEXED BY runs_claim
           WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
             AND queue > lanes.queue
-          ORDER BY queue, priority
+          ORDER BY queue, priority, band
           LIMIT 1))
 )
-SELECT queue, priority FROM lanes ORDER BY priority DESC, queue;
+SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
 
 -- name: lanes_of_queues
-WITH RECURSIVE lanes (queue, priority) AS (
-    SELECT value, (
-        SELECT max(priority) FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0 AND queue = value)
-      FROM json_each(:queues)
+WITH RECURSIVE lanes (queue, priority, band) AS (
+    SELECT runs.queue, runs.priority, runs.band
+      FROM json_each(:queues) JOIN runs ON runs.seq = (
+        SELECT seq FROM runs INDEXED BY runs_claim
+         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0 AND queue = json_each.value
+         ORDER BY priority, band
+         LIMIT 1)
     UNION
-    SELECT queue, (
-        SELECT max(priority) FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-           AND runs.queue = lanes.queue AND runs.priority < lanes.priority)
-      FROM lanes
-     WHERE priority IS NOT NULL
+    SELECT runs.queue, runs.priority, runs.band
+      FROM lanes JOIN runs ON runs.seq = coalesce(
+        (SELECT seq FROM runs INDEXED BY runs_claim
+          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+            AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
+          ORDER BY band
+          LIMIT 1),
+        (SELECT seq FROM runs INDEXED BY runs_claim
+          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+            AND queue = lanes.queue AND priority > lanes.priority
+          ORDER BY priority, band
+          LIMIT 1))
 )
-SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, queue;
+SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
 
 -- name: lane
 -- A page of what wakes up to a moment, after a position. In two streams: of (wake_at, seq) > (...) SQLite seeks the time
@@ -221,12 +236,12 @@ SELECT json_group_array(json_array(
                    started_at, nullif(hex(requeue_of), ''))))
   FROM (SELECT wake_at AS at, seq AS place FROM runs INDEXED BY runs_claim
          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-           AND queue = :queue AND priority = :priority AND wake_at = :after AND seq > :seq
+           AND queue = :queue AND priority = :priority AND band = :band AND wake_at = :after AND seq > :seq
            AND task IN (SELECT value FROM json_each(:tasks))
         UNION ALL
         SELECT wake_at, seq FROM runs INDEXED BY runs_claim
          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-           AND queue = :queue AND priority = :priority AND wake_at > :after AND wake_at <= :until
+           AND queue = :queue AND priority = :priority AND band = :band AND wake_at > :after AND wake_at <= :until
            AND task IN (SELECT value FROM json_each(:tasks))
          ORDER BY at, place
          LIMIT :limit)
@@ -235,7 +250,7 @@ SELECT json_group_array(json_array(
 -- name: next_in_lane
 SELECT min(wake_at) FROM runs INDEXED BY runs_claim
  WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-   AND queue = :queue AND priority = :priority AND wake_at > :until;
+   AND queue = :queue AND priority = :priority AND band = :band AND wake_at > :until;
 
 -- name: claim_runs
 UPDATE runs SET state = 'claimed', node = :node, fence = fence + 1 WHERE seq IN (SELECT value FROM json_each(:seqs));
@@ -658,7 +673,8 @@ SELECT count(*) FROM (
 SELECT count(*), min(due_at) FROM (
     SELECT due_at FROM runs INDEXED BY runs_claim
      WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
-       AND queue = :queue AND priority = :priority AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
+       AND queue = :queue AND priority = :priority AND band = :band
+       AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
      LIMIT :bound);
 
 -- name: parked_by_queue
