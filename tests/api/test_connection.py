@@ -120,6 +120,27 @@ async def test_a_connection_can_be_used_again_and_has_as_much_time_again(port: i
     writer.close()
 
 
+async def test_there_is_an_end_of_connections_before_there_is_one_of_files(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 2)
+    kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    for reader, writer in kept:  # so that the server knows of them
+        writer.write(request(headers={"Connection": "keep-alive"}))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+    status, problem, head = await say(port)
+    assert (status, problem["code"]) == (503, "unavailable")
+    assert b"retry-after: 1" in head.lower()
+
+    kept[0][1].close()
+    await kept[0][1].wait_closed()
+    async with asyncio.timeout(10):
+        while (await say(port, request()))[0] != 200:
+            await asyncio.sleep(0.01)
+    kept[1][1].close()
+
+
 class Wire(asyncio.Transport):
     """What is sent, piece by piece."""
 

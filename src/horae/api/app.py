@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from horae.api import acts, batch, dead_letters, docs, events, health, jobs, openapi, queues, runs, schedules, tasks
+from horae.api.admission import Admission
 from horae.api.auth import OPEN, Guard
 from horae.api.context import Resource, Services
 from horae.api.origin import refuse_other_pages
@@ -21,11 +22,14 @@ PARTS = (jobs, batch, acts, runs, dead_letters, queues, schedules, tasks, events
 class Api(Starlette):
     """Answers every request in one place: layers around it would cost as much as most answers do."""
 
-    def __init__(self, routes: Sequence[Resource], services: Services, guard: Guard, *, local_names: bool) -> None:
+    def __init__(
+        self, routes: Sequence[Resource], services: Services, guard: Guard, admission: Admission, *, local_names: bool
+    ) -> None:
         super().__init__()
         self.router = self._routes = Routes(routes)
         self.services = services  # not in `state`, where each look takes as long as finding the route
         self.guard = guard
+        self.admission = admission
         self._local_names = local_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,14 +51,16 @@ class Api(Starlette):
         await response(scope, receive, send)
 
 
-def create_app(services: Services, *, guard: Guard = OPEN, local_names: bool = False) -> Api:
+def create_app(
+    services: Services, *, guard: Guard = OPEN, admission: Admission | None = None, local_names: bool = False
+) -> Api:
     """An ASGI application over the use cases; it opens and closes nothing, so its maker does.
 
     With `local_names` it answers to localhost only, whatever other names lead to it.
     """
     routes = [route for part in PARTS for route in part.ROUTES]
     routes.sort(key=_generality)
-    app = Api(routes, services, guard, local_names=local_names)
+    app = Api(routes, services, guard, admission or Admission(), local_names=local_names)
     app.state.documents = {}
     app.state.references = {}
     return app

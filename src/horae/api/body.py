@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from starlette.requests import Request
 
+from horae.api.admission import stay_of
 from horae.api.operation import header_values
 from horae.core.errors import Fault, Invalid, Malformed, TooLarge
 
@@ -26,10 +27,14 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
-    """The body; an absent one is an empty object. Raises TooLarge as soon as it is known to be."""
+    """The body; an absent one is an empty object.
+
+    Raises TooLarge as soon as it is known to be, and what `Stay.bring` does when too much is under way already.
+    """
     for declared in header_values(request, b"content-length"):
         if declared.isdecimal() and int(declared[:20]) > limit:
             raise _too_large(limit)
+    stay = stay_of(request)
     chunks: list[bytes] = []
     size, more = 0, True
     while more:
@@ -40,6 +45,8 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
+        if stay is not None:
+            stay.bring(len(chunk))
         chunks.append(chunk)
     return b"".join(chunks) or b"{}"
 

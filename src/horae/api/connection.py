@@ -1,6 +1,7 @@
 """HTTP connections with limits: nobody fills memory or holds a connection with a request that does not come to be."""
 
 import asyncio
+import resource
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import chain
@@ -9,15 +10,23 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from horae.api.problems import Problem, new_problem
+from horae.api.problems import RETRY_AFTER_SECONDS, Problem, new_problem
 
 MAX_URL = 16_384  # bytes; cursors and filters are much shorter
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 65_536  # of all headers together
 HEAD_SECONDS = 20.0  # from the first byte of a request, or the beginning of the connection, to the end of its headers
 BODY_SECONDS = 300.0
+SPARE_FILES = 256  # that a process may need beside its connections: for its store, its tasks and their programs
+MAX_CONNECTIONS = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES, SPARE_FILES)
 MAX_HELD = 65_536  # bytes that are kept back until the end of a turn
-_CODES = {400: "malformed", 408: "request_timeout", 414: "uri_too_long", 431: "headers_too_large"}
+_CODES = {
+    400: "malformed",
+    408: "request_timeout",
+    414: "uri_too_long",
+    431: "headers_too_large",
+    503: "unavailable",
+}
 
 
 Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after them
@@ -73,6 +82,9 @@ class LimitedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.transport = Together(transport, self.loop)  # type: ignore[assignment]
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._refuse(503, f"this node has {MAX_CONNECTIONS} connections already; try again")
+            return
         self._awaited = (HEAD_SECONDS, self._head_too_slow)
         self._set_timer()
 
@@ -140,9 +152,10 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.close()  # nobody is there, or still waits for another answer
             return
         status, body = self._refusal.status, msgspec.json.encode(self._refusal)
+        retry = f"retry-after: {RETRY_AFTER_SECONDS}\r\n" if status == 503 else ""
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
-            f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         self.transport.close()

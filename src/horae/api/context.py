@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from horae.api.auth import authorize
+from horae.api.admission import Admission
+from horae.api.auth import authorize, principal
 from horae.api.operation import Operation, begin
 from horae.blob import Blobs
 from horae.clock import Clock
@@ -129,8 +130,19 @@ class Resource(Route):
             raise HTTPException(405, headers={"Allow": self._allowed()})
         begin(request, operation)
         await authorize(request, operation.scope)
-        response = await operation.handler(request)
+        if operation.scope is None:  # whoever looks after the server is answered however much there is to do
+            response = await operation.handler(request)
+        else:
+            response = await self._answer(request, operation)
         return _without_stream(response) if method == "HEAD" else response
+
+    async def _answer(self, request: Request, operation: Operation) -> Response:
+        admission: Admission = request.app.admission
+        stay = admission.enter(request, principal(request).owner)
+        try:
+            return await operation.handler(request)
+        finally:
+            stay.leave()
 
     def _allowed(self) -> str:
         return ", ".join([*self.operations, *(["HEAD"] if "GET" in self.operations else [])])

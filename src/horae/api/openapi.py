@@ -53,7 +53,7 @@ REFUSALS = {
     422: "what was sent is parsed but wrong; `errors` tells where",
     429: "too many requests; `Retry-After` tells when to come back",
     431: "the headers are too many or too large",
-    503: "the store does not answer; `Retry-After` tells when to come back",
+    503: "the store does not answer, or there is too much to do; `Retry-After` tells when to come back",
 }
 OF_EVERY_REQUEST = frozenset({400, 403, 408, 414, 431})
 RETRY_AFTER = {"description": "seconds to wait", "required": True, "schema": {"type": "integer", "minimum": 0}}

@@ -1,0 +1,119 @@
+"""Too much at once: refused before it costs anything, with a word on when to come again, and for nobody else."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from horae.api.admission import Admission
+from horae.api.app import create_app
+from horae.api.context import Services
+from horae.api.problems import RateLimited
+from horae.core.errors import Unavailable
+from tests.api.serving import ByName
+
+LARGE = json.dumps({"task": "demo.echo", "params": {"message": "x" * 100_000}}).encode()
+
+
+def a_request() -> Request:
+    return Request({"type": "http"})
+
+
+def test_an_owner_has_half_of_what_there_is_and_all_together_no_more_than_that() -> None:
+    admission = Admission(requests=4)
+    stays = [admission.enter(a_request(), owner) for owner in ("ann", "ann", "bob")]
+    with pytest.raises(RateLimited):
+        admission.enter(a_request(), "ann")
+    stays.append(admission.enter(a_request(), "bob"))
+    with pytest.raises(Unavailable):
+        admission.enter(a_request(), "eve")
+    stays[0].leave()
+    admission.enter(a_request(), "eve")
+    with pytest.raises(Unavailable):
+        admission.enter(a_request(), "ann")
+
+
+def test_bodies_are_counted_while_they_come_and_forgotten_with_their_request() -> None:
+    admission = Admission(size=100)
+    first, second = (admission.enter(a_request(), "ann") for _ in range(2))
+    first.bring(30)
+    first.bring(10)
+    with pytest.raises(RateLimited):
+        second.bring(11)
+    second.bring(10)
+    first.leave()
+    second.bring(40)
+    second.leave()
+    assert not admission._requests
+    assert not admission._bytes
+
+
+def test_who_brings_too_much_leaves_nothing_behind() -> None:
+    admission = Admission(size=100)
+    for _ in range(10):
+        stay = admission.enter(a_request(), "ann")
+        with pytest.raises(RateLimited):
+            stay.bring(51)
+        stay.leave()
+    admission.enter(a_request(), "ann").bring(50)
+
+
+@pytest.fixture
+async def client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
+    """Of an API that lets in six requests at once, and half a megabyte."""
+    app = create_app(services, guard=ByName(), admission=Admission(requests=6, size=500_000))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
+        yield client
+
+
+async def test_one_owner_who_sends_too_much_at_once_is_told_and_others_are_served(client: httpx2.AsyncClient) -> None:
+    arriving = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield LARGE[:10]
+        await arriving.wait()
+        yield LARGE[10:]
+
+    flood = [asyncio.create_task(_create(client, "flood", slowly())) for _ in range(3)]
+    await asyncio.sleep(0)
+    while True:
+        refused = await _create(client, "flood", LARGE)
+        if refused.status_code != 201:  # until the three of them have begun
+            break
+    quiet = await _create(client, "quiet", LARGE)
+    health = await client.get("/healthz")
+    arriving.set()
+    answers = await asyncio.gather(*flood)
+
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert refused.json()["code"] == "rate_limited"
+    assert quiet.status_code == 201
+    assert health.status_code == 200
+    assert sorted(answer.status_code for answer in answers) == [201, 201, 429], "two such bodies are half of the room"
+    assert (await _create(client, "flood", LARGE)).status_code == 201, "when they are answered there is room again"
+
+
+async def test_when_all_have_too_much_under_way_everybody_is_told(client: httpx2.AsyncClient) -> None:
+    arriving = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        await arriving.wait()
+        yield LARGE
+
+    under_way = [asyncio.create_task(_create(client, owner, slowly())) for owner in ("ann", "bob") for _ in range(3)]
+    while True:
+        refused = await _create(client, "eve", LARGE)
+        if refused.status_code != 201:
+            break
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert (await client.get("/readyz")).status_code == 200
+    arriving.set()
+    await asyncio.gather(*under_way)
+    assert (await _create(client, "eve", LARGE)).status_code == 201
+
+
+async def _create(client: httpx2.AsyncClient, owner: str, body: "bytes | AsyncIterator[bytes]") -> httpx2.Response:
+    return await client.post("/v1/jobs", content=body, headers={"Authorization": f"Bearer {owner}"})
