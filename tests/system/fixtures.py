@@ -26,7 +26,7 @@ _open: list[Cluster] = []
 @contextmanager
 def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
     """A cluster without processes on a migrated scratch store of this kind."""
-    with _without_loop(scratch_store(kind, folder)) as store, Cluster(folder, store, **settings) as cluster:
+    with without_loop(scratch_store(kind, folder)) as store, Cluster(folder, store, **settings) as cluster:
         cluster.migrate()
         _open.append(cluster)
         try:
@@ -48,7 +48,8 @@ async def scratch_store(kind: str, folder: Path) -> AsyncIterator[str]:
 
 
 @contextmanager
-def _without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
+def without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
+    """The address that a scratch store has, for a test that is not in an event loop."""
     with asyncio.Runner() as runner:
         address = runner.run(store.__aenter__())
         try:
