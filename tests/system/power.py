@@ -1,0 +1,297 @@
+"""A SQLite store whose power is cut at a write, and what is left of it.
+
+A process works on a store and writes down every write and sync of its files, and what it acknowledged in between. From
+that the files are made as a power cut leaves them: what was synced, and of the rest anything or nothing.
+"""
+
+import asyncio
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from horae.checking import Checker
+from horae.core.model import JobId, Node, NodeId, Run, RunId, Spec
+from horae.core.plan import start, succeed
+from horae.core.schedule import parse_schedule
+from horae.services.ids import Ids
+from horae.store import ClaimRequest, Store
+from horae.stores import sqlite_database
+from horae.stores.sqlite import SqliteStore
+from tests.live import HORAE, environment
+from tests.system.cluster import REPOSITORY
+from tests.system.vfs import Journal, Record, Step
+
+SECTOR = 512
+CLIENTS = 6
+CHECKPOINT_PAGES = 250  # instead of 4,000, so that there are many checkpoints in a short life
+DATABASE = "horae.db"
+
+new_id = Ids()
+
+
+# --- the life
+
+
+async def live(folder: Path, jobs: int) -> list[Record]:
+    """Create so many jobs, several at a time, and work them off; answers everything that was written and told."""
+    journal = Journal()
+    sqlite_database.CHECKPOINT_PAGES = CHECKPOINT_PAGES
+    store = SqliteStore(folder / DATABASE)
+    await store.open()
+    node = Node(
+        id=NodeId(new_id()),
+        name="here",
+        roles=("worker",),
+        version="test",
+        concurrency=10,
+        started_at=datetime.now(UTC),
+        beat_at=datetime.now(UTC),
+        tasks={"demo.echo": "{}"},
+    )
+    await store.register(node)
+    left = iter(range(jobs))
+
+    async def create() -> None:
+        for number in left:
+            run = _one_shot(number)
+            await store.create([run])
+            journal.note(Step.CREATED, run.id)
+
+    async def work() -> None:
+        ended = 0
+        while ended < jobs:
+            ended += await _work_off(store, node.id, journal)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(work(), *(create() for _ in range(CLIENTS)))
+    await store.close()
+    return journal.records
+
+
+async def _work_off(store: Store, node: NodeId, journal: Journal) -> int:
+    now = datetime.now(UTC)
+    claims = await store.claim(
+        ClaimRequest(node=node, queues=(), tasks=["demo.echo"], now=now, until=now + timedelta(seconds=1), limit=10)
+    )
+    started = [start(run, datetime.now(UTC)) for run in claims.runs]
+    if not started:
+        return 0
+    assert all(await store.start(started))
+    assert all(await store.settle([succeed(run, '"done"', datetime.now(UTC)) for run in started]))
+    for run in started:
+        journal.note(Step.ENDED, run.id)
+    return len(started)
+
+
+def _one_shot(number: int) -> Run:
+    job_id, now = JobId(new_id()), datetime.now(UTC)
+    return Run(
+        id=RunId(job_id),
+        job_id=job_id,
+        owner="local",
+        created_by="local",
+        spec=Spec(task="demo.echo", params=f'{{"message":"{"x" * (number % 7 * 300)}"}}'),
+        schedule=parse_schedule("now", now=now),
+        due_at=now,
+        wake_at=now,
+        created_at=now,
+    )
+
+
+def recorded_life(folder: Path, jobs: int) -> list[Record]:
+    """The life of a process of its own: what is put under SQLite stays there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.system.power", str(folder), str(jobs)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return msgspec.msgpack.decode((folder / "records").read_bytes(), type=list[Record])
+
+
+# --- the cut
+
+
+@dataclass
+class File:
+    """What is on the disk for sure, and what was written since."""
+
+    synced: bytearray = field(default_factory=bytearray)
+    pending: list[Record] = field(default_factory=list)
+
+    def take(self, record: Record) -> None:
+        match record.step:
+            case Step.SYNC:
+                for each in self.pending:
+                    _apply(self.synced, each, each.data)
+                self.pending.clear()
+            case Step.DELETE:  # SQLite syncs the folder
+                self.synced.clear()
+                self.pending.clear()
+            case _:
+                self.pending.append(record)
+
+    def whole(self) -> bytes:
+        """As a process that was killed leaves it: what was written is there."""
+        image = bytearray(self.synced)
+        for each in self.pending:
+            _apply(image, each, each.data)
+        return bytes(image)
+
+    def cut(self, luck: random.Random) -> bytes:
+        """As a power cut leaves it: of what was not synced, each write is there, or not, or its first sectors are."""
+        image = bytearray(self.synced)
+        for each in self.pending:
+            fate = luck.random()
+            if fate < 0.5:
+                _apply(image, each, each.data)
+            elif fate < 0.75:
+                _apply(image, each, each.data[: luck.randrange(len(each.data) // SECTOR + 1) * SECTOR])
+        return bytes(image)
+
+
+def _apply(image: bytearray, record: Record, data: bytes) -> None:
+    if record.step is Step.TRUNCATE:
+        del image[record.offset :]
+        return
+    end = record.offset + len(data)
+    if data and len(image) < end:
+        image.extend(bytes(end - len(image)))
+    image[record.offset : end] = data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The files at one write boundary, and what had been acknowledged before."""
+
+    place: int
+    created: frozenset[str]
+    ended: frozenset[str]
+    images: Sequence[dict[str, bytes]]  # the files by name: as they are, and as a power cut leaves them
+
+
+def cuts(records: Sequence[Record], count: int, luck: random.Random) -> Iterator[Cut]:
+    """So many boundaries between two writes, at random, after the first job was acknowledged."""
+    first = next(place for place, record in enumerate(records) if record.step is Step.CREATED)
+    writing = (Step.WRITE, Step.TRUNCATE, Step.SYNC)
+    boundaries = [place for place in range(first, len(records)) if records[place].step in writing]
+    chosen = set(luck.sample(boundaries, count))
+    files: dict[str, File] = {}
+    shared: dict[str, bytes] = {}
+    told: dict[Step, set[str]] = {Step.CREATED: set(), Step.ENDED: set()}
+    for place, record in enumerate(records):
+        if record.step in told:
+            told[record.step].add(record.name)
+        elif record.step is Step.SHARED:
+            shared[Path(record.name).name] = record.data
+        else:
+            files.setdefault(Path(record.name).name, File()).take(record)
+        if place in chosen:
+            whole = {name: file.whole() for name, file in files.items()}
+            cut = {name: file.cut(luck) for name, file in files.items()}
+            yield Cut(
+                place=place,
+                created=frozenset(told[Step.CREATED]),
+                ended=frozenset(told[Step.ENDED]),
+                images=[whole | shared, cut | shared],
+            )
+
+
+# --- what is left
+
+
+@dataclass
+class Seen:
+    """What was looked at."""
+
+    cuts: int = 0
+    images: int = 0
+    unsynced: int = 0  # cuts that found something that was not synced
+    in_checkpoint: int = 0  # cuts that left a database that is being written
+    created: int = 0  # acknowledged jobs that were looked for, and found
+    ended: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cuts} cuts, {self.unsynced} of them with something not synced, {self.in_checkpoint} within a"
+            f" checkpoint; {self.images} stores opened, {self.created} acknowledged jobs and {self.ended} results found"
+        )
+
+
+def check_power_cuts(folder: Path, *, jobs: int, count: int, seed: int, commands: int = 0) -> Seen:
+    """Cut the power at so many places of one life: what is left opens, is sound, and has all that was acknowledged.
+
+    `horae check` itself is asked about the first so many of them; all are judged by what is behind it.
+    """
+    records = recorded_life(folder, jobs)
+    seen = Seen()
+    for cut in cuts(records, count, random.Random(seed)):
+        seen.cuts += 1
+        as_it_is, as_cut = cut.images
+        seen.unsynced += as_it_is != as_cut
+        seen.in_checkpoint += as_it_is[DATABASE] != as_cut[DATABASE]
+        for which, image in enumerate(cut.images):
+            place = folder / f"cut-{cut.place}-{which}"
+            place.mkdir()
+            for name, data in image.items():
+                if data or name == DATABASE:
+                    (place / name).write_bytes(data)
+            _check_image(place / DATABASE, cut, seen)
+            if seen.images <= commands:
+                _ask_command(place / DATABASE)
+            for file in place.iterdir():
+                file.unlink()
+            place.rmdir()
+    return seen
+
+
+def _check_image(file: Path, cut: Cut, seen: Seen) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)], file
+        found = {row[0].hex(): row[1] for row in db.execute("SELECT id, state FROM runs")}
+    lost = cut.created - found.keys()
+    assert not lost, f"{file}: {len(lost)} of {len(cut.created)} acknowledged jobs are lost"
+    forgotten = [ident for ident in cut.ended if found[ident] != "succeeded"]
+    assert not forgotten, f"{file}: {len(forgotten)} of {len(cut.ended)} acknowledged results are lost"
+    assert not asyncio.run(_violations(file)), file
+    seen.images += 1
+    seen.created += len(cut.created)
+    seen.ended += len(cut.ended)
+
+
+def _ask_command(file: Path) -> None:
+    done = subprocess.run(
+        [HORAE, "check", "--store", f"sqlite:///{file}"], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{file}: horae check ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+
+async def _violations(file: Path) -> list[str]:
+    """What the library behind `horae check` finds."""
+    store = SqliteStore(file)
+    await store.open()
+    try:
+        return [f"{found.code} {found.subject}: {found.detail}" async for found in Checker(store, pause=0).violations()]
+    finally:
+        await store.close()
+
+
+def main() -> None:
+    """Live, and leave the records of it."""
+    folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
+    records = asyncio.run(live(folder, jobs))
+    (folder / "records").write_bytes(msgspec.msgpack.encode(records))
+
+
+if __name__ == "__main__":
+    main()
