@@ -1,10 +1,10 @@
 """The figures of a node, as Prometheus reads them."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from horae.core.model import State
+from horae.core.model import Node, NodeId, State
 from horae.metrics import LATENESS_BUCKETS, Metrics
 
 
@@ -36,3 +36,24 @@ def test_ends_are_counted_by_state() -> None:
     metrics.ended(State.FAILED)
     found = samples(metrics, "horae_runs")
     assert (found["horae_runs_total succeeded"], found["horae_runs_total failed"]) == (3, 1)
+
+
+def test_the_clocks_of_nodes_are_told_while_they_live() -> None:
+    metrics, now = Metrics(), datetime(2026, 11, 15, tzinfo=UTC)
+    nodes = [
+        Node(
+            id=NodeId(f"{hours}"),
+            name=f"host:{hours}",
+            roles=("worker",),
+            version="1",
+            started_at=now,
+            beat_at=now,
+            wall_ahead=timedelta(hours=hours),
+        )
+        for hours in (0, 1)
+    ]
+    family = "horae_node_wall_clock_offset_seconds"
+    metrics.nodes(nodes)
+    assert samples(metrics, family) == {f"{family} host:0": 0.0, f"{family} host:1": 3600.0}
+    metrics.nodes(nodes[:1])
+    assert samples(metrics, family) == {f"{family} host:0": 0.0}

@@ -110,6 +110,9 @@ async def _examine_store(settings: Settings) -> AsyncIterator[Finding]:
             nodes = [node for node in await store.nodes() if node.beat_at >= now - settings.dead_after_seconds]
             for role in ROLES:
                 yield _role(role, [node for node in nodes if role in node.roles])
+            for node in nodes:
+                if abs(node.wall_ahead) > CLOCK_TOLERANCE:
+                    yield _wrong_clock(node)
             for finding in _queues(await store.queues(now=now), now):
                 yield finding
             yield _dead_letters(await store.dead_letters())
@@ -123,11 +126,20 @@ async def _clock(store: Store) -> Finding:
     store_time = await store.time()
     here = datetime.fromtimestamp((asked + time.time()) / 2, UTC)
     offset = here - store_time
-    side = "ahead of" if offset > timedelta() else "behind"
-    told = f"this machine's clock is {abs(offset).total_seconds():.3f} s {side} the store's"
+    told = f"this machine's clock is {_ahead(offset)}"
     if abs(offset) <= CLOCK_TOLERANCE:
         return _ok("clock", told)
     return _warning("clock", f"{told}; jobs follow the store's clock, but set this one right (NTP)")
+
+
+def _wrong_clock(node: Node) -> Finding:
+    told = f"the clock of its machine is {_ahead(node.wall_ahead)}"
+    return _warning(f"node {node.name}", f"{told}; jobs follow the store's clock, but set that one right (NTP)")
+
+
+def _ahead(offset: timedelta) -> str:
+    side = "ahead of" if offset > timedelta() else "behind"
+    return f"{abs(offset).total_seconds():.3f} s {side} the store's"
 
 
 def _role(role: str, nodes: Sequence[Node]) -> Finding:

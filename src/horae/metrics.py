@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from horae.core.model import State
+from horae.core.model import Node, State
 from horae.store import QueueDepth
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +43,11 @@ class Metrics:
         self._wall_offset = self._gauge(
             "horae_wall_clock_offset_seconds", "How far the wall clock of this machine is ahead of the store's."
         )
+        self._node_walls = self._gauge(
+            "horae_node_wall_clock_offset_seconds",
+            "How far the wall clock of each living node's machine is ahead of the store's.",
+            "node",
+        )
         self._store = Histogram(
             "horae_store_seconds",
             "Time that a verb of the store took.",
@@ -71,6 +76,12 @@ class Metrics:
     def wall_seen(self, offset: timedelta) -> None:
         """The wall clock of this machine was compared with that of the store."""
         self._wall_offset.set(offset.total_seconds())
+
+    def nodes(self, alive: Sequence[Node]) -> None:
+        """Take in the nodes as they are; those that are gone vanish."""
+        self._node_walls.clear()
+        for node in alive:
+            self._node_walls.labels(node.name).set(node.wall_ahead.total_seconds())
 
     def queues(self, depths: Sequence[QueueDepth], now: datetime) -> None:
         """Take in the queues as they are; those that are gone vanish."""

@@ -391,7 +391,7 @@ class Store(Reader, Protocol):
     # the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, from queues in turn, and of a queue from owners in turn, by wake-up time.
+        """Take runs for a node: by priority, from queues in turn, of a queue from owners in turn, by wake-up time.
 
         Owners whose band is the same (`core.model.band_of`) count as one.
 
@@ -458,8 +458,10 @@ class Store(Reader, Protocol):
     async def register(self, node: Node) -> None:
         """Make a node and its tasks known."""
 
-    async def beat(self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta) -> Beat | None:
-        """Renew a node's lease; None when it was buried."""
+    async def beat(
+        self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
+    ) -> Beat | None:
+        """Renew a node's lease, and tell how it stands; None when it was buried."""
 
     async def unregister(self, node: NodeId) -> None:
         """A node leaves in order; its gates are free."""

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 import structlog
@@ -193,9 +194,13 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
 
     wall = WallWatch(clock)
 
+    def wall_ahead() -> timedelta:
+        ahead = wall.look()
+        parts.metrics.wall_seen(ahead)
+        return ahead
+
     def beaten() -> None:
         parts.metrics.synced(clock.offset)
-        parts.metrics.wall_seen(wall.look())
         node.beaten()
 
     def make_heart(own_store: Store) -> Heart:
@@ -208,6 +213,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
             new_id=parts.ids,
             running=lambda: 0 if worker is None else worker.running,
             beaten=beaten,
+            wall_ahead=wall_ahead,
         )
 
     pulse = Pulse(lambda: heart_store(parts.settings.store), make_heart, clock, timing)

@@ -143,7 +143,7 @@ async def test_network_file_systems_are_refused(tmp_path: Path, monkeypatch: pyt
 async def test_migrating_tells_what_it_did(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "horae.db")
     assert await store.status() == (0, 2)
-    assert await store.migrate() == [1, 2, 3]
+    assert await store.migrate() == [1, 2, 3, 4]
     assert await store.migrate() == []
     assert await store.status() == (2, 2)
 

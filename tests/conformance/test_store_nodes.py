@@ -1,5 +1,7 @@
 """Nodes: they register, beat, leave or are buried, and make their tasks known."""
 
+from datetime import timedelta
+
 from horae.core.model import NodeId
 from horae.core.plan import give_back
 from horae.core.values import replace
@@ -19,9 +21,18 @@ from tests.conformance.builders import (
 )
 from tests.conformance.conftest import Connect
 
+TICK = timedelta(microseconds=1)
+
 
 async def test_a_node_comes_back_as_it_registered(store: Store, connect: Connect) -> None:
-    node = a_node(name=ODD, queues=("a", "b"), roles=("planner",), running=3, tasks={"a": "{}", "b": '{"x": 1}'})
+    node = a_node(
+        name=ODD,
+        queues=("a", "b"),
+        roles=("planner",),
+        running=3,
+        tasks={"a": "{}", "b": '{"x": 1}'},
+        wall_ahead=-MINUTE - TICK,
+    )
     await store.register(node)
     assert await (await connect()).nodes() == [node]
 
@@ -47,11 +58,12 @@ async def test_a_beat_renews_the_lease_and_shows_who_lives(store: Store) -> None
     for node in (mine, other, silent):
         await store.register(node)
 
-    beat = await store.beat(mine.id, now=NOW + MINUTE, running=7, dead_after=DEAD_AFTER)
+    beat = await store.beat(mine.id, now=NOW + MINUTE, running=7, dead_after=DEAD_AFTER, wall_ahead=60 * MINUTE)
 
     assert beat is not None
     alive = {node.id: node for node in beat.nodes}
-    assert alive == {mine.id: replace(mine, beat_at=NOW + MINUTE, running=7), other.id: other}
+    renewed = replace(mine, beat_at=NOW + MINUTE, running=7, wall_ahead=60 * MINUTE)
+    assert alive == {mine.id: renewed, other.id: other}
     assert {node.id for node in await store.nodes()} == {mine.id, other.id, silent.id}
 
 

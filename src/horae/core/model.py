@@ -241,6 +241,7 @@ class Node(Value, frozen=True, kw_only=True):
     beat_at: datetime
     running: int = 0
     tasks: Mapping[str, str] = NO_LABELS  # name → JSON schema of its parameters
+    wall_ahead: timedelta = timedelta()  # of its machine's own clock, which nothing goes by
 
 
 def shard_of(job_id: JobId) -> int:

@@ -93,6 +93,7 @@ class Heart:
         new_id: Callable[[], str],
         running: Callable[[], int],
         beaten: Callable[[], None],
+        wall_ahead: Callable[[], timedelta] = timedelta,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -100,6 +101,7 @@ class Heart:
         self._timing = timing
         self._running = running
         self._beaten = beaten
+        self._wall_ahead = wall_ahead
         self._new_id = new_id
         self.node = node
         self.nodes: Sequence[Node] = (node,)
@@ -113,7 +115,11 @@ class Heart:
             log.warning("node_rejoined", node=self.node.id)
         asked_at = await self._sync()
         beat = await self._store.beat(
-            self.node.id, now=self._clock.now(), running=self._running(), dead_after=self._timing.dead_after
+            self.node.id,
+            now=self._clock.now(),
+            running=self._running(),
+            dead_after=self._timing.dead_after,
+            wall_ahead=self._wall_ahead(),
         )
         if beat is None:
             self._lease.lost = True
@@ -127,7 +133,7 @@ class Heart:
         """Register under a new id; a node that was buried comes back as another."""
         asked_at = await self._sync()
         now = self._clock.now()
-        node = replace(self.node, id=NodeId(self._new_id()), started_at=now, beat_at=now)
+        node = replace(self.node, id=NodeId(self._new_id()), started_at=now, beat_at=now, wall_ahead=self._wall_ahead())
         await self._store.register(node)
         self.node = node
         self.nodes = (*self.nodes, node)

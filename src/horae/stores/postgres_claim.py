@@ -25,7 +25,7 @@ class PostgresClaim(PostgresBase):
     """The verb of the store that gives runs to nodes."""
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, from queues in turn, and of a queue from owners in turn, by wake-up time."""
+        """Take runs for a node: by priority, from queues in turn, of a queue from owners in turn, by wake-up time."""
         known = self._limited
         answer, *found = await self._claim(request, known)
         answers = [answer]

@@ -21,10 +21,12 @@ class PostgresNodes(PostgresBase):
             await session.rows("register_tasks", list(node.tasks), list(node.tasks.values()))
 
     @retried
-    async def beat(self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta) -> Beat | None:
-        """Renew a node's lease; None when it was buried."""
+    async def beat(
+        self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
+    ) -> Beat | None:
+        """Renew a node's lease, and tell how it stands; None when it was buried."""
         async with self._db.session() as session:
-            if await session.value("beat", node, now, running) is None:
+            if await session.value("beat", node, now, running, wall_ahead) is None:
                 return None
             found = await session.rows("live_nodes", now - dead_after)
         return Beat(nodes=[node_of(row) for row in found])

@@ -363,6 +363,7 @@ def node_columns(node: Node) -> tuple[Any, ...]:
         node.beat_at,
         node.running,
         msgspec.json.encode(dict(node.tasks)).decode(),
+        node.wall_ahead,
     )
 
 
@@ -379,6 +380,7 @@ def node_of(row: Sequence[Any]) -> Node:
         beat_at=row[7],
         running=row[8],
         tasks=msgspec.json.decode(row[9], type=dict[str, str]),
+        wall_ahead=row[10],
     )
 
 

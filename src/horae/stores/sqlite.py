@@ -182,9 +182,11 @@ class SqliteStore:
     async def register(self, node: Node) -> None:
         await self._executor.write(lambda transaction: sqlite_runs.register(transaction, node))
 
-    async def beat(self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta) -> Beat | None:
+    async def beat(
+        self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
+    ) -> Beat | None:
         return await self._executor.write(
-            lambda transaction: sqlite_runs.beat(transaction, node, now, running, dead_after)
+            lambda transaction: sqlite_runs.beat(transaction, node, now, running, dead_after, wall_ahead)
         )
 
     async def unregister(self, node: NodeId) -> None:

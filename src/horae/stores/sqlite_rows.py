@@ -25,7 +25,7 @@ FIRST = -(2**63)  # before every time and every row
 LAST = 2**63 - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 
 Values = tuple[Any, ...]
 
@@ -39,12 +39,12 @@ def to_hex(ident: bytes) -> str:
 
 def to_micros(moment: datetime) -> int:
     """Microseconds since 1970; exact."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - _EPOCH) // MICROSECOND
 
 
 def maybe_micros(moment: datetime | None) -> int | None:
     """As `to_micros`; None stays None."""
-    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+    return None if moment is None else (moment - _EPOCH) // MICROSECOND
 
 
 @lru_cache(4096)  # much is made, or due, at one time
@@ -221,6 +221,7 @@ def node_values(node: Node) -> Values:
         to_micros(node.beat_at),
         node.running,
         msgspec.json.encode(dict(node.tasks)).decode(),
+        node.wall_ahead // MICROSECOND,
     )
 
 
@@ -237,6 +238,7 @@ def node_from(row: Sequence[Any]) -> Node:
         beat_at=to_time(row[7]),
         running=row[8],
         tasks=_tasks(row[9]),
+        wall_ahead=row[10] * MICROSECOND,
     )
 
 

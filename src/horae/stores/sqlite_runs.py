@@ -16,6 +16,7 @@ from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
 from horae.stores.sqlite_executor import Transaction
 from horae.stores.sqlite_rows import (
+    MICROSECOND,
     ROWS,
     attempt_values,
     node_from,
@@ -177,9 +178,17 @@ def register(transaction: Transaction, node: Node) -> None:
     transaction.db.executemany(STATEMENTS["register_task"], node.tasks.items())
 
 
-def beat(transaction: Transaction, node: NodeId, now: datetime, running: int, dead_after: timedelta) -> Beat | None:
-    """Renew a node's lease; None when it was buried."""
-    renewed = transaction.db.execute(STATEMENTS["beat"], (to_micros(now), running, to_blob(node)))
+def beat(
+    transaction: Transaction,
+    node: NodeId,
+    now: datetime,
+    running: int,
+    dead_after: timedelta,
+    wall_ahead: timedelta,
+) -> Beat | None:
+    """Renew a node's lease, and tell how it stands; None when it was buried."""
+    values = (to_micros(now), running, wall_ahead // MICROSECOND, to_blob(node))
+    renewed = transaction.db.execute(STATEMENTS["beat"], values)
     if renewed.rowcount == 0:
         return None
     alive = transaction.db.execute(STATEMENTS["nodes_since"], (to_micros(now - dead_after),))

@@ -797,22 +797,22 @@ DELETE FROM declarations WHERE owner = $1 AND app = $2 AND key = ANY($3::text[])
 -- ------------------------------------------------------------------------------------------------------------- nodes
 
 -- name: register_node
-INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
     ON CONFLICT (id) DO UPDATE
    SET name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
        concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
-       running = excluded.running, tasks = excluded.tasks;
+       running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
 
 -- name: register_tasks
 INSERT INTO tasks (name, schema) SELECT * FROM unnest($1::text[], $2::text[]) AS given(name, schema) ORDER BY name
     ON CONFLICT (name) DO UPDATE SET schema = excluded.schema WHERE tasks.schema <> excluded.schema;
 
 -- name: beat
-UPDATE nodes SET beat_at = $2, running = $3 WHERE id = $1 RETURNING id;
+UPDATE nodes SET beat_at = $2, running = $3, wall_ahead = $4 WHERE id = $1 RETURNING id;
 
 -- name: live_nodes
-SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks FROM nodes
+SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead FROM nodes
  WHERE beat_at >= $1
  ORDER BY started_at, id;
 
@@ -1024,7 +1024,8 @@ SELECT latest.*
         LIMIT 1) AS latest;
 
 -- name: nodes
-SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks FROM nodes ORDER BY started_at, id;
+SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead FROM nodes
+ ORDER BY started_at, id;
 
 -- name: tasks
 SELECT name, schema FROM tasks ORDER BY name;

@@ -458,18 +458,18 @@ SELECT id, stop FROM runs INDEXED BY runs_stop
 -- ===== nodes =========================================================================================================
 
 -- name: register_node
-INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
     concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
-    running = excluded.running, tasks = excluded.tasks;
+    running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
 
 -- name: register_task
 INSERT INTO tasks (name, schema) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET schema = excluded.schema;
 
 -- name: beat
-UPDATE nodes SET beat_at = max(beat_at, ?), running = ? WHERE id = ?;
+UPDATE nodes SET beat_at = max(beat_at, ?), running = ?, wall_ahead = ? WHERE id = ?;
 
 -- name: nodes_since
 SELECT * FROM nodes WHERE beat_at >= ? ORDER BY started_at, id;
