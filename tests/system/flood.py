@@ -95,6 +95,7 @@ class Flood:
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request; whether the connection can be used again."""
         writer.write(self._request)
+        await writer.drain()
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
         await reader.readexactly(length)

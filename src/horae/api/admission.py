@@ -73,7 +73,8 @@ class Admission:
 
 def stay_of(request: Request) -> Stay | None:
     """What lets a request keep its body; None for those that everybody may send."""
-    return request.scope.get(_STAY)
+    stay: Stay | None = request.scope.get(_STAY)
+    return stay
 
 
 def _weigh(own: int, everybodys: int, more: int, most: int) -> None:
