@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from horae.api.admission import Admission
 from horae.api.app import create_app
+from horae.api.body import MAX_BATCH_BODY
 from horae.api.context import Services
 from horae.api.problems import RateLimited
 from horae.core.errors import Unavailable
@@ -34,6 +35,10 @@ def test_an_owner_has_half_of_what_there_is_and_all_together_no_more_than_that()
     admission.enter(a_request(), "eve")
     with pytest.raises(Unavailable):
         admission.enter(a_request(), "ann")
+
+
+def test_an_owner_may_send_the_largest_batch() -> None:
+    Admission().enter(a_request(), "ann").bring(MAX_BATCH_BODY)
 
 
 def test_bodies_are_counted_while_they_come_and_forgotten_with_their_request() -> None:
@@ -78,11 +83,7 @@ async def test_one_owner_who_sends_too_much_at_once_is_told_and_others_are_serve
         yield LARGE[10:]
 
     flood = [asyncio.create_task(_create(client, "flood", slowly())) for _ in range(3)]
-    await asyncio.sleep(0)
-    while True:
-        refused = await _create(client, "flood", LARGE)
-        if refused.status_code != 201:  # until the three of them have begun
-            break
+    refused = await _until_refused(client, "flood")  # when the three of them have begun
     quiet = await _create(client, "quiet", LARGE)
     health = await client.get("/healthz")
     arriving.set()
@@ -104,15 +105,20 @@ async def test_when_all_have_too_much_under_way_everybody_is_told(client: httpx2
         yield LARGE
 
     under_way = [asyncio.create_task(_create(client, owner, slowly())) for owner in ("ann", "bob") for _ in range(3)]
-    while True:
-        refused = await _create(client, "eve", LARGE)
-        if refused.status_code != 201:
-            break
+    refused = await _until_refused(client, "eve")
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert (await client.get("/readyz")).status_code == 200
     arriving.set()
     await asyncio.gather(*under_way)
     assert (await _create(client, "eve", LARGE)).status_code == 201
+
+
+async def _until_refused(client: httpx2.AsyncClient, owner: str) -> httpx2.Response:
+    async with asyncio.timeout(10):
+        while True:
+            answer = await _create(client, owner, LARGE)
+            if answer.status_code != 201:
+                return answer
 
 
 async def _create(client: httpx2.AsyncClient, owner: str, body: "bytes | AsyncIterator[bytes]") -> httpx2.Response:
