@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import resource
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +15,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from horae.api import connection
-from horae.api.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_HELD, MAX_URL, LimitedConnection, Together
+from horae.api.connection import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_HELD,
+    MAX_URL,
+    LimitedConnection,
+    Together,
+    max_connections,
+)
 
 
 class Server(uvicorn.Server):
@@ -136,9 +146,16 @@ async def test_there_is_an_end_of_connections_before_there_is_one_of_files(
     kept[0][1].close()
     await kept[0][1].wait_closed()
     async with asyncio.timeout(10):
-        while (await say(port, request()))[0] != 200:
+        while (await say(port, request()))[0] != 200:  # noqa: ASYNC110 - no event tells when the server knows
             await asyncio.sleep(0.01)
     kept[1][1].close()
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"), [(20_000, 19_744), (1024, 768), (256, 128), (resource.RLIM_INFINITY, sys.maxsize)]
+)
+def test_some_files_are_left_for_everything_else(files: int, connections: int) -> None:
+    assert max_connections(files) == connections
 
 
 class Wire(asyncio.Transport):

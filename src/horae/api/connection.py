@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import chain
@@ -18,7 +19,6 @@ MAX_HEADER_BYTES = 65_536  # of all headers together
 HEAD_SECONDS = 20.0  # from the first byte of a request, or the beginning of the connection, to the end of its headers
 BODY_SECONDS = 300.0
 SPARE_FILES = 256  # that a process may need beside its connections: for its store, its tasks and their programs
-MAX_CONNECTIONS = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES, SPARE_FILES)
 MAX_HELD = 65_536  # bytes that are kept back until the end of a turn
 _CODES = {
     400: "malformed",
@@ -30,6 +30,16 @@ _CODES = {
 
 
 Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after them
+
+
+def max_connections(files: int) -> int:
+    """How many connections there may be in a process that may open so many files."""
+    if files == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(files - SPARE_FILES, files // 2)
+
+
+MAX_CONNECTIONS = max_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class Together:
