@@ -74,19 +74,34 @@ async def client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_one_owner_who_sends_too_much_at_once_is_told_and_others_are_served(client: httpx2.AsyncClient) -> None:
-    arriving = asyncio.Event()
+class Slow:
+    """Bodies of which the rest comes when it is said to."""
 
-    async def slowly() -> AsyncIterator[bytes]:
+    def __init__(self) -> None:
+        self.begun = 0
+        self.goes_on = asyncio.Event()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        self.begun += 1
         yield LARGE[:10]
-        await arriving.wait()
+        await self.goes_on.wait()
         yield LARGE[10:]
 
-    flood = [asyncio.create_task(_create(client, "flood", slowly())) for _ in range(3)]
-    refused = await _until_refused(client, "flood")  # when the three of them have begun
+    async def wait(self, begun: int) -> None:
+        """Until so many of them are being read."""
+        async with asyncio.timeout(10):
+            while self.begun < begun:  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.sleep(0.001)
+
+
+async def test_one_owner_who_sends_too_much_at_once_is_told_and_others_are_served(client: httpx2.AsyncClient) -> None:
+    slow = Slow()
+    flood = [asyncio.create_task(_create(client, "flood", slow.body())) for _ in range(3)]
+    await slow.wait(3)
+    refused = await _create(client, "flood", LARGE)
     quiet = await _create(client, "quiet", LARGE)
     health = await client.get("/healthz")
-    arriving.set()
+    slow.goes_on.set()
     answers = await asyncio.gather(*flood)
 
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
@@ -98,27 +113,15 @@ async def test_one_owner_who_sends_too_much_at_once_is_told_and_others_are_serve
 
 
 async def test_when_all_have_too_much_under_way_everybody_is_told(client: httpx2.AsyncClient) -> None:
-    arriving = asyncio.Event()
-
-    async def slowly() -> AsyncIterator[bytes]:
-        await arriving.wait()
-        yield LARGE
-
-    under_way = [asyncio.create_task(_create(client, owner, slowly())) for owner in ("ann", "bob") for _ in range(3)]
-    refused = await _until_refused(client, "eve")
+    slow = Slow()
+    under_way = [asyncio.create_task(_create(client, owner, slow.body())) for owner in ("ann", "bob") for _ in range(3)]
+    await slow.wait(6)
+    refused = await _create(client, "eve", LARGE)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert (await client.get("/readyz")).status_code == 200
-    arriving.set()
+    slow.goes_on.set()
     await asyncio.gather(*under_way)
     assert (await _create(client, "eve", LARGE)).status_code == 201
-
-
-async def _until_refused(client: httpx2.AsyncClient, owner: str) -> httpx2.Response:
-    async with asyncio.timeout(10):
-        while True:
-            answer = await _create(client, owner, LARGE)
-            if answer.status_code != 201:
-                return answer
 
 
 async def _create(client: httpx2.AsyncClient, owner: str, body: "bytes | AsyncIterator[bytes]") -> httpx2.Response:
