@@ -114,6 +114,7 @@ def test_a_schedule_is_read_from_any_of_its_forms(value: object, expected: Sched
         ("every m", "/schedule", "names no interval"),
         ("every 5m or so", "/schedule", "names no interval"),
         ("every 50ms", "/schedule", "from 0.1 seconds"),
+        ("every 999999999999w", "/schedule", "to 3653 days"),
         ("every 99999w", "/schedule", "to 3653 days"),
         ("0 0 * * L", "/schedule", "L needs a weekday"),
         ("*" * 2000, "/schedule", "at most 1000 characters"),

@@ -96,7 +96,9 @@ def _interval(text: str) -> timedelta:
         raise InvalidSchedule(
             f"'every {text[:40]}' names no interval; write one as every 30s, every 5m, every 1h30m or every hour"
         )
-    return _checked_interval(timedelta(seconds=sum(float(n) * UNITS[unit] for n, unit in amounts)), "/schedule")
+    seconds = sum(float(n) * UNITS[unit] for n, unit in amounts)
+    longer = 2 * MAX_INTERVAL.total_seconds()  # than any interval; a timedelta does not hold whatever can be written
+    return _checked_interval(timedelta(seconds=min(seconds, longer)), "/schedule")
 
 
 def _checked_interval(interval: timedelta, pointer: str) -> timedelta:
