@@ -20,6 +20,7 @@ from horae.services.drafts import Draft
 from horae.services.receipts import Ask, fingerprint
 
 SLICE = 100  # jobs that are decoded before other requests get their turn
+SLICE_BYTES = 256 * 1024  # of them, if they are large
 LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -55,10 +56,13 @@ async def _read(
     """The jobs of a batch, or what is wrong with them, and what each is known by if the batch comes again."""
     drafts: list[Draft | HoraeError] = []
     asks: list[Ask | None] = []
+    size = 0  # of what was decoded in this turn
     for place, body in enumerate(bodies):
-        if place % SLICE == SLICE - 1:
-            await asyncio.sleep(0)
         draft, key = _draft_or_error(body, who)
+        size += len(body)
+        if place % SLICE == SLICE - 1 or size > SLICE_BYTES or isinstance(draft, HoraeError):
+            size = 0  # to say what is wrong with a job takes as long as to read many
+            await asyncio.sleep(0)
         own = None if key is None else Ask(owner=who.owner, key=key, fingerprint=fingerprint(b"batch", body))
         drafts.append(draft)
         asks.append(own if ask is None or own is not None else ask.item(place))

@@ -1,7 +1,9 @@
 """Bodies of requests: read within a limit, decoded strictly, and explained when they are wrong."""
 
 import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -9,17 +11,18 @@ from starlette.requests import Request
 
 from horae.api.admission import stay_of
 from horae.api.operation import header_values
-from horae.core.errors import Fault, Invalid, Malformed, TooLarge
+from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
 
 MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters and some room
 MAX_BATCH_BODY = 64 * 1024 * 1024
 MAX_DEPTH = 100  # of objects and lists within each other
+MAX_EXPLAINED = 1024 * 1024  # bytes of a body that is taken apart to find everything that is wrong with it
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _PLACE = re.compile(r" - at `\$(?P<path>.*)`$")
@@ -58,9 +61,8 @@ def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body], *
     """
     try:
         value = decoder.decode(data)
-    except msgspec.ValidationError:
-        _refuse_bad_text(data)
-        raise _explanation(data, kind) from None
+    except msgspec.ValidationError as exc:
+        raise _explanation(data, kind, exc) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
     if not in_parts:
@@ -114,16 +116,19 @@ def _too_deep() -> Malformed:
 
 
 def _refuse_bad_text(data: bytes) -> None:
-    """Refuse what parses but cannot be kept everywhere: bad UTF-8 in undecoded parts, NUL, endless nesting."""
+    """Refuse what parses but cannot be kept everywhere: bad UTF-8 in undecoded parts, endless nesting, NUL.
+
+    Only for what was parsed: to look for strings in what breaks off within one takes the square of its length.
+    """
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as exc:
             raise _malformed(data, exc) from exc
-    if b"\\u0000" in data and _NUL.search(data):
-        raise Invalid("text cannot hold the character NUL (\\u0000)", faults=_nul_faults(data))
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth_exceeds(data, MAX_DEPTH):
         raise _too_deep()
+    if b"\\u0000" in data and _NUL.search(data):
+        raise Invalid("text cannot hold the character NUL (\\u0000)", faults=_nul_faults(data))
 
 
 def _depth_exceeds(data: bytes, limit: int) -> bool:
@@ -153,26 +158,32 @@ def _find_nul(value: Any, pointer: str) -> str | None:
     return None
 
 
-def _explanation(data: bytes, kind: type[msgspec.Struct]) -> Invalid:
-    """Everything that is wrong with a body, found field by field."""
-    value = decode_object(data)
-    faults = _faults(value, kind, "")
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return Invalid(f"{faults[0].detail}{more}", faults=faults)
+def _explanation(data: bytes, kind: type[msgspec.Struct], exc: msgspec.ValidationError) -> Invalid:
+    """What is wrong with a body, field by field; of a large one the first thing, for its parts would fill memory."""
+    if len(data) > MAX_EXPLAINED:
+        message, path = _message_and_path(exc)
+        return Invalid(message, pointer=path)
+    return wrong_in(_faults(decode_object(data), kind, ""))
 
 
-def _faults(value: dict[str, Any], kind: type[msgspec.Struct], pointer: str) -> list[Fault]:
+def wrong_in(faults: Iterable[Fault]) -> Invalid:
+    """The first faults of a body: to look for all of them may cost far more than the request did."""
+    told = list(islice(faults, MAX_FAULTS))
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return Invalid(f"{told[0].detail}{more}", faults=told)
+
+
+def _faults(value: dict[str, Any], kind: type[msgspec.Struct], pointer: str) -> Iterator[Fault]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    faults = [unknown_field(name, kind, pointer) for name in value if name not in fields]
+    yield from (unknown_field(name, kind, pointer) for name in value if name not in fields)
     for name, field in fields.items():
         if name in value:
-            faults += _field_faults(name, value[name], field.type, f"{pointer}/{name}")
+            yield from _field_faults(name, value[name], field.type, f"{pointer}/{name}")
         elif field.required:
-            faults.append(Fault(f"{pointer}/{name}", f"{name} is required"))
-    return faults
+            yield Fault(f"{pointer}/{name}", f"{name} is required")
 
 
-def _field_faults(name: str, value: Any, kind: Any, pointer: str) -> list[Fault]:
+def _field_faults(name: str, value: Any, kind: Any, pointer: str) -> Iterable[Fault]:
     if msgspec.Raw in (kind, *get_args(kind)):
         return []
     try:

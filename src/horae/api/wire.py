@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from horae.api.body import decode, decode_object, unknown_field
+from horae.api.body import decode, decode_object, unknown_field, wrong_in
 from horae.api.problems import NotSupported
 from horae.api.views import retry_view, seconds_of
 from horae.core.errors import Fault, Invalid, NotFound, TooLarge
@@ -167,9 +167,8 @@ def read_batch_job(data: bytes) -> tuple[Draft, str | None]:
 def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
     """What a merge patch (RFC 7396) makes of a job. A schedule of another type replaces the old one as a whole."""
     patch = decode_object(data)
-    faults = [_not_writable(name) for name in patch if name not in JobBody.__struct_fields__]
-    if faults:
-        raise Invalid(faults[0].detail, faults=faults)
+    if not patch.keys() <= set(JobBody.__struct_fields__):
+        raise wrong_in(_not_writable(name) for name in patch if name not in JobBody.__struct_fields__)
     secrets = _patched_secrets(patch)
     before = definition(job)
     schedule = patch.get("schedule")

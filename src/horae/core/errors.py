@@ -30,6 +30,8 @@ RetryAfter                retry after a delay of the task's choosing
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MAX_FAULTS = 20  # that are looked for in one request, and told
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

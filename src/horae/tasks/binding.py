@@ -119,7 +119,7 @@ class Binding:
         return asdict(values) if self._all_required else self._given(values)
 
     def faults(self, params: str | Mapping[str, object]) -> list[Fault]:
-        """Everything that is wrong with the parameters, each with its JSON pointer."""
+        """What is wrong with the parameters, each with its JSON pointer."""
         if isinstance(params, str) and not self.takes_more and self._fits(params):
             return []
         if faults := schema_faults(self.schema, params):

@@ -84,7 +84,7 @@ class Task(Generic[P, R]):
         return self._binding.returns
 
     def check(self, params: str | Mapping[str, object]) -> list[Fault]:
-        """Everything that is wrong with the parameters."""
+        """What is wrong with the parameters."""
         return self._binding.faults(params)
 
 
@@ -124,7 +124,7 @@ class Registry:
         return {task.name: msgspec.json.encode(task.schema).decode() for task in self}
 
     def check(self, name: str, params: str | Mapping[str, object]) -> list[Fault]:
-        """Everything that is wrong with the parameters of a task; a task that is not known here finds no fault."""
+        """What is wrong with the parameters of a task; a task that is not known here finds no fault."""
         task = self._tasks.get(name)
         return [] if task is None else task.check(params)
 

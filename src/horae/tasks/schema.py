@@ -5,11 +5,12 @@ last word.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from horae.core.errors import Fault
+from horae.core.errors import MAX_FAULTS, Fault
 
 Schema = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def schema_faults(schema: str | Schema, params: str | Mapping[str, object]) -> list[Fault]:
-    """Everything that is wrong with the parameters, with JSON pointers; both may be JSON text."""
+    """What is wrong with the parameters, with JSON pointers; both may be JSON text."""
     try:
         value = msgspec.json.decode(params) if isinstance(params, str) else params
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
@@ -35,7 +36,7 @@ def schema_faults(schema: str | Schema, params: str | Mapping[str, object]) -> l
     if not isinstance(value, dict):
         return [Fault("/params", "must be an object of named parameters")]
     root = msgspec.json.decode(schema) if isinstance(schema, str) else schema
-    return list(_Check(root).faults(root, value, "/params", 0))
+    return list(islice(_Check(root).faults(root, value, "/params", 0), MAX_FAULTS))
 
 
 class _Check:
@@ -57,11 +58,13 @@ class _Check:
             yield from self._object(schema, value, at, depth)
         elif isinstance(value, list):
             for index, item in enumerate(value):
+                if self._steps > _MAX_STEPS:
+                    return
                 yield from self.faults(_item_schema(schema, index), item, f"{at}/{index}", depth + 1)
 
     def _any_of(self, choices: list[Schema], value: object, at: str, depth: int) -> Iterator[Fault]:
         """The faults of the choice that comes closest: of the same type, if there is one."""
-        found = [list(self.faults(choice, value, at, depth + 1)) for choice in choices]
+        found = [list(islice(self.faults(choice, value, at, depth + 1), MAX_FAULTS)) for choice in choices]
         if any(not faults for faults in found):
             return
         deeper = [faults for faults in found if faults[0].pointer != at]
