@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import logging
 import resource
-import sys
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,14 +23,28 @@ from horae.api.connection import (
     MAX_URL,
     LimitedConnection,
     Together,
-    max_connections,
+    connections_allowed,
 )
+
+LARGE = 40_000_000  # bytes: more than the buffers of any two sockets hold
 
 
 class Server(uvicorn.Server):
     """Serves in the test's own loop, and leaves its signals alone."""
 
+    def __init__(self, app: Starlette, port: int) -> None:
+        super().__init__(
+            uvicorn.Config(app, http=LimitedConnection, ws="none", lifespan="off", log_config=None, port=port)
+        )
+        self.release = asyncio.Event()  # of the answers to /slow
+        app.state.release = self.release
+
     def install_signal_handlers(self) -> None: ...
+
+    async def until_connections(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.server_state.connections) != count:  # noqa: ASYNC110 - uvicorn has no event for it
+                await asyncio.sleep(0.005)
 
 
 async def echo(request: Request) -> Response:
@@ -37,20 +52,31 @@ async def echo(request: Request) -> Response:
     return JSONResponse({"headers": len(request.headers), "body": len(body), "path": len(request.url.path)})
 
 
+async def large(request: Request) -> Response:
+    return Response(b"x" * LARGE)
+
+
+async def slow(request: Request) -> Response:
+    await request.app.state.release.wait()
+    return Response(b"at last")
+
+
 @pytest.fixture
-async def port(unused_tcp_port: int) -> AsyncIterator[int]:
-    app = Starlette(routes=[Route("/{rest:path}", echo, methods=["GET", "POST"])])
-    config = uvicorn.Config(
-        app, http=LimitedConnection, ws="none", lifespan="off", log_config=None, port=unused_tcp_port
-    )
-    server = Server(config)
+async def server(unused_tcp_port: int) -> AsyncIterator[Server]:
+    routes = [Route("/large", large), Route("/slow", slow), Route("/{rest:path}", echo, methods=["GET", "POST"])]
+    server = Server(Starlette(routes=routes), unused_tcp_port)
     serving = asyncio.create_task(server._serve())
     async with asyncio.timeout(10):
         while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
-    yield unused_tcp_port
+    yield server
     server.should_exit = True
     await serving
+
+
+@pytest.fixture
+def port(server: Server) -> int:
+    return server.config.port
 
 
 async def say(port: int, *pieces: bytes) -> tuple[int, Any, bytes]:
@@ -130,32 +156,84 @@ async def test_a_connection_can_be_used_again_and_has_as_much_time_again(port: i
     writer.close()
 
 
-async def test_there_is_an_end_of_connections_before_there_is_one_of_files(
-    port: int, monkeypatch: pytest.MonkeyPatch
+async def test_requests_that_come_in_a_row_are_answered_in_their_order(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    sizes = range(500)
+    pipelined = [request(headers={"Connection": "keep-alive"}, body=b"x" * size) for size in sizes]
+    writer.write(b"".join(pipelined))
+    told = []
+    for _ in sizes:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        size = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        told.append(json.loads(await reader.readexactly(size))["body"])
+    writer.close()
+    assert told == list(sizes)
+
+
+async def test_an_answer_that_nobody_takes_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched, socket.create_connection(("127.0.0.1", server.config.port)) as deaf:
+        patched.setattr(connection, "ANSWER_SECONDS", 0.2)
+        deaf.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await server.until_connections(1)
+        await server.until_connections(0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert len(await asyncio.wait_for(reader.read(), 20)) > LARGE  # whoever takes it gets all of it
+    writer.close()
+
+
+async def test_the_connection_that_waited_longest_makes_room(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 3)
+    waiting = []
+    for beginning in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nX: y\r\n"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+        writer.write(beginning)
+        waiting.append((reader, writer))
+        await server.until_connections(len(waiting))
+    for reader, _ in waiting[:3]:
+        assert (await say(server.config.port, request()))[0] == 200
+        assert b" 408 " in await asyncio.wait_for(reader.readline(), 10)
+        waiting.append(await asyncio.open_connection("127.0.0.1", server.config.port))
+        await server.until_connections(3)
+    for _, writer in waiting:
+        writer.close()
+
+
+async def test_when_all_connections_are_at_work_a_new_one_is_to_come_back(
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 2)
-    kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-    for reader, writer in kept:  # so that the server knows of them
-        writer.write(request(headers={"Connection": "keep-alive"}))
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-
-    status, problem, head = await say(port)
-    assert (status, problem["code"]) == (503, "unavailable")
-    assert b"retry-after: 1" in head.lower()
-
-    kept[0][1].close()
-    await kept[0][1].wait_closed()
+    at_work = [
+        asyncio.create_task(say(server.config.port, b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+        for _ in range(2)
+    ]
+    await server.until_connections(2)
     async with asyncio.timeout(10):
-        while (await say(port, request()))[0] != 200:  # noqa: ASYNC110 - no event tells when the server knows
-            await asyncio.sleep(0.01)
-    kept[1][1].close()
+        while len(server.server_state.tasks) < 2:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.005)
+    status, problem, head = await say(server.config.port, b"")
+    assert (status, problem["code"]) == (503, "unavailable")
+    assert b"retry-after: 1" in head
+    server.release.set()
+    assert [(await done)[0] for done in at_work] == [200, 200]
+    assert (await say(server.config.port, request()))[0] == 200
 
 
 @pytest.mark.parametrize(
-    ("files", "connections"), [(20_000, 19_744), (1024, 768), (256, 128), (resource.RLIM_INFINITY, sys.maxsize)]
+    ("files", "connections"),
+    [(256, 128), (1024, 768), (4096, 3840), (1_048_576, 10_000), (resource.RLIM_INFINITY, 10_000)],
 )
-def test_some_files_are_left_for_everything_else(files: int, connections: int) -> None:
-    assert max_connections(files) == connections
+def test_connections_leave_files_for_all_else(files: int, connections: int) -> None:
+    assert connections_allowed(files) == connections
+
+
+async def test_nonsense_from_outside_is_not_logged(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="uvicorn"):
+        for _ in range(5):
+            assert (await say(port, b"nonsense\r\n\r\n"))[0] == 400
+            upgrade = {"Connection": "Upgrade, close", "Upgrade": "websocket"}
+            assert (await say(port, request(headers=upgrade)))[0] == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 class Wire(asyncio.Transport):

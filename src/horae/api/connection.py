@@ -1,8 +1,8 @@
-"""HTTP connections with limits: nobody fills memory or holds a connection with a request that does not come to be."""
+"""HTTP connections with limits: nobody fills memory or the log, or holds connections that serve no request."""
 
 import asyncio
+import logging
 import resource
-import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import chain
@@ -18,7 +18,7 @@ MAX_HEADERS = 100
 MAX_HEADER_BYTES = 65_536  # of all headers together
 HEAD_SECONDS = 20.0  # from the first byte of a request, or the beginning of the connection, to the end of its headers
 BODY_SECONDS = 300.0
-SPARE_FILES = 256  # that a process may need beside its connections: for its store, its tasks and their programs
+ANSWER_SECONDS = 300.0  # in which a receiver must take what it was sent
 MAX_HELD = 65_536  # bytes that are kept back until the end of a turn
 _CODES = {
     400: "malformed",
@@ -27,19 +27,10 @@ _CODES = {
     431: "headers_too_large",
     503: "unavailable",
 }
-
+_LOG = logging.getLogger("uvicorn.error.requests")
+_LOG.setLevel(logging.ERROR)  # whoever sends nonsense is told; the log is not for them to fill
 
 Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after them
-
-
-def max_connections(files: int) -> int:
-    """How many connections there may be in a process that may open so many files."""
-    if files == resource.RLIM_INFINITY:
-        return sys.maxsize
-    return max(files - SPARE_FILES, files // 2)
-
-
-MAX_CONNECTIONS = max_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class Together:
@@ -76,11 +67,25 @@ class Together:
             self._transport.write(b"".join(held))
 
 
+def connections_allowed(files: int) -> int:
+    """How many connections leave a process that may open so many files enough of them for all else that it does."""
+    return 10_000 if files == resource.RLIM_INFINITY else min(max(files - 256, files // 2), 10_000)
+
+
+MAX_CONNECTIONS = connections_allowed(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
 class LimitedConnection(HttpToolsProtocol):
-    """Refuses requests whose head is too large or too slow, and ends those whose body never ends."""
+    """Refuses requests whose head is too large or too slow, and ends those whose body or answer never ends.
+
+    When there are too many connections, the one that has waited longest for a request makes room for a new one.
+    """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
+        self.logger = _LOG
+        self._free_since = 0.0  # of requests, by the clock of the loop
+        self._untaken: asyncio.TimerHandle | None = None  # runs while the receiver takes nothing
         self._refusal: Problem | None = None
         self._awaited: Deadline | None = None  # what shall come, and how soon
         self._timed: Deadline | None = None  # that for which the timer runs
@@ -92,14 +97,15 @@ class LimitedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.transport = Together(transport, self.loop)  # type: ignore[assignment]
-        if len(self.connections) > MAX_CONNECTIONS:
-            self._refuse(503, f"this node has {MAX_CONNECTIONS} connections already; try again")
-            return
+        self._free_since = self.loop.time()
         self._awaited = (HEAD_SECONDS, self._head_too_slow)
         self._set_timer()
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -113,6 +119,18 @@ class LimitedConnection(HttpToolsProtocol):
             self._head_bytes = received + len(data)
             if self._head_bytes > MAX_URL + MAX_HEADER_BYTES:
                 self._refuse(431, _TOO_MANY_HEADERS)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._untaken = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        self._free_since = self.loop.time()
+        super().on_response_complete()
 
     # --- the parser tells
 
@@ -138,6 +156,23 @@ class LimitedConnection(HttpToolsProtocol):
         self._awaited = None
         super().on_message_complete()
 
+    # --- making room
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether no request is being answered, and this was not refused before."""
+        return self._refusal is None and (self.cycle is None or self.cycle.response_complete)
+
+    def _make_room(self) -> None:
+        others = (other for other in self.connections if isinstance(other, LimitedConnection) and other is not self)
+        longest = min((other for other in others if other._is_free), key=lambda other: other._free_since, default=None)
+        if longest is None:
+            self._refuse(503, "there are too many connections; try again later")
+        elif longest._untaken is None:
+            longest._refuse(408, "the connection waited for a request, and others needed its place")
+        else:
+            longest.transport.abort()
+
     # --- refusing
 
     def send_400_response(self, msg: str) -> None:
@@ -162,13 +197,18 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.close()  # nobody is there, or still waits for another answer
             return
         status, body = self._refusal.status, msgspec.json.encode(self._refusal)
-        retry = f"retry-after: {RETRY_AFTER_SECONDS}\r\n" if status == 503 else ""
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
-            f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
+            f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         )
+        head += f"retry-after: {RETRY_AFTER_SECONDS}\r\n\r\n" if status == HTTPStatus.SERVICE_UNAVAILABLE else "\r\n"
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _taken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
 
     # --- taking too long
 
