@@ -1,9 +1,11 @@
 """Tasks that run in processes; at the top of a module, so that those can import them."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -71,6 +73,50 @@ def flood(run: Run) -> None:
     for number in range(200_000):
         run.log.info("line %d", number)
         run.progress(number / 200_000)
+
+
+@app.task("fork", cpu=True)
+def fork(note: str) -> str:
+    """Come back twice: as the process that was asked, and as a child of it."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.1)
+        return "child"
+    Path(note).write_text(str(child))
+    return "parent"
+
+
+@app.task("garble", cpu=True)
+def garble() -> None:
+    """Write to whatever is open."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"garbage")
+    time.sleep(10)
+
+
+@app.task("murmur", cpu=True)
+def murmur(run: Run) -> None:
+    """Leave a thread behind that goes on talking."""
+
+    def go_on() -> None:
+        while True:
+            run.log.info("still here")
+            run.progress(1)
+
+    threading.Thread(target=go_on, daemon=True).start()
+
+
+@app.task("nap", cpu=True)
+def nap(run: Run, seconds: float) -> str:
+    time.sleep(seconds)
+    run.log.info("rested")
+    return "rested"
+
+
+@app.task("recurse", cpu=True)
+def recurse(depth: int = 0) -> int:
+    return recurse(depth + 1)
 
 
 @app.task("later", cpu=True)

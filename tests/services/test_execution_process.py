@@ -152,6 +152,42 @@ async def test_a_flood_from_a_process_is_cut_and_the_loop_goes_on() -> None:
         assert longest < 0.5
 
 
+async def test_a_child_that_a_task_forks_speaks_for_nobody(tmp_path: Path) -> None:
+    async with stage(app, processes=1) as play:
+        assert await play.result("fork", note=str(tmp_path / "note")) == Success('"parent"')
+        assert await play.result("nap", seconds=0.3) == Success('"rested"')  # in the same process, meanwhile
+        [child] = await pids_in(tmp_path / "note")
+        await until(lambda: gone(child))
+
+
+async def test_a_task_that_garbles_the_pipe_is_ended_and_the_next_run_gets_another_process() -> None:
+    async with stage(app, processes=1) as play:
+        result = await play.result("garble")
+        assert isinstance(result, Failure)
+        assert result.error.type == "crash"
+        assert "wrote to the pipe" in result.error.message
+        assert told(await play.result("square", number=2))
+
+
+async def test_what_a_thread_says_after_its_task_is_not_said_by_the_next() -> None:
+    async with stage(app, processes=1) as play:
+        first = play.begin("murmur")
+        assert await first.result() == Success(None)
+        second = play.begin("nap", seconds=0.1)
+        assert await second.result() == Success('"rested"')
+        assert "still here" not in await play.log(second, "rested")
+        assert second.progress == []
+
+
+async def test_endless_recursion_is_a_failure_and_costs_no_process() -> None:
+    async with stage(app, processes=1) as play:
+        first = told(await play.result("square", number=2))
+        result = await play.result("recurse")
+        assert isinstance(result, Failure)
+        assert result.error.type == "RecursionError"
+        assert told(await play.result("square", number=2)) == first
+
+
 async def test_closing_leaves_no_process(tmp_path: Path) -> None:
     async with stage(app, processes=2) as play:
         play.begin("spin", note=str(tmp_path / "note"), deaf=True, child=True)

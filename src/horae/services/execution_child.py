@@ -29,6 +29,7 @@ from horae.services.results import Success, failure_of, success, trace
 from horae.tasks.registry import AnyTask, Task
 
 HEADER = struct.Struct("!I")
+MAX_MESSAGE = 16_000_000  # bytes; a line of the log and a result are shorter
 PROGRESS_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 _MAIN = "__mp_main__"  # the name that `multiprocessing` gives a script outside its own process, too
@@ -97,13 +98,20 @@ class Terminated(BaseException):
 
 
 class Outbox:
-    """The way back to the worker; tasks may report from any thread."""
+    """The way back to the worker; tasks may report from any thread, but not from processes that they fork."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lock = threading.Lock()
+        self._owner = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this is the process that the worker started."""
+        return os.getpid() == self._owner
 
     def send(self, message: Message) -> None:
+        assert self.ours  # two that write to one pipe would garble it, and speak for runs that are not theirs
         data = memoryview(framed(message))
         with self._lock:
             while data:
@@ -117,11 +125,18 @@ class Reporter:
         self._outbox = outbox
         self._room = log_limit
         self._reported_at = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """The task has ended: what its threads still say belongs to nobody, least of all to the next run here."""
+        with self._lock:
+            self._closed = True
 
     def log(self, level: str, text: str) -> bool:
         if self._room <= 0:
             return False
-        self._outbox.send(Line(level, text[: self._room + 1]))
+        self._send(Line(level, text[: self._room + 1]))
         self._room -= len(text)
         return self._room > 0
 
@@ -129,7 +144,14 @@ class Reporter:
         now = time.monotonic()
         if fraction >= 1 or now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
-            self._outbox.send(Progress(fraction))
+            self._send(Progress(fraction))
+
+    def _send(self, message: Message) -> None:
+        if not self._outbox.ours:
+            return  # before the lock, which nobody may be there to open
+        with self._lock:
+            if not self._closed:
+                self._outbox.send(message)
 
 
 def main() -> None:
@@ -156,6 +178,9 @@ def _perform(work: Work, outbox: Outbox) -> None:
         if (text := trace(exc)) is not None:
             reporter.log("ERROR", text)
         result = failure_of(exc)
+    if not outbox.ours:
+        os._exit(0 if isinstance(result, Success) else 1)  # the task forked, and its child came back from it, too
+    reporter.close()
     outbox.send(Succeeded(result.result) if isinstance(result, Success) else Failed(result))
 
 

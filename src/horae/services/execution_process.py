@@ -6,12 +6,14 @@ import signal
 import sys
 from collections import deque
 
+import msgspec
 import structlog
 
 from horae.core.model import Run
 from horae.services.attempt import Done, Execution, Progressed, Surroundings
 from horae.services.execution_child import (
     HEADER,
+    MAX_MESSAGE,
     Began,
     Failed,
     Line,
@@ -22,7 +24,7 @@ from horae.services.execution_child import (
     decode_message,
     framed,
 )
-from horae.services.results import Stopped, Success, crashed, failure_of
+from horae.services.results import Stopped, Success, crashed, failure, failure_of
 from horae.tasks.processes import ProcessGroup, ProcessGroups
 from horae.tasks.registry import AnyTask
 
@@ -118,9 +120,23 @@ class ProcessPool:
         try:
             while True:
                 (size,) = HEADER.unpack(await output.readexactly(HEADER.size))
+                if size > MAX_MESSAGE:
+                    raise msgspec.DecodeError(f"a message of {size} bytes")
                 self._heard(child, decode_message(await output.readexactly(size)))
         except asyncio.IncompleteReadError:
             return
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            self._garbled(child, exc)
+
+    def _garbled(self, child: Child, exc: Exception) -> None:
+        """Something else than our own code wrote to the pipe: nothing that follows can be trusted."""
+        log.warning("process_garbled", pid=child.group.pid, error=str(exc))
+        child.end(signal.SIGKILL)
+        if child in self._idle:
+            self._idle.remove(child)
+        execution, child.execution = child.execution, None
+        if execution is not None:
+            execution.finish(failure("crash", f"the task wrote to the pipe of its process ({exc}), which was ended"))
 
     def _heard(self, child: Child, message: Message) -> None:
         execution = child.execution
