@@ -1,6 +1,7 @@
 """One try of a run under way: it ends in exactly one result, told on the event loop."""
 
 import asyncio
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class Surroundings:
     leftovers: set[asyncio.Task[None]] = field(default_factory=set)  # cancelled coroutines that have not ended yet
     lock: threading.Lock = field(default_factory=threading.Lock)  # between the loop and threads, never held for long
     abandoned: int = 0  # attempts whose result is given up, but whose code is still running
+    process: int = field(default_factory=os.getpid)  # that the attempts belong to
 
 
 class Execution(ABC):
@@ -189,6 +191,11 @@ class Execution(ABC):
         if not self._abandoned:
             self._abandoned = True
             self.around.abandoned += 1
+
+    def end_if_forked(self) -> None:
+        """End this process if it is a child that the task forked: it has the worker's connections, but is not it."""
+        if os.getpid() != self.around.process:
+            os._exit(0)
 
     def let_go(self) -> None:
         """The task's code has ended."""

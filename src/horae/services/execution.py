@@ -49,10 +49,11 @@ class AsyncExecution(Execution):
             if self.task.injected:
                 arguments = {**arguments, **self.injected()}
             result = success(await self.task.function(**arguments))
-        except GeneratorExit:
-            raise
-        except BaseException as exc:  # noqa: BLE001 - a task that raises SystemExit must not end the worker
+        except BaseException as exc:  # a task that raises SystemExit must not end the worker
+            if isinstance(exc, GeneratorExit) and asyncio.current_task(self.around.loop) is not handler:
+                raise  # not the task's: it is thrown away together with its event loop
             result = self._judged(exc)
+        self.end_if_forked()
         if self._abandoned:
             self.let_go()
         self.finish(Stopped() if self.stopping else result)

@@ -69,6 +69,7 @@ class ThreadExecution(Execution):
         if self.run.spec.policy.timeout is not None:
             self._on_loop(self.arm_timeout)
         result = Context().run(self._call, params)
+        self.end_if_forked()
         self._on_loop(lambda: self._returned(result))
 
     def _call(self, params: str) -> Result:

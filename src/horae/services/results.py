@@ -1,6 +1,5 @@
 """What an attempt can end in, and how values and exceptions become that."""
 
-import math
 import traceback
 from datetime import timedelta
 
@@ -14,6 +13,7 @@ from horae.services.redaction import Redactor
 from horae.tasks.failures import TaskFailure
 
 MAX_MESSAGE = 10_000  # bytes of an error's message that are kept
+MAX_TYPE = 200  # characters of the name of its type
 MAX_RESULT = 1_000_000  # bytes of JSON
 _MAX_DELAY = timedelta(days=3653)
 
@@ -51,7 +51,7 @@ def success(value: object) -> Success | Failure:
 def failure_of(exc: BaseException) -> Failure:
     """The failure that an exception stands for."""
     retry_after = _delay(exc.seconds) if isinstance(exc, RetryAfter) else None
-    error = JobError(type=type(exc).__name__, message=cut(_message(exc)))
+    error = JobError(type=cut(type(exc).__name__)[:MAX_TYPE], message=cut(_message(exc)))
     return Failure(error=error, fatal=isinstance(exc, Fatal), retry_after=retry_after)
 
 
@@ -76,7 +76,11 @@ def redacted(result: Result, redactor: Redactor) -> Result:
     """The result without secret values."""
     match result:
         case Success(result=str(text)):
-            return Success(redactor.json(text))
+            try:
+                return Success(redactor.json(text))
+            except (RecursionError, ValueError) as exc:
+                detail = f"the result cannot be searched for secrets, so it is not kept ({type(exc).__name__})"
+                return failure("InvalidResult", f"{detail}; return something flatter", fatal=True)
         case Failure():
             error = replace(result.error, message=redactor.text(result.error.message))
             return replace(result, error=error)
@@ -89,13 +93,13 @@ def trace(exc: BaseException) -> str | None:
         return None
     try:
         return "".join(traceback.format_exception(exc, limit=-30)).rstrip()
-    except Exception as unprintable:  # noqa: BLE001 - an exception whose text raises, too
+    except BaseException as unprintable:  # noqa: BLE001 - an exception whose text raises, too
         return f"{type(exc).__name__}, which cannot be printed: {type(unprintable).__name__}"
 
 
 def cut(text: str) -> str:
     """The text as it can be kept: no NUL, no half characters, at most MAX_MESSAGE bytes."""
-    data = text.replace("\0", "").encode("utf-8", "replace")
+    data = text[: 2 * MAX_MESSAGE].replace("\0", "").encode("utf-8", "replace")
     if len(data) <= MAX_MESSAGE:
         return data.decode()
     return data[: MAX_MESSAGE - 3].decode("utf-8", "ignore") + "…"
@@ -104,11 +108,16 @@ def cut(text: str) -> str:
 def _message(exc: BaseException) -> str:
     try:
         return str(exc)
-    except Exception as unprintable:  # noqa: BLE001 - users' exceptions may do anything
+    except BaseException as unprintable:  # noqa: BLE001 - users' exceptions may do anything, also leave
         return f"(its message cannot be printed: {type(unprintable).__name__})"
 
 
-def _delay(seconds: float) -> timedelta:
-    if not math.isfinite(seconds):
-        return _MAX_DELAY if seconds > 0 else timedelta()
-    return min(timedelta(seconds=max(min(seconds, _MAX_DELAY.total_seconds()), 0)), _MAX_DELAY)
+def _delay(seconds: object) -> timedelta | None:
+    """The delay that a task asks for; None, which leaves it to the policy, when nobody can wait for that."""
+    if isinstance(seconds, timedelta):
+        return min(max(seconds, timedelta()), _MAX_DELAY)
+    if not isinstance(seconds, int | float):
+        return None
+    if seconds != seconds:  # NaN
+        return timedelta()
+    return timedelta(seconds=min(max(seconds, 0), _MAX_DELAY.total_seconds()))

@@ -1,0 +1,179 @@
+"""Tasks that are made to hurt: each attempt ends with its reason, and the worker goes on."""
+
+import asyncio
+import math
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horae import Horae, RetryAfter, Run
+from horae.core.plan import Failure
+from horae.services.execution import Success
+from horae.services.redaction import Redactor
+from horae.services.results import MAX_TYPE, redacted
+from tests.services.executing import Stage, gone, pids_in, stage, until
+
+app = Horae()
+
+
+class Leaver(Exception):
+    """Tries to leave when it is asked what it says."""
+
+    def __str__(self) -> str:
+        sys.exit(1)
+
+
+def _chain(length: int) -> Exception:
+    """An exception with a long history."""
+    error = ValueError("the last")
+    tip: BaseException = error
+    for number in range(length):
+        tip.__cause__ = KeyError(number)
+        tip = tip.__cause__
+    return error
+
+
+ODD: dict[str, Callable[[], BaseException]] = {
+    "generator": lambda: GeneratorExit("thrown"),
+    "leaver": Leaver,
+    "named": lambda: type("N" * 100_000, (Exception,), {})("long name"),
+    "group": lambda: BaseExceptionGroup("many", [SystemExit(1), KeyboardInterrupt(), ValueError("x")]),
+    "chain": lambda: _chain(2000),
+    "span": lambda: RetryAfter(timedelta(minutes=5), "busy"),  # type: ignore[arg-type]
+    "soon": lambda: RetryAfter("soon", "busy"),  # type: ignore[arg-type]
+    "nan": lambda: RetryAfter(math.nan),
+    "huge": lambda: RetryAfter(10**400, "busy"),
+    "memory": MemoryError,
+    "surrogate": lambda: ValueError("half \ud800 of a pair"),
+}
+EXPECTED: dict[str, tuple[str, str, float | None]] = {
+    "generator": ("GeneratorExit", "thrown", None),
+    "leaver": ("Leaver", "(its message cannot be printed: SystemExit)", None),
+    "named": ("N" * MAX_TYPE, "long name", None),
+    "group": ("BaseExceptionGroup", "many (3 sub-exceptions)", None),
+    "chain": ("ValueError", "the last", None),
+    "span": ("RetryAfter", "busy", 300),
+    "soon": ("RetryAfter", "busy", None),
+    "nan": ("RetryAfter", "asked to be tried again after nan s", 0),
+    "huge": ("RetryAfter", "busy", 3653 * 86_400),
+    "memory": ("MemoryError", "", None),
+    "surrogate": ("ValueError", "half ? of a pair", None),
+}
+
+
+@app.task("odd.async")
+async def raise_odd(kind: str) -> None:
+    await asyncio.sleep(0)
+    raise ODD[kind]()
+
+
+@app.task("odd.thread")
+def raise_odd_in_thread(kind: str) -> None:
+    raise ODD[kind]()
+
+
+@app.task("deep.async")
+async def deep(depth: int, token: str = "") -> Any:
+    value: Any = token
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@app.task("fork.async")
+async def fork(note: str) -> str:
+    return _forked(note)
+
+
+@app.task("fork.thread")
+def fork_in_thread(note: str) -> str:
+    return _forked(note)
+
+
+def _forked(note: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons advise against it, and rightly so
+        child = os.fork()
+    if child == 0:
+        return "child"
+    Path(note).write_text(str(child))
+    return "parent"
+
+
+@app.task("flood.thread")
+def flood(run: Run) -> None:
+    for _ in range(50):
+        run.log.info("x" * 1_000_000)
+        run.progress(0.5)
+
+
+@app.task("where")
+def where() -> str:
+    return threading.current_thread().name
+
+
+@pytest.fixture
+async def play() -> AsyncIterator[Stage]:
+    async with stage(app, threads=2) as play:
+        yield play
+
+
+@pytest.mark.parametrize("mode", ["async", "thread"])
+@pytest.mark.parametrize("kind", ODD)
+async def test_whatever_is_raised_the_attempt_ends_with_its_reason(play: Stage, mode: str, kind: str) -> None:
+    result = await play.result(f"odd.{mode}", kind=kind)
+    assert isinstance(result, Failure)
+    delay = None if result.retry_after is None else result.retry_after.total_seconds()
+    assert (result.error.type, result.error.message, delay) == EXPECTED[kind]
+    assert await play.result("where") == Success('"horae-task-1"')  # no thread was lost over it
+    assert play.executor.abandoned == 0
+
+
+async def test_a_deep_result_that_cannot_be_searched_for_secrets_is_not_kept(play: Stage) -> None:
+    flat = await play.result("deep.async", depth=2, secrets='plain:{"token":"s3cr3t-value"}')
+    assert flat == Success('[["***"]]')
+    result = await play.result("deep.async", depth=980, secrets='plain:{"token":"s3cr3t-value"}')
+    assert isinstance(result, Failure)
+    assert (result.error.type, result.fatal) == ("InvalidResult", True)
+    assert "s3cr3t" not in result.error.message
+
+
+def test_a_result_in_which_no_secret_can_be_looked_for_is_a_failure() -> None:
+    text = "[" * 50_000 + "]" * 50_000
+    result = redacted(Success(text), Redactor('{"token":"s3cr3t-value"}'))
+    assert isinstance(result, Failure)
+    assert (result.error.type, result.fatal) == ("InvalidResult", True)
+
+
+async def test_a_result_that_is_too_deep_for_json_is_refused(play: Stage) -> None:
+    result = await play.result("deep.async", depth=100_000)
+    assert isinstance(result, Failure)
+    assert (result.error.type, result.fatal) == ("InvalidResult", True)
+
+
+@pytest.mark.parametrize("mode", ["async", "thread"])
+async def test_a_child_that_a_task_forks_ends_where_the_task_does(play: Stage, mode: str, tmp_path: Path) -> None:
+    assert await play.result(f"fork.{mode}", note=str(tmp_path / "note")) == Success('"parent"')
+    [child] = await pids_in(tmp_path / "note")
+    await until(lambda: gone(child))
+
+
+async def test_a_flood_of_long_lines_from_a_thread_is_cut_and_the_loop_goes_on(play: Stage) -> None:
+    attempt = play.begin("flood.thread")
+    longest, began = 0.0, time.monotonic()
+    while not attempt.results:
+        before = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.monotonic() - before)
+        assert time.monotonic() - began < 20
+    assert attempt.results == [Success(None)]
+    assert len(await play.log(attempt, "truncated")) <= 1_000_100
+    assert longest < 1
