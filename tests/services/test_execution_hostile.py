@@ -1,13 +1,15 @@
 """Tasks that are made to hurt: each attempt ends with its reason, and the worker goes on."""
 
 import asyncio
+import contextlib
 import math
 import os
+import resource
 import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from horae.core.plan import Failure
 from horae.services.execution import Success
 from horae.services.redaction import Redactor
 from horae.services.results import MAX_TYPE, redacted
+from tests.services import cpu_tasks
 from tests.services.executing import Stage, gone, pids_in, stage, until
 
 app = Horae()
@@ -177,3 +180,61 @@ async def test_a_flood_of_long_lines_from_a_thread_is_cut_and_the_loop_goes_on(p
     assert attempt.results == [Success(None)]
     assert len(await play.log(attempt, "truncated")) <= 1_000_100
     assert longest < 1
+
+
+# --- when the machine has no more to give
+
+
+@contextlib.contextmanager
+def no_files_left() -> Iterator[None]:
+    """Every file that this process may open is open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, limits[0]), limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_what_cannot_be_started_for_want_of_files_is_tried_again_later() -> None:
+    async with stage(cpu_tasks.app, processes=1) as play:
+        with no_files_left():
+            program = await play.result("shell.run", command=["true"])
+            process = await play.result("square", number=2)
+        assert isinstance(program, Failure)
+        assert (program.error.type, program.fatal) == ("NotStarted", False)
+        assert "Too many open files" in program.error.message
+        assert isinstance(process, Failure)
+        assert (process.error.type, process.fatal) == ("OSError", False)
+        assert isinstance(await play.result("shell.run", command=["true"]), Success)
+        assert isinstance(await play.result("square", number=2), Success)
+    assert play.executor._groups.live == []
+
+
+async def test_a_function_for_which_there_is_no_thread_fails_and_the_next_one_runs(
+    play: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        result = await play.result("where")
+    assert isinstance(result, Failure)
+    assert (result.error.type, result.error.message, result.fatal) == ("RuntimeError", "can't start new thread", False)
+    assert await play.result("where") == Success('"horae-task-1"')
+
+
+async def test_a_function_waits_for_the_threads_that_there_are(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await play.result("where") == Success('"horae-task-1"')
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        attempts = [play.begin("where") for _ in range(5)]
+        assert [await attempt.result() for attempt in attempts] == [Success('"horae-task-1"')] * 5
+
+
+def _no_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

@@ -27,11 +27,22 @@ class ThreadPool:
         self._size = 0
 
     def submit(self, work: Work) -> None:
-        """Run it soon; called on the event loop."""
+        """Run it soon; called on the event loop. Raises RuntimeError when the machine has no thread for it."""
         self._work.put(work)
         if not self._idle.acquire(blocking=False) and self._size < self._limit:
-            self._size += 1
-            threading.Thread(target=self._serve, name=f"horae-task-{self._size}", daemon=True).start()
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._serve, name=f"horae-task-{self._size + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if self._size == 0:  # nobody will come for the work, which is alone in the line
+                self._work.get_nowait()
+                raise
+            log.warning("thread_not_started", threads=self._size)
+            return
+        self._size += 1
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their work, if that ends."""
@@ -61,7 +72,10 @@ class ThreadExecution(Execution):
         self._progress: float | None = None  # reported, and not yet told on the loop
 
     def start(self, params: str) -> None:
-        self._pool.submit(lambda: self._work(params))
+        try:
+            self._pool.submit(lambda: self._work(params))
+        except RuntimeError as exc:
+            self.around.loop.call_soon(self.finish, failure_of(exc))
 
     def _work(self, params: str) -> None:
         if not self.enter():

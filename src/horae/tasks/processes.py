@@ -173,16 +173,19 @@ class ProcessGroups:
             self._dismiss(self._warden)
 
     def _tell_warden(self, line: str) -> None:
-        if self._warden is None:
-            self._warden = _start_warden()
         for _ in range(2):
             try:
+                if self._warden is None:  # there is none yet, or somebody killed it: a new one must know all groups
+                    self._warden = _start_warden()
+                    line = "".join(f"+ {pid}\n" for pid in self._live)
                 os.write(_input(self._warden), line.encode())
                 return
-            except BrokenPipeError:  # somebody killed it: a new one must know all groups
+            except BrokenPipeError:
+                assert self._warden is not None
                 self._dismiss(self._warden)
-                self._warden = _start_warden()
-                line = "".join(f"+ {pid}\n" for pid in self._live)
+            except OSError as exc:  # the machine has no room for one; the next group tries again
+                log.warning("process_warden_not_started", error=str(exc))
+                return
         log.warning("process_warden_lost", groups=len(self._live))
 
     def _dismiss(self, warden: subprocess.Popen[bytes]) -> None:

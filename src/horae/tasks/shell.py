@@ -1,6 +1,7 @@
 """`shell.run`: a program with a clean environment, as a process group that is gone when the task is."""
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import Mapping
@@ -20,6 +21,13 @@ LAST_LINES = 5
 _INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8", "TZ": "UTC"}  # with what holds where they are not set
 _EOF_SECONDS = 0.5  # only a process that left the group can hold the output open after the program has ended
 _FLOOD = 0.001  # seconds of rest per chunk once the log is full: the pipe holds the program back, at about 16 MB/s
+
+
+_SHORTAGE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})  # of what there may be again later
+
+
+class NotStarted(TaskFailure):
+    """The machine had no room for another program."""
 
 
 class ExitCode(TaskFailure):
@@ -102,6 +110,8 @@ async def _spawn(tools: Tools, command: list[str], env: Mapping[str, str], cwd: 
     try:
         return await tools.processes.spawn(command, env=env, cwd=cwd, merge_errors=True)
     except (OSError, ValueError) as exc:
+        if isinstance(exc, OSError) and exc.errno in _SHORTAGE:
+            raise NotStarted(f"cannot run {command[0]!r} now: {exc.strerror}") from exc
         raise Fatal(f"cannot run {command[0]!r}: {_reason(exc, cwd)}") from exc
 
 
