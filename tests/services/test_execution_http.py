@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,8 +11,16 @@ import pytest
 
 from horae.core.plan import Failure
 from horae.services.execution import Result, Stopped, Success
+from horae.tasks import http
 from horae.tasks.addresses import is_public
 from tests.services.executing import Stage, stage, until
+
+ENDLESS = {
+    "/endless/body": b"x",
+    "/endless/head": b"X: " + b"y" * 1000 + b"\r\n",
+    "/endless/prelude": b"HTTP/1.1 100 Continue\r\n\r\n",
+    "/endless/silence": b"",
+}
 
 
 class Server:
@@ -33,6 +42,10 @@ class Server:
             if line.split()[1] == "/hang":
                 self.hanging.append(writer)
                 return
+            while line.split()[1].startswith("/endless"):
+                await writer.drain()
+                await asyncio.sleep(0.001)
+                writer.write(ENDLESS[line.split()[1]])
             await writer.drain()
             writer.close()
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -59,6 +72,16 @@ class Server:
                 return f"HTTP/1.1 302 Found\r\nLocation: {'/'.join(place)}\r\nContent-Length: 0\r\n\r\n".encode()
             case ["nowhere"]:
                 return b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"
+            case ["endless", "body"]:
+                return b"HTTP/1.1 200 OK\r\n\r\n"
+            case ["endless", "head"]:
+                return b"HTTP/1.1 200 OK\r\n"
+            case ["endless", _]:
+                return b""
+            case ["charset", name]:
+                text = b"a" * 30_000 + b"-" + b"9" * 30_000
+                head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={name}\r\nContent-Length: {len(text)}"
+                return head.encode() + b"\r\n\r\n" + text
             case ["latin"]:
                 return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=latin-1\r\nContent-Length: 1\r\n\r\n\xe9"
             case [status]:
@@ -201,6 +224,24 @@ async def test_a_large_reply_is_cut(play: Stage, server: Server) -> None:
 
 async def test_a_reply_is_read_in_its_own_encoding(play: Stage, server: Server) -> None:
     assert told(await play.result("http.request", url=f"{server.url}/latin"))["body"] == "é"
+
+
+@pytest.mark.parametrize("name", ["punycode", "idna", "unicode_escape", "undefined", "zlib", "no-such", "%00"])
+async def test_what_is_no_charset_is_read_as_utf_8_in_no_time(play: Stage, server: Server, name: str) -> None:
+    began = time.monotonic()
+    reply = told(await play.result("http.request", url=f"{server.url}/charset/{name}"))
+    assert reply["body"] == "a" * 30_000 + "-" + "9" * 30_000
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("what", ["body", "head", "prelude", "silence"])
+async def test_a_reply_that_never_ends_is_waited_for_as_long_as_there_is_time(
+    play: Stage, server: Server, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "TOTAL_SECONDS", 0.3)
+    monkeypatch.setattr(http, "MAX_REPLY", 10**9)
+    result = failure(await play.result("http.request", url=f"{server.url}/endless/{what}"))
+    assert (result.error.type, result.fatal) == ("Unreachable", False)
 
 
 async def test_a_request_can_be_stopped(play: Stage, server: Server) -> None:

@@ -6,6 +6,7 @@ delivered and is not.
 """
 
 import asyncio
+import codecs
 import re
 import ssl
 from functools import cache
@@ -32,6 +33,7 @@ SAME_METHOD = frozenset({307, 308})
 _KEPT_ELSEWHERE = frozenset(
     {"accept", "accept-encoding", "content-type", "idempotency-key", "user-agent"}
 )  # at another host; all others may be secret
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -197,11 +199,13 @@ def _port(url: httpx2.URL) -> int:
 
 
 def _encoding(response: httpx2.Response) -> str:
+    """What the reply says, if it is a charset: Python knows codecs that are none, and some take for ever."""
+    named = response.charset_encoding or "utf-8"
     try:
-        "".encode(response.charset_encoding or "utf-8")
-    except LookupError:
+        "".encode(named)
+        return "utf-8" if codecs.lookup(named).name.replace("-", "_") in _NO_CHARSETS else named
+    except (LookupError, ValueError):
         return "utf-8"
-    return response.charset_encoding or "utf-8"
 
 
 @cache
