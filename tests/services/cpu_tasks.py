@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -117,6 +118,20 @@ def nap(run: Run, seconds: float) -> str:
 @app.task("recurse", cpu=True)
 def recurse(depth: int = 0) -> int:
     return recurse(depth + 1)
+
+
+@app.task("hog", cpu=True)
+def hog(megabytes: int) -> int:
+    """Take memory without end, up to a limit that is set here."""
+    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 1_000_000,) * 2)
+    taken = []
+    while True:
+        taken.append(bytes(10_000_000))
+
+
+@app.task("expendable", cpu=True)
+def expendable() -> str:
+    return Path("/proc/self/oom_score_adj").read_text().strip()
 
 
 @app.task("later", cpu=True)

@@ -238,3 +238,18 @@ async def test_a_function_waits_for_the_threads_that_there_are(play: Stage, monk
 
 def _no_thread(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
+
+
+async def test_a_task_that_eats_memory_fails_and_is_the_first_to_go() -> None:
+    async with stage(cpu_tasks.app, processes=1) as play:
+        assert await play.result("expendable") == Success('"1000"')
+        told = ["sh", "-c", "read go; cat /proc/self/oom_score_adj"]
+        assert await play.result("shell.run", command=told, stdin="go\n") == Success(
+            '{"exit_code":0,"output":"1000\\n"}'
+        )
+        result = await play.result("hog", megabytes=500)
+        assert isinstance(result, Failure)
+        assert result.error.type in ("MemoryError", "crash")
+        assert isinstance(await play.result("shell.run", command=["true"]), Success)
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert own < 1000

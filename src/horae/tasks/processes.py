@@ -1,10 +1,12 @@
 """Programs that are run for tasks: each leads a process group, and no group outlives its worker."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import structlog
 
@@ -146,6 +148,7 @@ class ProcessGroups:
             start_new_session=True,
         )
         group = ProcessGroup(streams, transport, self)
+        _let_go_first(group.pid)
         self._live[group.pid] = group
         self._tell_warden(f"+ {group.pid}\n")
         return group
@@ -193,6 +196,12 @@ class ProcessGroups:
         warden.stdin.close()
         warden.wait()
         self._warden = None
+
+
+def _let_go_first(pid: int) -> None:
+    """When memory runs out, the kernel shall end this program (and what it starts) rather than the worker."""
+    with contextlib.suppress(OSError):  # another system than Linux, or it has ended already
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
 def _end_unwanted(starting: asyncio.Task[ProcessGroup]) -> None:
