@@ -10,10 +10,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 import uvicorn
@@ -68,7 +68,7 @@ def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1) -> int:
     configure_logs()
     refuse_unsafe(settings, roles=plan.roles, local=plan.local)
     if processes == 1:
-        return uvloop.run(_main(settings, plan))
+        return run_to_the_end(_main(settings, plan))
     load_app(plan.app)  # so that a mistake is told once, and at once
     if "api" in plan.roles:
         plan = replace(plan, listener=_bind(settings.host, settings.port))
@@ -83,6 +83,25 @@ def _run_one_of_many(settings: Settings, plan: NodePlan) -> int:
     except HoraeError as exc:
         log.critical("node_failed", reason=str(exc))
         return 1
+
+
+def run_to_the_end(main: Coroutine[Any, Any, int]) -> int:
+    """Run the event loop until `main` ends, whatever users' code does to it meanwhile.
+
+    A task that a handler starts and that leaves with `sys.exit` ends its event loop, and so does `loop.stop()`. Nothing
+    is lost by that: the loop goes on where it was, and who waits for the task is told how it ended.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        loop = runner.get_loop()
+        node = loop.create_task(main)
+        while not node.done():
+            try:
+                loop.run_until_complete(node)
+            except (SystemExit, KeyboardInterrupt, RuntimeError) as exc:
+                if node.done() or loop.is_closed():
+                    raise
+                log.warning("event_loop_stopped", by=f"{type(exc).__name__}: {exc}", then="it goes on")
+        return node.result()
 
 
 async def _main(settings: Settings, plan: NodePlan) -> int:
