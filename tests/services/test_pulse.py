@@ -1,15 +1,18 @@
 """The heartbeat's own thread: it starts, it stops, and its death is noticed."""
 
 import asyncio
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from horae.clock import StoreClock
 from horae.core.errors import Unavailable
 from horae.services.membership import Heart, Timing
 from horae.services.pulse import Pulse
+from horae.services.standstill import Watch
 from horae.store import Store
 
 
@@ -68,3 +71,61 @@ async def test_a_heart_that_stops_for_no_known_reason_is_noticed() -> None:
         async with asyncio.timeout(5):
             await beating.failed()
     await beating.stop()
+
+
+class CountingHeart(HeartDouble):
+    """Notes when it beats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beats: list[float] = []
+
+    async def tick(self) -> datetime | None:
+        self.beats.append(time.monotonic())
+        return None
+
+
+async def test_a_node_whose_event_loop_stands_still_stops_beating_until_it_turns_again() -> None:
+    heart = CountingHeart()
+
+    async def open_store() -> Store:
+        return cast(Store, StoreDouble())
+
+    timing = Timing(heartbeat=timedelta(seconds=0.05), dead_after=timedelta(seconds=0.3))
+    beating = Pulse(open_store, lambda _: cast(Heart, heart), StoreClock(), timing)
+    await beating.start()
+    with capture_logs() as lines:
+        blocked_at = time.monotonic()
+        time.sleep(2)  # noqa: ASYNC251 - as a handler does that keeps the event loop to itself
+        turned_at = time.monotonic()
+        async with asyncio.timeout(5):
+            while heart.beats[-1] < turned_at:  # noqa: ASYNC110 - the heart has no event
+                await asyncio.sleep(0.01)
+        await beating.stop()
+    meanwhile = [beat - blocked_at for beat in heart.beats if blocked_at < beat < turned_at]
+    assert meanwhile  # a busy loop does not look dead
+    assert max(meanwhile) < 1.5
+    events = [line["event"] for line in lines]
+    assert events[:2] == ["event_loop_blocked", "event_loop_stands_still"]
+    assert "test_pulse.py" in lines[0]["at"]
+
+
+async def test_a_loop_that_turns_now_and_then_is_not_called_still() -> None:
+    now = 0.0
+    watch = Watch(lambda: now, at_most=3)
+    for _ in range(10):
+        assert watch.look() == 0
+        now += 3
+        await asyncio.sleep(0)
+
+
+async def test_a_freeze_of_all_threads_counts_as_one_look() -> None:
+    now = 0.0
+    watch = Watch(lambda: now, at_most=3)
+    assert watch.look() == 0
+    now += 1000  # everybody slept
+    assert watch.look() == 3
+    now += 2
+    assert watch.look() == 5
+    await asyncio.sleep(0)
+    assert watch.look() == 0

@@ -1,13 +1,23 @@
-"""Gives the heartbeat its own thread and connection, so that a busy event loop does not look dead."""
+"""Gives the heartbeat its own thread and connection, so that a busy event loop does not look dead.
+
+But a node whose event loop stands still does nothing for what it holds, and others wait for it as long as it beats. So
+it stops beating when that has lasted as long as a silence after which nodes are buried.
+"""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import structlog
 
 from horae.clock import Clock
 from horae.services.loop import Loop
 from horae.services.membership import Heart, Timing
+from horae.services.standstill import Watch
 from horae.store import Store
+
+log = structlog.get_logger(__name__)
 
 
 class Pulse:
@@ -30,12 +40,16 @@ class Pulse:
         self._events: asyncio.AbstractEventLoop | None = None
         self._failure: BaseException | None = None
         self._death: asyncio.Event | None = None  # of the event loop that started us
+        self._watch: Watch | None = None  # over that event loop
+        self._stood = 0.0  # seconds for which it has not turned
         self.heart: Heart | None = None
 
     async def start(self) -> Heart:
         """Connect, register the node and begin to beat; raises what hindered it."""
         self._owner = asyncio.get_running_loop()
         self._death = asyncio.Event()
+        heartbeat = self._timing.heartbeat.total_seconds()
+        self._watch = Watch(self._clock.elapsed, at_most=heartbeat, turned=self._turned)
         self._thread.start()
         await asyncio.to_thread(self._ready.wait)
         if self._failure is not None:
@@ -80,9 +94,33 @@ class Pulse:
             heart = self._make_heart(store)
             await heart.join()
             self._events = asyncio.get_running_loop()
-            self._loop = Loop("heartbeat", heart.tick, self._clock, idle=self._timing.heartbeat)
+            self._loop = Loop("heartbeat", self._beat_once, self._clock, idle=self._timing.heartbeat)
             self.heart = heart
             self._ready.set()
             await self._loop.run()
         finally:
             await store.close()
+
+    async def _beat_once(self) -> datetime | None:
+        assert self.heart is not None
+        if self._stands_still():
+            return None
+        return await self.heart.tick()
+
+    def _turned(self) -> None:
+        if self._stood > 0:
+            self.wake()  # the lease may need it
+
+    def _stands_still(self) -> bool:
+        """Whether the event loop of the node has not turned for so long that others should not wait for it."""
+        assert self._watch is not None
+        stood, before = self._watch.look(), self._stood
+        heartbeat, longest = self._timing.heartbeat.total_seconds(), self._timing.dead_after.total_seconds()
+        if stood >= heartbeat > before:
+            log.warning("event_loop_blocked", seconds=round(stood, 1), at=self._watch.place())
+        if stood >= longest > before:
+            log.error("event_loop_stands_still", seconds=round(stood, 1), at=self._watch.place(), then="no more beats")
+        if stood < heartbeat <= before:
+            log.warning("event_loop_turns_again", seconds=round(before, 1))
+        self._stood = stood
+        return stood >= longest
