@@ -195,6 +195,17 @@ async def test_a_flood_is_cut_and_neither_fills_memory_nor_holds_the_loop(play: 
     assert psutil.Process().memory_info().rss - memory < 30_000_000
 
 
+async def test_output_of_which_nothing_can_be_kept_does_not_keep_the_worker_busy(play: Stage) -> None:
+    attempt = play.begin("shell.run", command=["cat", "/dev/zero"])
+    await asyncio.sleep(0.3)
+    busy, began = time.process_time(), time.monotonic()
+    await asyncio.sleep(1)
+    share = (time.process_time() - busy) / (time.monotonic() - began)
+    attempt.execution.stop()
+    assert await attempt.result() == Stopped()
+    assert share < 0.6
+
+
 async def test_garbage_without_line_ends_is_kept_in_pieces(play: Stage) -> None:
     attempt = play.begin("shell.run", command=["head", "-c", "300000", "/dev/urandom"])
     result = told(await attempt.result())

@@ -21,6 +21,8 @@ LAST_LINES = 5
 _INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8", "TZ": "UTC"}  # with what holds where they are not set
 _EOF_SECONDS = 0.5  # only a process that left the group can hold the output open after the program has ended
 _FLOOD = 0.001  # seconds of rest per chunk once the log is full: the pipe holds the program back, at about 16 MB/s
+_FREE = 1_000_000  # bytes that are read without a rest
+_CHAFF = 0.01  # seconds of rest per chunk beyond that, while it is looked through and little of it is worth keeping
 
 
 _SHORTAGE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})  # of what there may be again later
@@ -48,9 +50,18 @@ class Output:
         self._log = log
         self._tail = b""
         self._partial = b""
+        self._taken = 0
         self.full = False
 
+    @property
+    def rest(self) -> float:
+        """For how many seconds the program is held back after a chunk."""
+        if self.full:
+            return _FLOOD
+        return 0 if self._taken <= _FREE else _CHAFF
+
     def take(self, data: bytes) -> None:
+        self._taken += len(data)
         self._tail = (self._tail + data)[-TAIL:]
         if self.full:
             return
@@ -124,7 +135,7 @@ def _reason(exc: Exception, cwd: str | None) -> str:
 async def _read(group: ProcessGroup, output: Output) -> None:
     while data := await group.output.read(CHUNK):
         output.take(data)
-        await asyncio.sleep(_FLOOD if output.full else 0)
+        await asyncio.sleep(output.rest)
 
 
 async def _terminate(group: ProcessGroup, grace: float) -> None:
