@@ -163,6 +163,7 @@ async def test_the_log_of_a_run_is_text(api: Api) -> None:
     for path in (f"/v1/runs/run_{run_id}/logs", f"/v1/jobs/{job['id']}/logs"):
         answer = await api.client.get(path)
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.text == "1.1\n1.2\n2.1\n2.2\n"
 
 

@@ -106,7 +106,8 @@ def _follows(query: Query) -> bool:
 
 def _text(request: Request, run: Run) -> Response:
     text = services_of(request).inspection.logs(run.id)
-    return StreamingResponse(text, media_type=f"{TEXT}; charset=utf-8", headers=_naming(run.id))
+    headers = _naming(run.id) | {"X-Content-Type-Options": "nosniff"}  # whatever a task wrote, a browser shows text
+    return StreamingResponse(text, media_type=f"{TEXT}; charset=utf-8", headers=headers)
 
 
 def _naming(run_id: RunId) -> dict[str, str]:
