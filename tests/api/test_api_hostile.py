@@ -239,3 +239,23 @@ async def test_the_farthest_and_the_densest_schedules_are_previewed_in_no_time(a
 async def test_a_job_that_fires_ten_times_a_second_is_planned_a_few_runs_ahead(api: Api) -> None:
     job = await api.create(schedule={"type": "every", "seconds": 0.1}, overlap="allow")
     assert len((await api.get(f"/v1/jobs/{job['id']}/runs", params={"limit": 1000}))["items"]) <= 50
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"type": "every", "seconds": 0.1},
+        {"type": "cron", "expression": "* * * * * *", "timezone": "Europe/Berlin"},
+        {"type": "cron", "expression": "30 2 * * *", "timezone": "America/New_York", "dst": {"gap": "skip"}},
+    ],
+)
+async def test_all_of_a_schedule_is_told_in_no_time(api: Api, schedule: dict[str, Any]) -> None:
+    job = await api.create(schedule=schedule, overlap="allow")
+    api.clock.advance(days=3000)
+    began = time.monotonic()
+    for span in ({}, {"end": "9999-12-31T23:59:59Z"}, {"start": "0001-01-01T00:00:00Z", "end": "9999-12-31T23:59:59Z"}):
+        assert (await api.get(f"/v1/jobs/{job['id']}/slots", params={"limit": 1000, **span}))["items"]
+    await api.get(f"/v1/jobs/{job['id']}/next", params={"count": 1000})
+    everything = {"start": "0001-01-01T00:00:00Z", "end": "9999-12-31T00:00:00Z"}
+    await api.post(f"/v1/jobs/{job['id']}/backfill", everything, 422)
+    assert time.monotonic() - began < LONG_SECONDS
