@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 from timeit import repeat
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -379,6 +379,16 @@ def test_no_clock_change_is_cut_where_the_table_of_a_zone_is() -> None:
     first, second = (timeline.stretch_at(BERLIN, border + side) for side in (-1, 0))
     assert first.end >= border + timeline.DAY
     assert second.start <= border - timeline.DAY
+
+
+@pytest.mark.parametrize("name", [*sorted(available_timezones())[::8], "Africa/Casablanca", "Asia/Gaza", "Asia/Hebron"])
+def test_clock_changes_of_the_far_future_are_found_with_few_looks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    zone = timeline.zone_named(name)
+    year = 365 * timeline.DAY
+    spans = [(first, first + year) for first in (timeline._RULES_FROM, timeline._RULES_FROM + 300 * year)]
+    found = [timeline._changes(zone, *span) for span in spans]
+    monkeypatch.setattr(timeline, "_PROBE_OF_RULES", timeline._PROBE)
+    assert found == [timeline._changes(zone, *span) for span in spans]
 
 
 # --- promises -------------------------------------------------------------------------------------------------------

@@ -242,7 +242,9 @@ async def upcoming(request: Request) -> Response:
     tag="jobs",
     params=(
         Param(name="start", schema=datetime, description="slots from this time on; the job's creation unless said"),
-        Param(name="end", schema=datetime, description="slots up to this time; now unless said"),
+        Param(
+            name="end", schema=datetime, description="slots up to this time, ten years ahead at most; now unless said"
+        ),
         *PAGING,
     ),
     answers={200: Page[SlotView]},

@@ -16,6 +16,9 @@ CORRECTION = 3 * 3600  # Debian cron: a shift this large corrects the clock and 
 # No zone has two transitions within 12 hours since 1970 (a test walks them all).
 CHUNK_BITS = 25
 _PROBE = 12 * 3600
+# After 2087 no table lists a change any more: what is left are rules for each year, with two changes, months apart.
+_RULES_FROM = 3_723_840_000  # 2088-01-02
+_PROBE_OF_RULES = 10 * DAY
 _MARGIN = DAY  # chunks overlap, so that no gap or repeated hour is cut by their border
 
 
@@ -100,9 +103,10 @@ def _chunk(zone: ZoneInfo, number: int) -> tuple[list[int], list[Stretch]]:
 def _changes(zone: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
     """Every instant at which the offset changes, with the offset from then on."""
     changes = []
+    step = _PROBE if first < _RULES_FROM else _PROBE_OF_RULES
     left, offset = first, _offset(zone, first)
     while left < last:
-        right = min(left + _PROBE, last)
+        right = min(left + step, last)
         arrived = _offset(zone, right)
         if arrived != offset:
             changes.append((_turn(zone, left, right), arrived))

@@ -18,6 +18,7 @@ from horae.services.parameters import Parameters
 from horae.store import JobFilter, Listing, Reader, RunFilter
 
 SNAPSHOT_TRIES = 5
+MAX_AHEAD = timedelta(days=3653)  # of slots that are told
 _TICK = timedelta(microseconds=1)
 
 
@@ -162,6 +163,7 @@ class Inspection:
         for _ in range(SNAPSHOT_TRIES):
             job = await self._find_job(job_id, owner)
             now = self._clock.now()
+            _refuse_far(job, end, now)
             begin = max(start or _begin(job), after or _begin(job))
             found, complete = await self._slots(job, begin, end or now, now, limit + 1)
             if await self._store.job(job_id, owner=owner) == job:
@@ -192,6 +194,12 @@ class Inspection:
         if job is None:
             raise NotFound("job", f"job_{job_id}")
         return job
+
+
+def _refuse_far(job: Job | Run, end: datetime | None, now: datetime) -> None:
+    """Raise Invalid for slots so far ahead that to count them takes seconds."""
+    if isinstance(job, Job) and end is not None and end - now > MAX_AHEAD:
+        raise Invalid(f"slots are told up to {MAX_AHEAD.days} days ahead", pointer="/end")
 
 
 def _glimpse(job: Job | Run, last_run: Run | None, now: datetime) -> Overview:
