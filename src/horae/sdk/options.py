@@ -70,11 +70,31 @@ def choices(given: Mapping[str, Any]) -> Choices:
     """Checked choices; durations may be seconds or timedeltas. Raises Invalid."""
     plain = {name: _seconds(value) for name, value in given.items() if value is not None}
     try:
-        return msgspec.convert(plain, Choices)
+        checked = msgspec.convert(plain, Choices)
     except msgspec.ValidationError as exc:
         detail, _, place = str(exc).partition(" - at `$.")
         name = place.rstrip("`") or "using"
         raise Invalid(f"{name}: {detail[:1].lower()}{detail[1:]}", pointer=f"/{name}") from exc
+    for name, value in plain.items():
+        _refuse_what_no_store_holds(name, value)
+    return checked
+
+
+def _refuse_what_no_store_holds(name: str, value: Any) -> None:
+    """Such text would fail in the store, and with it whatever is written together with it."""
+    for text in (*value, *value.values()) if isinstance(value, Mapping) else (value,):
+        if isinstance(text, str) and ("\0" in text or not _is_whole(text)):
+            raise Invalid(
+                f"{name}: text cannot hold the character NUL, nor half of a surrogate pair", pointer=f"/{name}"
+            )
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
