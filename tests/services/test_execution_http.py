@@ -2,6 +2,8 @@
 
 import asyncio
 import ipaddress
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from horae.core.plan import Failure
 from horae.services.execution import Result, Stopped, Success
-from horae.tasks import http
+from horae.tasks import addresses, http
 from horae.tasks.addresses import is_public
 from tests.services.executing import Stage, stage, until
 
@@ -42,7 +44,7 @@ class Server:
             if line.split()[1] == "/hang":
                 self.hanging.append(writer)
                 return
-            while line.split()[1].startswith("/endless"):
+            while line.split()[1].startswith("/endless") and not reader.at_eof():
                 await writer.drain()
                 await asyncio.sleep(0.001)
                 writer.write(ENDLESS[line.split()[1]])
@@ -249,6 +251,42 @@ async def test_a_request_can_be_stopped(play: Stage, server: Server) -> None:
     await until(lambda: server.requests)
     attempt.execution.stop()
     assert await attempt.result() == Stopped()
+
+
+class NameServers:
+    """Silent about some names until they are told to speak; the others are looked up as ever."""
+
+    def __init__(self) -> None:
+        self.speak = threading.Event()
+        self.asked = 0
+        self._really = socket.getaddrinfo
+
+    def getaddrinfo(self, host: str, *args: Any, **keywords: Any) -> list[Any]:
+        if host.endswith(".silent.example"):
+            self.asked += 1
+            assert self.speak.wait(20)
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return self._really(host, *args, **keywords)
+
+
+async def test_name_servers_that_are_silent_keep_nobody_else_waiting(
+    play: Stage, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = NameServers()
+    monkeypatch.setattr(socket, "getaddrinfo", servers.getaddrinfo)
+    monkeypatch.setattr(addresses, "_free_lookups", threading.Semaphore(40))
+    waiting = [play.begin("http.request", url=f"http://{n}.silent.example/") for n in range(39)]
+    await until(lambda: servers.asked == 39)
+    assert told(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
+    given_up = play.begin("http.request", url="http://last.silent.example/")
+    await until(lambda: servers.asked == 40)
+    given_up.execution.stop()
+    assert await given_up.result() == Stopped()
+    refused = failure(await play.result("http.request", url="http://more.silent.example/"))
+    assert (refused.error.type, refused.fatal) == ("UnknownHost", False)
+    servers.speak.set()
+    assert {failure(await attempt.result()).error.type for attempt in waiting} == {"UnknownHost"}
+    assert told(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
 
 
 async def test_nobody_there_is_tried_again(play: Stage, unused_tcp_port: int) -> None:

@@ -1,6 +1,5 @@
 """`http.request` reaches nothing internal, however the address is written, resolved or redirected to."""
 
-import asyncio
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 
 from horae.core.plan import Failure
 from horae.services.execution import Success
+from horae.tasks import addresses
 from tests.services.executing import stage
 from tests.services.ssrf import REDIRECTS, ROWS, Listener, Row, listener
 
@@ -26,7 +26,7 @@ class Resolver:
         self._answers = list(answers)
         self.asked = 0
 
-    async def getaddrinfo(self, host: str, port: int, **_: Any) -> list[Any]:
+    async def look_up(self, host: str, port: int) -> list[Any]:
         assert host == "rebinding.example"
         self.asked += 1
         addresses = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -75,7 +75,7 @@ async def test_a_name_is_resolved_once_and_its_address_pinned(
     inside: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolver = Resolver(["127.0.0.2"], ["127.0.0.1"])  # the second answer would lead elsewhere
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver.getaddrinfo)
+    monkeypatch.setattr(addresses, "_look_up", resolver.look_up)
     async with stage(http_allow=("127.0.0.2",)) as play:
         result = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
     assert isinstance(result, Success)
@@ -86,7 +86,7 @@ async def test_a_name_that_turns_inward_is_refused_when_it_does(
     inside: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolver = Resolver(["127.0.0.2"], ["127.0.0.1"])
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver.getaddrinfo)
+    monkeypatch.setattr(addresses, "_look_up", resolver.look_up)
     async with stage(http_allow=("127.0.0.2",)) as play:
         first = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
         second = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
@@ -102,7 +102,7 @@ async def test_a_name_that_turns_inward_is_refused_when_it_does(
 async def test_one_internal_answer_among_public_ones_is_enough(
     inside: Listener, monkeypatch: pytest.MonkeyPatch, answers: list[str]
 ) -> None:
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", Resolver(answers).getaddrinfo)
+    monkeypatch.setattr(addresses, "_look_up", Resolver(answers).look_up)
     async with stage() as play:
         result = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
     assert isinstance(result, Failure)

@@ -1,15 +1,20 @@
 """Which addresses a request may go to: public ones, unless the operator allows more."""
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 from horae.core.errors import Fatal
 from horae.tasks.failures import TaskFailure
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+MAX_LOOKUPS = 200  # at a time; one whose name server is silent takes up to half a minute
+_free_lookups = threading.Semaphore(MAX_LOOKUPS)
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # before an IPv4 address in the lower half of an IPv6 address
@@ -51,10 +56,49 @@ async def permitted_addresses(host: str, port: int, allow: Sequence[str]) -> lis
 
 async def _resolve(host: str, port: int) -> list[str]:
     try:
-        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = await _look_up(host, port)
     except (OSError, UnicodeError, ValueError) as exc:
         raise UnknownHost(f"the host {host} cannot be found: {exc}") from exc
     return list(dict.fromkeys(str(address[0]) for *_, address in answers))
+
+
+async def _look_up(host: str, port: int) -> list[Any]:
+    """What the resolver of the machine says.
+
+    Each question has a thread of its own, so that silent name servers keep nobody waiting but those who ask them: the
+    event loop has a few threads for all lookups, those of the store's own connections among them.
+    """
+    loop, free = asyncio.get_running_loop(), _free_lookups
+    answer: asyncio.Future[list[Any]] = loop.create_future()
+
+    def tell(found: list[Any], error: Exception | None) -> None:
+        if answer.done():
+            return  # nobody waits for it any more
+        if error is None:
+            answer.set_result(found)
+        else:
+            answer.set_exception(error)
+
+    def ask() -> None:
+        found: list[Any] = []
+        error: Exception | None = None
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as exc:  # noqa: BLE001 - told to who asked
+            error = exc
+        finally:
+            free.release()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, found, error)
+
+    if not free.acquire(blocking=False):
+        raise UnknownHost(f"{host} cannot be looked up now: too many names are")
+    try:
+        threading.Thread(target=ask, name="horae-lookup", daemon=True).start()
+    except RuntimeError:
+        free.release()
+        raise
+    return await answer
 
 
 def _permitted(text: str, allow: Sequence[str]) -> bool:
