@@ -53,14 +53,15 @@ async def test_of_a_hundred_thousand_wrong_parameters_the_first_are_told(api: Ap
 
 
 async def test_while_a_batch_of_wrong_jobs_is_explained_others_are_answered(api: Api) -> None:
-    wrong = msgspec.json.encode({"jobs": [{"task": "demo.echo", **many_names(MAX_FAULTS)}] * 1000})
+    wrong = msgspec.json.encode({"jobs": [{"task": "demo.echo", **many_names(MAX_FAULTS)}] * 100})
     explaining = asyncio.create_task(api.client.post("/v1/jobs/batch", content=wrong))
     waits = []
     while not explaining.done():
         began = time.monotonic()
+        await asyncio.sleep(0)  # to whoever is next
         assert (await api.client.get("/healthz")).status_code == 200
         waits.append(time.monotonic() - began)
-    assert (await explaining).json()["rejected"] == 1000
+    assert (await explaining).json()["rejected"] == 100
     assert len(waits) > 10  # it was one after the other, and not the batch first
     assert sorted(waits)[len(waits) // 2] < 0.1
 
@@ -91,7 +92,7 @@ async def test_a_nul_in_deep_parameters_is_refused_for_the_depth(api: Api) -> No
 
 
 async def test_a_large_batch_that_is_none_is_refused_without_being_taken_apart(api: Api) -> None:
-    body = b'{"jobs":5,"more":[' + b"{}," * 1_000_000 + b"{}]}"
+    body = b'{"jobs":5,"more":[' + b"{}," * 2_000_000 + b"{}]}"
     problem = await refused(api, body, path="/v1/jobs/batch")
     assert problem["status"] == 422
 

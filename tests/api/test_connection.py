@@ -58,7 +58,7 @@ async def large(request: Request) -> Response:
 
 async def slow(request: Request) -> Response:
     await request.app.state.release.wait()
-    return Response(b"at last")
+    return JSONResponse("at last")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
 MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters and some room
 MAX_BATCH_BODY = 64 * 1024 * 1024
 MAX_DEPTH = 100  # of objects and lists within each other
-MAX_EXPLAINED = 1024 * 1024  # bytes of a body that is taken apart to find everything that is wrong with it
+MAX_EXPLAINED = 4 * 1024 * 1024  # bytes of a body that is taken apart to find everything that is wrong with it
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
