@@ -45,7 +45,7 @@ def test_the_reference_covers_rest_and_the_command_line() -> None:
     assert {page.name for page in REFERENCE.pages()} == {"rest.md", "cli.md"}
 
 
-@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/acceptance.md", "docs/faults.md", "docs/checking.md", "docs/catalogue.md"])
+@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/acceptance.md", "docs/faults.md", "docs/checking.md"])
 def test_every_test_that_is_named_exists(page: str) -> None:
     named = NAMED_TEST.findall((ROOT / page).read_text("utf-8"))
     assert named
