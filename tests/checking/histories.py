@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from horae.checking.recording import (
     Action,
     Closed,
@@ -200,6 +202,23 @@ class Teller:
             self.note(Happening.END, life, number, woke)
             self.lines.append(Report(at=woke + 0.01, run=life.run, fence=life.fence, accepted=False))
         return lost_at + self.luck.uniform(0.001, 0.5)
+
+    def hear(self, life: Life, end: float) -> float:
+        """When the store takes the result of a run that ended: it waits for as long as nobody is there."""
+        if not (self.outage and OUTAGE[0] <= end < OUTAGE[1]):
+            return end
+        at = OUTAGE[1] + self.luck.uniform(0.001, 0.1)
+        for place, line in enumerate(self.lines):
+            if isinstance(line, Report) and line.run == life.run:
+                self.lines[place] = replace(line, at=at)
+        return at
+
+    def skip(self, life: Life, reason: str, at: float) -> None:
+        """A worker holds the run, and finds that it is not to start."""
+        life.fence += 1
+        self.lines.append(Lease(at=at - 0.005, run=life.run, fence=life.fence))
+        self.lines.append(Report(at=at, run=life.run, fence=life.fence, accepted=True))
+        life.status, life.reason, life.finished = "skipped", reason, at
 
     def told(self, life: Life, number: int, outcome: str, at: float, over: float, error: str) -> FinalAttempt:
         return FinalAttempt(
@@ -397,11 +416,11 @@ class Teller:
                 skipped.append(slot)
                 continue
             life = self.slot_run(job, definition, slot, slot - 1)
-            heard = OUTAGE[1] if self.outage and OUTAGE[0] <= free < OUTAGE[1] else free  # its result waits meanwhile
-            if heard >= slot:
-                life.status, life.reason, life.finished = "skipped", "overlap", slot + 0.01
+            if free >= slot:
+                self.skip(life, "overlap", slot + 0.01)
             else:
-                free = self.live(life, ["succeeded"], seconds=self.luck.choice([0.5, 2.5 * step]))
+                end = self.live(life, ["succeeded"], seconds=self.luck.choice([0.5, 2.5 * step]))
+                free = self.hear(life, end)
         if skipped:
             self.lines.append(
                 FinalSkip(

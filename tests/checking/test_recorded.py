@@ -42,6 +42,11 @@ def test_clean_histories_raise_nothing() -> None:
     assert {seed: found for seed in range(QUICK) if (found := found_in(clean_history(seed)))} == {}
 
 
+def test_clean_histories_raise_nothing_where_nobody_stood_between_workers_and_store() -> None:
+    unseen = {seed: [line for line in clean_history(seed) if not isinstance(line, Lease | Report)] for seed in range(8)}
+    assert {seed: found for seed, lines in unseen.items() if (found := found_in(lines))} == {}
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{MUTANTS[mutant]} {mutant.__name__}")
 def test_every_planted_violation_is_caught_by_its_invariant(mutant: Callable[[Draft], None]) -> None:
     assert uncaught(mutant, 1) == {}

@@ -138,7 +138,9 @@ def _no_overlap(asked: Asked, slot: float, run: FinalRun | None, recording: Reco
     others = [other for other in asked.runs if run is None or other.run != run.run]
     if any(_was_going(other, due, recording) for other in others):
         return None
-    if decided_at is not None and any(held_at(other.run, decided_at, recording) for other in others):
+    # It is looked at when it is due, or later, and decided on after the answer to that look.
+    moments = () if decided_at is None else (due, decided_at)
+    if any(held_at(other.run, moment, recording) for other in others for moment in moments):
         return None
     return f"it was skipped as overlapping, but no run of its job was going {at(due)}"
 
