@@ -8,8 +8,6 @@ from horae.checking.recording import Action, Effect, FinalRun
 from horae.checking.telling import at, found, lasting, name
 from horae.checking.versions import due_times, in_line, jitter, may_wait, paused_since
 
-MAY_END_UNSTARTED = frozenset({"cancelled", "skipped"})
-
 
 def judge_starts(recording: Recording) -> Iterator[Violation]:
     for asked in recording.asked.values():
