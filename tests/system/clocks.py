@@ -7,20 +7,19 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
 import httpx2
 
-from horae.checking import Recorder, Recording, Violation, judge_recording, read_final, read_lines
-from horae.checking.recording import Action, Definition, Effect, Happening, Invoke, Line, Ok, Setup
-from horae.stores.postgres import PostgresStore
+from horae.checking import Recorder, Recording, Violation, judge_recording, read_lines
+from horae.checking.recording import Action, Definition, Effect, Invoke, Ok, Setup
 from tests.live import HORAE
 from tests.system import effects
 from tests.system.cluster import Cluster
 from tests.system.faults import clock
 from tests.system.fleet import Fleet, Member, open_fleet
+from tests.system.recorded import effect_line, final_lines
 from tests.system.rest import Document, run_of, timestamp
 from tests.system.waiting import eventually, let_pass
 
@@ -76,7 +75,7 @@ def lived(folder: Path, skew: Skew | None) -> Life:
             _check_reports(fleet, fleet.of(skew.role)[0], skew)
         calls.await_ends()
         calls.delete("far")
-        recorder.write(*map(_effect, fleet.cluster.effects.all()), *asyncio.run(_final(fleet.postgres.url)))
+        recorder.write(*map(_effect, fleet.cluster.effects.all()), *asyncio.run(final_lines(fleet.postgres.url)))
     recording = Recording(read_lines(history))
     return Life(recording=recording, violations=list(judge_recording(recording).violations))
 
@@ -208,26 +207,6 @@ def _doctor(fleet: Fleet) -> list[Document]:
 # --- what came of it
 
 
-async def _final(url: str) -> list[Line]:
-    store = PostgresStore(url)
-    await store.open()
-    try:
-        return [line async for line in read_final(store, now=datetime.now(UTC), at=clock())]
-    finally:
-        await store.close()
-
-
 def _effect(note: effects.Effect) -> Effect:
     failures = {"flaky": 1, "hopeless": 9}.get(note.label, 0)
-    return Effect(
-        at=note.at,
-        event=Happening(note.event),
-        run=note.run,
-        job=note.job,
-        attempt=note.attempt,
-        fence=note.fence,
-        due=note.due,
-        label=note.label,
-        pid=note.pid,
-        good=note.attempt > failures,
-    )
+    return effect_line(note, good=note.attempt > failures)

@@ -8,19 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
 
-from horae.checking import Recorder, Recording, judge_recording, read_final, read_lines
-from horae.checking.recording import Effect, FinalRun, FinalSkip, Happening, Line, Setup
+from horae.checking import Recorder, Recording, judge_recording, read_lines
 from horae.checking.recording import Fault as FaultLine
-from horae.stores.postgres import PostgresStore
-from tests.system import effects, faults
+from horae.checking.recording import FinalRun, FinalSkip, Line, Setup
+from tests.system import faults
 from tests.system.clients import Clients
 from tests.system.faults import Fault, clock
 from tests.system.fleet import Fleet, open_fleet
+from tests.system.recorded import effect_line, final_lines
 from tests.system.rest import run_of
 from tests.system.waiting import let_pass
 
@@ -85,7 +84,7 @@ def undergo(
         _strike(chosen, clients, luck, seconds=seconds, times=times, tell=tell)
         clients.pause_recurring()
         final = _final(fleet)
-        recorder.write(*_broken(chosen), *map(_effect, fleet.cluster.effects.all()), *final)
+        recorder.write(*_broken(chosen), *map(effect_line, fleet.cluster.effects.all()), *final)
         _measure(verdict, chosen, clients, final)
         _judge_outcomes(verdict, clients, [line for line in final if isinstance(line, FinalRun)])
         verdict.wrong += [f"{v.code} {v.subject}: {v.detail}" for v in judge_recording(_recorded(history)).violations]
@@ -129,7 +128,7 @@ def _final(fleet: Fleet) -> list[Line]:
     deadline = time.monotonic() + QUIET_SECONDS
     while asyncio.run(_live_runs(fleet.postgres.url)) and time.monotonic() < deadline:
         let_pass(0.5)
-    return asyncio.run(_read(fleet.postgres.url))
+    return asyncio.run(final_lines(fleet.postgres.url))
 
 
 async def _live_runs(url: str) -> int:
@@ -138,29 +137,6 @@ async def _live_runs(url: str) -> int:
         return int(await connection.fetchval("SELECT count(*) FROM runs"))
     finally:
         await connection.close()
-
-
-async def _read(url: str) -> list[Line]:
-    store = PostgresStore(url)
-    await store.open()
-    try:
-        return [line async for line in read_final(store, now=datetime.now(UTC), at=clock())]
-    finally:
-        await store.close()
-
-
-def _effect(note: effects.Effect) -> Effect:
-    return Effect(
-        at=note.at,
-        event=Happening(note.event),
-        run=note.run,
-        job=note.job,
-        attempt=note.attempt,
-        fence=note.fence,
-        due=note.due,
-        label=note.label,
-        pid=note.pid,
-    )
 
 
 def _broken(chosen: Sequence[Fault]) -> Iterator[FaultLine]:

@@ -1,0 +1,34 @@
+"""What handlers noted, and what is left in the end, as lines of a recorded history."""
+
+from datetime import UTC, datetime
+
+from horae.checking import read_final
+from horae.checking.recording import Effect, Happening, Line
+from horae.stores.postgres import PostgresStore
+from tests.system import effects
+from tests.system.faults import clock
+
+
+def effect_line(note: effects.Effect, *, good: bool = True) -> Effect:
+    """`good` says whether the handler meant to succeed."""
+    return Effect(
+        at=note.at,
+        event=Happening(note.event),
+        run=note.run,
+        job=note.job,
+        attempt=note.attempt,
+        fence=note.fence,
+        due=note.due,
+        label=note.label,
+        pid=note.pid,
+        good=good,
+    )
+
+
+async def final_lines(url: str) -> list[Line]:
+    store = PostgresStore(url)
+    await store.open()
+    try:
+        return [line async for line in read_final(store, now=datetime.now(UTC), at=clock())]
+    finally:
+        await store.close()
