@@ -171,8 +171,8 @@ REVERTS = (
         care="recovery",
         name="what nobody told of is not looked for",
         file=FLOOR,
-        line="if _is_past(self._scanned_at, FULL_SCAN, now):",
-        instead="if self._scanned_at is None:",
+        line="self._scans = _is_past(self._scanned_at, self._scan_every, now)",
+        instead="self._scans = self._scanned_at is None",
         tests=_of(FLOOR_TESTS, "test_everything_is_looked_at_now_and_then"),
     ),
     # --- a cancel is durable: it outlives whoever should obey it
