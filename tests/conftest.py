@@ -1,9 +1,10 @@
-"""Tests with processes of their own come first: a run then ends with quick ones, which both workers can share."""
+"""Long tests come first: a run then ends with quick ones, which all workers can share."""
 
 import pytest
 
 LONG = (
     "tests/system/",
+    "tests/simulation/",
     "tests/bench/test_bench.py",
     "tests/docs/",
     "tests/test_docs.py",
