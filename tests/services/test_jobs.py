@@ -9,10 +9,13 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
-from horae.core.model import Job, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
+from horae.core.model import Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
+from horae.core.plan import Failure
+from horae.core.retry import RetryPolicy
 from horae.core.schedule import count_between, next_after
 from horae.core.values import replace
 from horae.metrics import Metrics
+from horae.services import stopping
 from horae.services.drafts import Draft
 from horae.services.grouping import Group
 from horae.services.inspection import Inspection
@@ -21,7 +24,7 @@ from horae.services.ledger import Entry, SlotOutcome
 from horae.services.parameters import Parameters
 from horae.services.taskbook import TaskBook
 from horae.store import Store
-from tests.services.system import System, instantly, taking
+from tests.services.system import System, failing, instantly, taking
 
 TICK = timedelta(microseconds=1)
 T = TypeVar("T")
@@ -307,6 +310,34 @@ async def test_a_success_that_is_committed_first_wins_over_a_cancel(system: Syst
     with pytest.raises(Conflict, match="succeeded"):
         await jobs.cancel_run(run.id, owner=None)
     assert (await system.run(run.id)).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("of_job", [False, True])
+async def test_a_cancel_also_ends_a_run_that_was_tried_while_it_was_on_its_way(
+    system: System, of_job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "CONFIRM_SECONDS", 0.0)  # the call takes longer than anybody waits for a worker
+    error = Failure(error=JobError(type="E", message="no"))
+    system.scripts["flaky"] = failing(9, error)
+    await system.add_node()
+    draft = Draft(task="flaky", max_retries=9, policy=Policy(retry=RetryPolicy(initial=timedelta(minutes=1))))
+    run = await jobs_of(system).create(draft, owner="local", by="local")
+    assert isinstance(run, Run)
+
+    async def tried() -> None:
+        await system.advance(seconds=1)
+        assert (await system.run(run.id)).state is State.RETRYING
+
+    meddler = Meddler(system.store)
+    meddler.before["end_waiting"] = [tried]
+    jobs = jobs_of(system, cast(Store, meddler))
+    if of_job:
+        await jobs.cancel(run.job_id, keep_running=False, owner=None)
+    else:
+        assert (await jobs.cancel_run(run.id, owner=None)).state is State.CANCELLED
+    assert (await system.run(run.id)).state is State.CANCELLED
+    await system.advance(minutes=10)
+    assert len(system.starts) == 1
 
 
 async def test_another_owners_job_is_not_there(system: System) -> None:

@@ -9,6 +9,7 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import JobId, Reason, Run, RunId, State
 from horae.core.plan import cancel
 from horae.metrics import Metrics
+from horae.services.acting import TRIES, always_changing
 from horae.store import RunFilter, Store
 
 CONFIRM_SECONDS = 1.0  # how long an answer waits for the worker's confirmation
@@ -59,6 +60,15 @@ class Stopper:
         return not held.items
 
     async def _stop(self, runs: Sequence[Run], *, keep_running: bool) -> None:
+        """See to the end of all that has not ended: what moved on before it was reached is looked at again."""
+        for _ in range(TRIES):
+            runs = await self._stop_once(runs, keep_running=keep_running)
+            if not runs:
+                return
+        raise always_changing(f"run_{runs[0].id}")
+
+    async def _stop_once(self, runs: Sequence[Run], *, keep_running: bool) -> list[Run]:
+        """End what waits, ask for the end of what is held; answers those that were not as they were said to be."""
         now = self._clock.now()
         waiting = [cancel(run, now) for run in runs if run.state in WAITING]
         held = [run.id for run in runs if run.state is State.CLAIMED or (run.state in HELD and not keep_running)]
@@ -66,9 +76,12 @@ class Stopper:
             ended = await self._store.end_waiting(waiting)
             self._metrics.ended(State.CANCELLED, sum(ended))
             held += [settled.run.id for settled, done in zip(waiting, ended, strict=True) if not done]  # just claimed
-        if held:
-            # A start is written a moment late, so what looks unstarted may run already. `paused` spares what runs.
-            await self._store.request_stop(held, Reason.PAUSED if keep_running else Reason.CANCELLED)
+        if not held:
+            return []
+        # A start is written a moment late, so what looks unstarted may run already. `paused` spares what runs.
+        nodes = await self._store.request_stop(held, Reason.PAUSED if keep_running else Reason.CANCELLED)
+        moved = [run_id for run_id, node in zip(held, nodes, strict=True) if node is None]  # by now it may wait again
+        return [run for run in (await self._store.runs(moved)).values() if run.state not in FINAL] if moved else []
 
     async def _find(self, run_id: RunId, owner: str | None) -> Run:
         run = await self._store.run(run_id, owner=owner)
