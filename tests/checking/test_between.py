@@ -126,6 +126,20 @@ def test_a_limit_counts_from_when_it_holds() -> None:
     assert at_once(12.0) == []
 
 
+def test_a_limit_does_not_count_what_a_worker_without_its_lease_still_does() -> None:
+    def at_once(second: float) -> list[Code]:
+        limit = Limit(scope="queue", name="narrow", most=1)
+        asked = called("0", Action.CREATE, 0.5, 0.6, definition=Definition(label="a", queue="narrow"))
+        starts = [start(6.0, 1, **ONE), start(second, 1, run="run_2", **OTHER)]
+        ends = [Effect(**{**_fields(each), "at": 20.0, "event": Happening.END}) for each in starts]
+        beats = [Beat(at=5.1, node="one", sent_at=5.0), Beat(at=12.1, node="other", sent_at=12.0)]
+        lines = [Setup(at=0.0, lease=9.0, limits=[limit]), *asked, *starts, *ends, *beats]
+        return [violation.code for violation in judge_limits(Recording(lines))]
+
+    assert at_once(13.0) == [Code.LIMIT_EXCEEDED]
+    assert at_once(15.0) == []
+
+
 def _with(limit: Limit) -> Setup:
     return Setup(at=0.0, limits=[limit])
 

@@ -36,6 +36,13 @@ def ended_at(run: str, recording: Recording) -> float | None:
     return min((report.at for report in recording.reports.get(run, ()) if report.accepted), default=None)
 
 
+def leased_until(node: str, moment: float, recording: Recording) -> float:
+    """How long a worker could be sure of its runs, by what the store had heard of it at that time."""
+    sent = [beat.sent_at for beat in recording.beats[node] if beat.sent_at <= moment]
+    lease = max(sent, default=0.0) + recording.setup.lease
+    return min(lease, recording.gone.get(node, FOREVER))
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """A handler at work, from its start to its end, its stop, or the death of its process."""
@@ -50,7 +57,7 @@ def _side_by_side(recording: Recording) -> Iterator[Violation]:
         for place, one in enumerate(work):
             for other in work[place + 1 :]:
                 began = other.start.at
-                if began < one.end and began + MARGIN < _leased_until(one.start.node, began, recording):
+                if began < one.end and began + MARGIN < leased_until(one.start.node, began, recording):
                     same = one.start.run == other.start.run
                     detail = (
                         f"its handler under fence {other.start.fence} began {at(began)} beside that of {one.start.run}"
@@ -74,10 +81,3 @@ def _lines(recording: Recording) -> dict[str, list[_Work]]:
         end = min([*ends[start.run, start.fence, start.node], *died], default=FOREVER)
         lines[line].append(_Work(start, end))
     return lines
-
-
-def _leased_until(node: str, moment: float, recording: Recording) -> float:
-    """How long a worker could be sure of its runs, by what the store had heard of it at that time."""
-    sent = [beat.sent_at for beat in recording.beats[node] if beat.sent_at <= moment]
-    lease = max(sent, default=0.0) + recording.setup.lease
-    return min(lease, recording.gone.get(node, FOREVER))
