@@ -11,6 +11,7 @@ from horae.checking.recorded import FOREVER
 from horae.checking.recording import (
     Action,
     Beat,
+    Closed,
     Definition,
     Died,
     Effect,
@@ -27,6 +28,7 @@ from horae.checking.recording import (
     Setup,
 )
 from horae.checking.versions import paused_since, versions
+from horae.checking.windows import judge_windows
 
 SETUP = Setup(at=0.0, lease=9.0, recovery=0.0)
 ONE, OTHER = {"node": "one", "pid": 1}, {"node": "other", "pid": 2}
@@ -109,6 +111,23 @@ def test_what_is_being_cancelled_is_given_to_nobody_else() -> None:
     assert codes(judge_cancels, *cancel, before, start(5.6, 2)) == []
     assert codes(judge_cancels, *cancel, after) == []
     assert codes(judge_cancels, *cancel, after, start(7.1, 2)) == [Code.CANCEL_IGNORED]
+
+
+# --- what comes due while another of its runs is going
+
+
+def test_a_job_for_once_may_be_skipped_beside_a_run_that_was_asked_for_by_itself() -> None:
+    def told(ended: float, **defined: Any) -> list[Code]:
+        asked = Definition(label="a", schedule="1970-01-01T00:00:10Z", **defined)
+        created = called("0", Action.CREATE, 0.5, 0.6, definition=asked)
+        triggered = called("1", Action.TRIGGER, 5.0, 5.1, job="job_1")
+        going = start(6.0, 1, run="run_2", **ONE)
+        end = Effect(**{**_fields(going), "at": ended, "event": Happening.END})
+        return codes(judge_windows, *created, *triggered, going, end, Closed(at=100.0))
+
+    assert told(12.0, overlap="skip") == []
+    assert told(8.0, overlap="skip") == [Code.LOST]
+    assert told(12.0, overlap="allow") == [Code.LOST]
 
 
 # --- limits

@@ -14,7 +14,7 @@ from horae.checking.recording import Action, Effect, Happening
 from horae.checking.reference import MICRO
 from horae.checking.starts import waits_by_right
 from horae.checking.telling import at, found, name
-from horae.checking.versions import due_times, in_line, jitter, may_be_too_late, may_wait, slots_of
+from horae.checking.versions import due_times, in_line, jitter, may_be_too_late, may_wait, slots_of, versions
 
 TOUCHING = (Action.CANCEL, Action.DELETE, Action.PAUSE, Action.RESUME, Action.UPDATE)
 
@@ -73,7 +73,7 @@ def _windows(asked: Asked, recording: Recording) -> Iterator[Window]:
         yield from _slot_windows(asked, recording)
     else:
         start = min(due_times(asked))
-        limited = may_be_too_late(asked)
+        limited = may_be_too_late(asked) or _may_have_overlapped(asked, start, recording)
         ready = max(start, asked.accepted_at)
         required = asked.accepted and not touched and not limited and ready <= recording.judged_to
         yield Window(start, _end(asked, ready, recording) if required else FOREVER, required)
@@ -114,6 +114,12 @@ def _one_was_going(asked: Asked, moment: float, recording: Recording) -> bool:
     """Whether more handlers of the job had started than ended; one that died is taken to be going on."""
     begun = sum(start.at <= moment + recording.setup.lateness for start in asked.starts)
     return begun > sum(end.at < moment for end in asked.ends)
+
+
+def _may_have_overlapped(asked: Asked, moment: float, recording: Recording) -> bool:
+    """Whether a job for once came due while a run of it was going that somebody had asked for by itself."""
+    alone = all(version.definition.overlap == "allow" for version in versions(asked))
+    return bool(asked.of(Action.TRIGGER, Action.REQUEUE)) and not alone and _one_was_going(asked, moment, recording)
 
 
 def _unexcused(asked: Asked, extra: Sequence[Effect], recording: Recording) -> Iterator[Violation]:
