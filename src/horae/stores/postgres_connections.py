@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import asyncpg
+
 IDLE = 300.0  # seconds after which a connection that nobody needed is closed
+
+_UNFIT = (
+    TimeoutError,  # the statement may still be at work on the server: asyncpg is about to tell it
+    asyncpg.ReadOnlySQLTransactionError,  # a standby: another connection may lead to the server that takes writes now
+)
 
 
 class Connections:
@@ -33,8 +40,7 @@ class Connections:
         try:
             yield connection
         except BaseException as exc:
-            # What was interrupted may still be at work on the server: asyncpg is about to tell it.
-            self._leave(connection, fit=isinstance(exc, Exception) and not isinstance(exc, TimeoutError))
+            self._leave(connection, fit=isinstance(exc, Exception) and not isinstance(exc, _UNFIT))
             raise
         self._leave(connection, fit=True)
 

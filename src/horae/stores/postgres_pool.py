@@ -3,15 +3,16 @@
 import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.stores.postgres_codecs import set_codecs
 from horae.stores.postgres_connections import Connections
+from horae.stores.postgres_hosts import each_server
 from horae.stores.statements import load
 
 P = ParamSpec("P")
@@ -103,15 +104,22 @@ class Address:
         self.pooled = options.pop("pooler", "0") not in ("", "0", "false") or cache_size == "0"
         ours = {} if self.pooled else SERVER_SETTINGS
         self._settings = {name: value for name, value in ours.items() if name not in options}
-        scheme = "postgresql" if parts.scheme.startswith("postgres") else parts.scheme
-        self.url = urlunsplit((scheme, parts.netloc, parts.path, urlencode(options, safe="/:,"), parts.fragment))
+        self._servers = each_server(parts, options)  # the one that answered last comes first
 
     async def connect(self) -> Any:
-        """One connection, ready for our statements."""
+        """One connection, ready for our statements, to the first server that gives one."""
+        # The driver goes through several as well, but spends all its time on one that is silent.
+        *others, last = self._servers
+        for url in others:
+            with suppress(*_GONE):
+                return await self._connect(url)
+        return await self._connect(last)
+
+    async def _connect(self, url: str) -> Any:
         try:
             connection = await asyncpg.connect(
-                self.url,
-                timeout=TIMEOUT,
+                url,
+                timeout=TIMEOUT / len(self._servers),
                 command_timeout=TIMEOUT,
                 statement_cache_size=0 if self.pooled else 200,
                 max_cached_statement_lifetime=60,  # seconds; a plan of the first moment of a day does not suit its end
@@ -121,6 +129,7 @@ class Address:
         except ValueError as exc:
             raise Misconfigured(f"HORAE_STORE is no address of PostgreSQL: {exc}") from exc
         await prepare_connection(connection)
+        self._servers = [url, *(server for server in self._servers if server != url)]
         return connection
 
 
