@@ -101,6 +101,29 @@ async def test_a_connection_whose_statement_was_interrupted_is_not_used_again(tw
     await until_gone(process)  # nor does the server go on with it
 
 
+async def test_when_one_has_no_answer_those_that_nobody_used_since_are_let_go() -> None:
+    """A server that fell silent costs whoever waits for it once, not once for every connection."""
+    connections = Connections(Address(postgres_url()).connect, size=3, patience=0.5)
+    async with connections.one() as first, connections.one() as second, connections.one() as third:
+        pass
+
+    async def wait_in_vain() -> None:
+        async with connections.one() as taken:
+            assert taken is first
+            await taken.execute("SELECT pg_sleep(60)", timeout=1)
+
+    waiting = asyncio.create_task(wait_in_vain())
+    await asyncio.sleep(0.7)
+    async with connections.one() as used:
+        assert used is second
+    with pytest.raises(TimeoutError):
+        await waiting
+    assert third.is_closed()
+    async with connections.one() as again:
+        assert again is second
+    await connections.close()
+
+
 async def test_a_connection_left_in_a_transaction_is_not_used_again(two: Connections) -> None:
     async with two.one() as first:
         process = await server_process(first)

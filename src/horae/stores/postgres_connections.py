@@ -40,6 +40,8 @@ class Connections:
         try:
             yield connection
         except BaseException as exc:
+            if isinstance(exc, TimeoutError):
+                self._doubt()
             self._leave(connection, fit=isinstance(exc, Exception) and not isinstance(exc, _UNFIT))
             raise
         self._leave(connection, fit=True)
@@ -87,6 +89,12 @@ class Connections:
             self._see_off(self._dismiss(connection))
         if self._free and self._free[0][0] < now - IDLE:
             self._see_off(self._free.popleft()[1].close(timeout=self._patience))
+
+    def _doubt(self) -> None:
+        """Let go of those that nobody has used since: a server that is silent on one is so on others, one by one."""
+        began_at = time.monotonic() - self._patience
+        while self._free and self._free[0][0] < began_at:
+            self._free.popleft()[1].terminate()
 
     async def _dismiss(self, connection: Any) -> None:
         """Close a connection that nobody may use any more; only then is there a place for another."""
