@@ -19,6 +19,7 @@ from tests.system import faults, ordeal
 from tests.system.chaos import Figures, Load, create_every_second, judge
 from tests.system.cluster import Cluster
 from tests.system.disk import small_disk
+from tests.system.failover import Failover, PrimaryDies, PrimaryFallsSilent, open_pair
 from tests.system.faults import Fault
 from tests.system.fixtures import OpenCluster
 from tests.system.fleet import Fleet, open_fleet
@@ -37,6 +38,7 @@ GROUPS: dict[str, Sequence[Kind]] = {
     "store": (faults.StoreRestart, faults.Storm),
 }
 STORE_SECONDS = 10.0
+SILENT_SECONDS = 30.0  # nodes have to find out by themselves, one command after the other
 TIMING = {"HORAE_HEARTBEAT_SECONDS": "1", "HORAE_DEAD_AFTER_SECONDS": "6", "HORAE_HORIZON_SECONDS": "20"}
 WORKER_SECONDS = 30.0
 
@@ -61,6 +63,23 @@ def test_a_node_may_die_at_any_point(kind: type[faults.Kill], tmp_path: Path, te
     tell(verdict)
     assert not verdict.wrong, "\n".join(verdict.wrong[:10])
     assert verdict.fired[kind.name] >= points
+
+
+@pytest.mark.parametrize(
+    ("kind", "within"), [(PrimaryDies, STORE_SECONDS), (PrimaryFallsSilent, SILENT_SECONDS)], ids=["dies", "silent"]
+)
+def test_a_standby_that_is_promoted_under_load_has_everything(
+    kind: type[Failover], within: float, tmp_path: Path, tell: Tell
+) -> None:
+    """Twice, there and back again: nodes know both servers, and nobody restarts them."""
+    verdict = ordeal.undergo(
+        tmp_path, seconds=5, seed=8, per_second=60, recurring=2, kinds=[kind], times=2, opened=open_pair
+    )
+    tell(verdict)
+    assert not verdict.wrong, "\n".join(verdict.wrong[:10])
+    assert verdict.fired[kind.name] >= 2
+    assert verdict.accepted > 300
+    assert max(verdict.store_recovery) <= within
 
 
 def test_clocks_that_were_wrong_from_the_start_change_nothing(tmp_path: Path, tell: Tell) -> None:

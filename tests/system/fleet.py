@@ -1,6 +1,6 @@
 """Nodes of one role each, every one with its own link to PostgreSQL and its own wall clock; both can go wrong."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +17,24 @@ class Member:
 
     name: str
     role: str
-    link: Link
+    links: Sequence[Link]  # to each server of the store
     clock: WallClock
     server: Server
+
+    @property
+    def link(self) -> Link:
+        """The way to the first server, where there is only one."""
+        return self.links[0]
 
 
 class Fleet:
     """The members, and the store behind their links."""
 
-    def __init__(self, cluster: Cluster, postgres: OwnPostgres, proxy: Proxy) -> None:
+    def __init__(self, cluster: Cluster, proxies: Mapping[OwnPostgres, Proxy]) -> None:
         self.cluster = cluster
-        self.postgres = postgres
-        self._proxy = proxy
+        self.servers = list(proxies)
+        self.postgres = self.servers[0]  # the one that takes writes
+        self._proxies = proxies
         self.members: list[Member] = []
         self.answered_at: Callable[[], float] = lambda: 0.0  # when a client last had a job accepted
 
@@ -36,23 +42,29 @@ class Fleet:
         """One member for each role that is named; ready when this returns. Their clocks may be wrong by seconds."""
         for role in roles:
             name = f"{role}-{len(self.members)}"
-            link, clock = self._proxy.link(), WallClock(self.cluster.folder / f"{name}.clock")
+            links = [proxy.link() for proxy in self._proxies.values()]
+            clock = WallClock(self.cluster.folder / f"{name}.clock")
             clock.jump(wrong_by)
-            server = self._spawn(role, name, link, clock)
-            self.members.append(Member(name, role, link, clock, server))
+            server = self._spawn(role, name, links, clock)
+            self.members.append(Member(name, role, links, clock, server))
         self.cluster.ready(*[member.server for member in self.members])
 
     def replace(self, member: Member, *, wait: bool = False) -> None:
         """Start the process of a member anew, as a supervisor does."""
-        member.server = self._spawn(member.role, member.name, member.link, member.clock)
+        member.server = self._spawn(member.role, member.name, member.links, member.clock)
         if wait:
             self.cluster.ready(member.server)
 
     def of(self, role: str) -> list[Member]:
         return [member for member in self.members if member.role == role]
 
-    def _spawn(self, role: str, name: str, link: Link, clock: WallClock) -> Server:
-        store = f"postgresql://postgres@127.0.0.1:{link.port}/postgres"
+    def links_to(self, postgres: OwnPostgres) -> list[Link]:
+        """The ways of all members to a server."""
+        return [member.links[self.servers.index(postgres)] for member in self.members]
+
+    def _spawn(self, role: str, name: str, links: Sequence[Link], clock: WallClock) -> Server:
+        hosts = ",".join(f"127.0.0.1:{link.port}" for link in links)
+        store = f"postgresql://postgres@{hosts}/postgres"
         return self.cluster.node(role, name=name, wait=False, settings={"HORAE_STORE": store, **clock.settings})
 
 
@@ -62,7 +74,7 @@ def open_fleet(folder: Path, roles: Sequence[str], **settings: str) -> Iterator[
     with OwnPostgres() as postgres, Proxy(postgres.socket) as proxy:
         with Cluster(folder, postgres.url, **settings) as cluster:
             cluster.migrate()
-            fleet = Fleet(cluster, postgres, proxy)
+            fleet = Fleet(cluster, {postgres: proxy})
             fleet.start(*roles)
             yield fleet
         cluster.check()

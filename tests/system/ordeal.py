@@ -68,6 +68,7 @@ def undergo(
     recurring: int,
     kinds: Sequence[Callable[[Fleet, random.Random], Fault]] = faults.KINDS,
     times: int = 3,
+    opened: Callable[..., AbstractContextManager[Fleet]] = open_fleet,
     tell: Callable[[str], None] = lambda line: None,
     **settings: str,
 ) -> Verdict:
@@ -75,7 +76,7 @@ def undergo(
     luck = random.Random(seed)
     verdict = Verdict()
     history = folder / "history.jsonl"
-    with open_fleet(folder, ROLES, **settings) as fleet, Recorder(history) as recorder:
+    with opened(folder, ROLES, **settings) as fleet, Recorder(history) as recorder:
         chosen = [kind(fleet, luck) for kind in kinds]
         recorder.write(Setup(at=clock(), planned=[fault.name for fault in chosen]))
         clients = Clients(fleet.cluster, recorder, seed=seed, per_second=per_second)
@@ -160,7 +161,7 @@ def _measure(verdict: Verdict, chosen: Sequence[Fault], clients: Clients, final:
             verdict.points.update(f"{fault.name}, {firing.target.partition(' ')[2]}" for firing in fault.fired)
         if isinstance(fault, faults.KillWorker):
             verdict.worker_recovery += fault.recoveries
-        if isinstance(fault, faults.StoreRestart):
+        if isinstance(fault, faults.StoreOutage):
             verdict.store_recovery += fault.recoveries
     for line in final:
         if isinstance(line, FinalRun) and line.slot is not None:

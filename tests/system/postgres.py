@@ -1,5 +1,6 @@
 """A PostgreSQL of a test's own, that can be stopped at any moment as a power cut would, and started again."""
 
+import asyncio
 import os
 import shutil
 import socket
@@ -8,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
+
+import asyncpg  # type: ignore[import-untyped]
 
 from tests.postgres_server import as_server_user, create_cluster, is_ready
 from tests.system.waiting import eventually
@@ -94,6 +97,41 @@ class OwnPostgres:
             self._process.stdin.close()
             self._process.wait(30)
             self._process = None
+
+    # --- standbys
+
+    def follow(self, primary: "OwnPostgres") -> None:
+        """Become the standby of another, from a copy of its data, until it commits nothing that this one has not."""
+        self.stop_at_once()
+        shutil.rmtree(self.data)
+        copy = ["--pgdata", str(self.data), "--host", str(primary.folder), "--username", "postgres"]
+        self._do("pg_basebackup", *copy, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        with open(self.data / "postgresql.conf", "a") as conf:
+            conf.write(f"unix_socket_directories = '{self.folder}'\n")
+        self.start()
+        asyncio.run(primary.wait_for_standby())
+
+    async def wait_for_standby(self) -> None:
+        """Acknowledge nothing any more before a standby has it."""
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            await connection.execute("SELECT pg_reload_conf()")
+            state = "SELECT sync_state FROM pg_stat_replication"
+            async with asyncio.timeout(30):
+                while await connection.fetchval(state) != "sync":  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0.05)
+        finally:
+            await connection.close()
+
+    def promote(self) -> None:
+        """Take writes from now on; it is a primary when this returns."""
+        self._do("pg_ctl", "promote", "--pgdata", str(self.data), "--wait")
+
+    def _do(self, program: str, *arguments: str) -> None:
+        command = [str(self._binaries / program), *arguments]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, **as_server_user())
+        assert done.returncode == 0, f"{program} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def log(self) -> str:
         path = self.folder / "log"

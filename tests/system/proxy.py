@@ -276,6 +276,8 @@ class _Wire:
                 await self._forward(self._writer, bytes(held))
                 held.clear()
                 failed = False
+        if self._link.silent:
+            await asyncio.Event().wait()  # nor does its client hear that the server is gone
 
     async def _sprung(self, trap: Trap) -> Verdict:
         self._link.fired[f"stopped {trap.side.value} {trap.caught}"] += 1
