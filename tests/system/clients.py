@@ -30,7 +30,7 @@ class Clients(AbstractContextManager["Clients"]):
         self._stop = threading.Event()
         self._calls = itertools.count()
         self._failures: list[BaseException] = []
-        self._recurring: dict[str, str] = {}
+        self.recurring: dict[str, tuple[float, float]] = {}  # job → when it was accepted, and when it was paused
         self.accepted: dict[str, str] = {}  # label → job, of those for once
         self.unknown: set[str] = set()  # labels of jobs of which nobody knows whether they were created
         self.answered_at = 0.0  # when the last job was accepted
@@ -62,13 +62,15 @@ class Clients(AbstractContextManager["Clients"]):
             label = f"cron-{place}"
             body = {"task": "effects.work", "schedule": "* * * * * *", "overlap": "allow", "params": {"label": label}}
             call = self._invoke(label, body, None)
-            self._recurring[label] = job = str(self._cluster.rest.post("/v1/jobs", body, status=201)["id"])
-            self._recorder.write(Ok(at=clock(), call=call, job=job))
+            job = str(self._cluster.rest.post("/v1/jobs", body, status=201)["id"])
+            self.recurring[job] = (accepted_at := clock()), float("inf")
+            self._recorder.write(Ok(at=accepted_at, call=call, job=job))
 
     def pause_recurring(self) -> None:
-        for job in self._recurring.values():
+        for job, (accepted_at, _) in list(self.recurring.items()):
             call = f"call-{next(self._calls)}"
-            self._recorder.write(Invoke(at=clock(), call=call, action=Action.PAUSE, job=job))
+            self.recurring[job] = accepted_at, (paused_at := clock())
+            self._recorder.write(Invoke(at=paused_at, call=call, action=Action.PAUSE, job=job))
             self._cluster.rest.post(f"/v1/jobs/{job}/pause")
             self._recorder.write(Ok(at=clock(), call=call, job=job))
 

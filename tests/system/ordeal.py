@@ -1,6 +1,7 @@
 """A fleet under load while one thing after the other goes wrong, and the judgement of what it did."""
 
 import asyncio
+import math
 import random
 import re
 import time
@@ -26,6 +27,7 @@ from tests.system.waiting import let_pass
 ROLES = ("api", "planner", "planner", "worker", "worker")
 QUIET_SECONDS = 90.0
 PATIENCE_SECONDS = 600.0  # beyond the time that was given, for faults that did not take effect
+CLOCK_ERROR = 0.05  # seconds between the clock of the store and that of the test
 LINES_PER_SECOND = 25  # that one process may log in its worst second
 LINES_PER_MINUTE = 240  # and in its worst minute
 
@@ -88,6 +90,7 @@ def undergo(
         recorder.write(*_broken(chosen), *map(effect_line, fleet.cluster.effects.all()), *final)
         _measure(verdict, chosen, clients, final)
         _judge_outcomes(verdict, clients, [line for line in final if isinstance(line, FinalRun)])
+        _judge_slots(verdict, clients, final)
         verdict.wrong += [f"{v.code} {v.subject}: {v.detail}" for v in judge_recording(_recorded(history)).violations]
         _listen(verdict, fleet)
         for member in fleet.members:
@@ -187,6 +190,20 @@ def _judge_outcomes(verdict: Verdict, clients: Clients, runs: Sequence[FinalRun]
             verdict.wrong.append(f"not succeeded: {run}")
         elif run.attempt > 1 or outcomes.keys() - {"succeeded", "lost", "released"}:
             verdict.wrong.append(f"a retry was used up: {run}")
+
+
+def _judge_slots(verdict: Verdict, clients: Clients, final: Sequence[Line]) -> None:
+    """Every second of a recurring job is told once, to the last: at the end of a history the judges still wait."""
+    told: Counter[tuple[str, float]] = Counter()
+    for line in final:
+        if isinstance(line, FinalRun) and line.slot is not None:
+            told[line.job, line.slot] += 1
+        elif isinstance(line, FinalSkip):
+            told.update((line.job, second) for second in range(math.ceil(line.start), math.floor(line.end) + 1))
+    for job, (accepted_at, paused_at) in clients.recurring.items():
+        for second in range(math.ceil(accepted_at + CLOCK_ERROR), math.floor(paused_at - CLOCK_ERROR) + 1):
+            if told[job, second] != 1:
+                verdict.wrong.append(f"the slot {second} of {job} is told {told[job, second]} times")
 
 
 TIMESTAMP = re.compile(r"timestamp=(\S+)Z ")

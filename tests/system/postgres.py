@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 from tests.postgres_server import as_server_user, create_cluster, is_ready
 from tests.system.waiting import eventually
