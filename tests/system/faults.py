@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 from tests.system.fleet import Fleet, Member
 from tests.system.postgres import MAX_CONNECTIONS

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 from horae.checking import Recorder, Recording, judge_recording, read_lines
 from horae.checking.recording import Fault as FaultLine
@@ -44,6 +44,7 @@ class Verdict:
     released: int = 0
     fired: Counter[str] = field(default_factory=Counter)
     points: Counter[str] = field(default_factory=Counter)  # where nodes died and connections were cut
+    sights: Counter[str] = field(default_factory=Counter)  # how often what has to be survived occurred
     worker_recovery: list[float] = field(default_factory=list)
     store_recovery: list[float] = field(default_factory=list)
     loudest_second: int = 0  # lines in a log
@@ -91,7 +92,9 @@ def undergo(
         _measure(verdict, chosen, clients, final)
         _judge_outcomes(verdict, clients, [line for line in final if isinstance(line, FinalRun)])
         _judge_slots(verdict, clients, final)
-        verdict.wrong += [f"{v.code} {v.subject}: {v.detail}" for v in judge_recording(_recorded(history)).violations]
+        judged = judge_recording(_recorded(history))
+        verdict.wrong += [f"{v.code} {v.subject}: {v.detail}" for v in judged.violations]
+        verdict.sights.update({sight.value: times for sight, times in judged.proof.sights.items()})
         _listen(verdict, fleet)
         for member in fleet.members:
             if not member.server.alive:
