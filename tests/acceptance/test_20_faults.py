@@ -39,7 +39,7 @@ GROUPS: dict[str, Sequence[Kind]] = {
 }
 STORE_SECONDS = 10.0
 SILENT_SECONDS = 30.0  # nodes have to find out by themselves, one command after the other
-TIMING = {"HORAE_HEARTBEAT_SECONDS": "1", "HORAE_DEAD_AFTER_SECONDS": "6", "HORAE_HORIZON_SECONDS": "20"}
+TIMING = {"HORAE_HEARTBEAT_SECONDS": "1", "HORAE_DEAD_AFTER_SECONDS": "6", "HORAE_HORIZON_SECONDS": "8"}
 WORKER_SECONDS = 30.0
 
 

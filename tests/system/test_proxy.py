@@ -108,6 +108,19 @@ async def test_a_silent_link_says_nothing_until_it_is_healed_and_then_to_new_one
     connection.terminate()
 
 
+async def test_a_silent_link_does_not_tell_that_the_server_is_gone(link: Link) -> None:
+    connection, other = await connected(link), await asyncpg.connect(postgres_url())
+    told = asyncio.Event()
+    connection.add_termination_listener(lambda _: told.set())
+    link.silent = True
+    assert await other.fetchval("SELECT pg_terminate_backend($1, 10000)", connection.get_server_pid())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await told.wait()
+    await other.close()
+    connection.terminate()
+
+
 async def test_a_reset_ends_every_connection_of_a_link(link: Link) -> None:
     connections = [await connected(link), await connected(link)]
     assert link.reset() == 2
