@@ -1,5 +1,6 @@
 """Whatever is wrong with a request, the answer is a problem document and nothing was changed."""
 
+import json
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -14,7 +15,8 @@ from structlog.testing import capture_logs
 
 from horae.api.app import create_app
 from horae.api.context import Services
-from horae.core.errors import Unavailable
+from horae.api.names import refuse_repeated_names
+from horae.core.errors import Malformed, Unavailable
 from horae.logs import Seldom
 from horae.services.ids import Ids
 from tests.api.harness import Api
@@ -85,6 +87,98 @@ async def test_a_wrong_job_is_refused(api: Api, body: bytes, status: int, pointe
     problem = await api.post("/v1/jobs", status=status, content=body)
     assert [error["pointer"] for error in problem["errors"]][:1] == ([] if pointer is None else [pointer])
     assert (await api.get("/v1/jobs"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"task":"demo.echo","task":"demo.echo"}', "task"),
+        (b'{"task":"demo.sleep","\\u0074ask":"demo.echo"}', "task"),
+        (b'{"task":"demo.echo","no_field":1,"no_field":2}', "no_field"),
+        (b'{"task":"demo.echo","retry":{"factor":2,"factor":3}}', "factor"),
+        (b'{"task":"demo.echo","labels":{"team":"a","team":"a"}}', "team"),
+        (b'{"task":"demo.echo","secrets":{"pin":"1","pin":"2"}}', "pin"),
+        (b'{"task":"demo.echo","schedule":{"type":"at","type":"cron","expression":"@daily"}}', "type"),
+        (ECHO % b'{"message":1,"message":2}', "message"),
+        (ECHO % b'{"message":[1,{"a":{"b":1 , "b" :2}}]}', "b"),
+        (ECHO % b'{"message":"\\u003a","message":":"}', "message"),
+        (ECHO % b'{"message":1,"message":"\\u003A"}', "message"),
+        (ECHO % b'{"a:b":":","a:b":"::"}', "a:b"),
+        (ECHO % b'{"message":{"":1,"":2}}', ""),
+        (ECHO % ('{"ключ":1,"ключ":%s}' % ("9" * 100)).encode(), "ключ"),
+    ],
+)
+async def test_a_name_that_is_given_twice_is_refused_in_every_object(api: Api, body: bytes, name: str) -> None:
+    problem = await api.post("/v1/jobs", status=400, content=body)
+    assert (problem["code"], problem["detail"]) == ("malformed", f'the name "{name}" is given twice in one object')
+    assert (await api.get("/v1/jobs"))["items"] == []
+
+
+async def test_a_name_that_is_given_twice_is_refused_by_every_route_that_takes_a_body(api: Api) -> None:
+    job = await api.create(schedule="@daily", key="once")
+    path, doubled = f"/v1/jobs/{job['id']}", b'{"params":{"message":1,"message":2}}'
+    for method, where, body in [
+        ("PATCH", path, doubled),
+        ("PUT", path, b'{"task":"demo.echo",' + doubled[1:]),
+        ("PUT", "/v1/jobs/by-key/once", b'{"task":"demo.echo",' + doubled[1:]),
+        ("POST", f"{path}/run", doubled),
+        ("POST", f"{path}/resume", b'{"missed":"skip","missed":"run_all"}'),
+        ("POST", "/v1/schedules/preview", b'{"schedule":"@daily","count":1,"count":2}'),
+        ("POST", "/v1/jobs/batch", b'{"jobs":[{"task":"demo.echo"}],"jobs":[{"task":"demo.echo"}]}'),
+        ("PATCH", "/v1/queues/mail", b'{"concurrency":1,"concurrency":2}'),
+    ]:
+        problem = await api.ask(method, where, 400, content=body)
+        assert "is given twice" in problem["detail"], (method, where)
+    assert (await api.get(path)) == job
+    assert [item["id"] for item in (await api.get("/v1/jobs"))["items"]] == [job["id"]]
+
+
+@pytest.mark.parametrize("lines", [True, False])
+async def test_of_a_batch_those_jobs_are_refused_that_give_a_name_twice(api: Api, lines: bool) -> None:
+    jobs = [b'{"task":"demo.echo"}', ECHO % b'{"message":1,"message":2}', ECHO % b'{"at":"10:00:00","to":{"at":":"}}']
+    content = b"\n".join(jobs) if lines else b'{"jobs":[%s]}' % b", ".join(jobs)
+    kind = "application/x-ndjson" if lines else "application/json"
+    answer = await api.client.post("/v1/jobs/batch", content=content, headers={"content-type": kind})
+    items = answer.json()["items"]
+    assert [item.get("error", {}).get("status") for item in items] == [None, 400, 422]  # no parameter is named so
+    assert items[1]["error"]["detail"] == 'the name "message" is given twice in one object'
+
+
+_TEXTS = st.text(':"\\\\{}a,', max_size=3)
+
+
+def _written(value: Any, colon: str) -> str:
+    """JSON of lists, of texts, and of tuples of names and values, in which a name may come again."""
+    if isinstance(value, list):
+        return f"[{','.join(_written(item, colon) for item in value)}]"
+    if isinstance(value, tuple):
+        return f"{{{','.join(f'{_written(name, colon)} : {_written(item, colon)}' for name, item in value)}}}"
+    return json.dumps(value).replace(":", colon)
+
+
+def _repeats(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return len({name for name, _ in value}) < len(value) or any(_repeats(item) for _, item in value)
+    return isinstance(value, list) and any(_repeats(item) for item in value)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    value=st.recursive(
+        _TEXTS,
+        lambda values: st.lists(values, max_size=3) | st.lists(st.tuples(_TEXTS, values), max_size=3).map(tuple),
+        max_leaves=10,
+    ),
+    colon=st.sampled_from([":", "\\u003a", "\\u003A"]),
+)
+def test_only_names_that_are_given_twice_are_refused(value: Any, colon: str) -> None:
+    """Colons, quotes and brackets within texts do not pass for names, however they are written."""
+    data = _written(value, colon).encode()
+    if _repeats(value):
+        with pytest.raises(Malformed, match="is given twice"):
+            refuse_repeated_names(data, msgspec.json.decode(data))
+    else:
+        refuse_repeated_names(data, msgspec.json.decode(data))
 
 
 async def test_everything_that_is_wrong_is_told_at_once_with_hints(api: Api) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 
 from horae.api.admission import stay_of
+from horae.api.names import refuse_repeated_names
 from horae.api.operation import header_values
 from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
 
@@ -20,6 +21,7 @@ MAX_EXPLAINED = 4 * 1024 * 1024  # bytes of a body that is taken apart to find e
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -57,7 +59,7 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
 def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body], *, in_parts: bool = False) -> Body:
     """The body as a value of its kind; raises Malformed for what is no JSON, Invalid for what is wrong.
 
-    With `in_parts` its text is not looked at, because each of its undecoded parts will be.
+    With `in_parts` it is not looked at any further, because each of its undecoded parts will be.
     """
     try:
         value = decoder.decode(data)
@@ -67,19 +69,18 @@ def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body], *
         raise _malformed(data, exc) from exc
     if not in_parts:
         _refuse_bad_text(data)
+        refuse_repeated_names(data, _any(data))
     return value
 
 
 def decode_any(data: bytes) -> Any:
     """Any JSON value."""
     try:
-        value = msgspec.json.decode(data)
-    except msgspec.ValidationError as exc:  # a number that no machine can hold
-        message, path = _message_and_path(exc)
-        raise Invalid(message, pointer=path) from exc
+        value = _any(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
     _refuse_bad_text(data)
+    refuse_repeated_names(data, value)
     return value
 
 
@@ -97,6 +98,24 @@ def unknown_field(name: str, kind: type[msgspec.Struct], pointer: str = "") -> F
     close = get_close_matches(name[:100], known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
     return Fault(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}; {hint}")
+
+
+def _any(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError as exc:  # a number that no machine can hold
+        raise _out_of_range(data, exc) from exc
+
+
+def _out_of_range(data: bytes, exc: msgspec.ValidationError) -> Invalid:
+    """Which field holds such a number: msgspec tells places in lists but not names, so each is tried by itself."""
+    fields = _FIELDS.decode(data) if data.lstrip().startswith(b"{") else {}
+    for name, raw in fields.items():
+        try:
+            msgspec.json.decode(raw)
+        except msgspec.ValidationError as inner:
+            return Invalid(f"{name[:100]}: {_message_and_path(inner)[0]}", pointer=f"/{_escaped(name)}")
+    return Invalid(_message_and_path(exc)[0])
 
 
 def _too_large(limit: int) -> TooLarge:
