@@ -27,6 +27,7 @@ from horae.core.model import (
     Trigger,
 )
 from horae.core.plan import (
+    APART,
     MAX_CRASHES,
     MAX_UNSTARTED,
     Due,
@@ -382,6 +383,20 @@ class TestResults:
 
     def test_a_dead_worker_costs_nothing_for_what_was_not_yet_due(self) -> None:
         assert lost(a_run(State.CLAIMED), NOON - timedelta(milliseconds=1)).run.crashes == 0
+
+    def test_a_dead_worker_costs_nothing_for_a_retry_that_it_had_not_started(self) -> None:
+        waiting = a_run(State.CLAIMED, attempt=1, wake_at=NOON + timedelta(seconds=9))
+        settled = lost(waiting, NOON + timedelta(seconds=8))
+        assert (settled.run.crashes, settled.run.wake_at) == (0, waiting.wake_at)
+
+    def test_runs_that_die_together_come_back_together_once_and_then_apart(self) -> None:
+        together = [a_run(State.CLAIMED, id=RunId(f"{number:032x}")) for number in range(100)]
+        assert {lost(run, NOON).run.wake_at for run in together} == {NOON}
+        for crashes in range(1, MAX_CRASHES - 1):
+            waits = sorted(lost(replace(run, crashes=crashes), NOON).run.wake_at - NOON for run in together)
+            assert timedelta() <= waits[0] < waits[50] < waits[-1] < crashes * APART
+            assert waits[-1] - waits[0] > crashes * APART * 0.9
+            assert len(set(waits)) == 100
 
     def test_a_run_that_keeps_killing_its_workers_is_failed(self) -> None:
         settled = lost(a_run(State.CLAIMED, crashes=MAX_CRASHES - 1), NOON)

@@ -393,7 +393,7 @@ class TestDeath:
         run = await one_shot(system, "poison")
         for _ in range(5):
             node = await system.add_node()
-            await system.advance(seconds=2)
+            await system.advance(seconds=20)
             node.kill()
             await system.advance(seconds=20)
         await system.add_node()
@@ -402,6 +402,23 @@ class TestDeath:
         assert (ended.state, ended.crashes) == (State.FAILED, 5)
         assert ended.error is not None
         assert ended.error.type == "crash"
+
+    async def test_neighbours_of_a_poison_pill_are_not_failed_with_it(self, system: System) -> None:
+        """There is one worker at a time, and it dies with everything that it holds when the pill starts."""
+        system.scripts["poison"] = taking(3600)
+        system.scripts["quick"] = taking(0.2)
+        pill = await one_shot(system, "poison")
+        quick = [await one_shot(system, "quick") for _ in range(30)]
+        for deaths in range(5):
+            node = await system.add_node()
+            while len(system.starts_of(pill.job_id)) == deaths:
+                await system.advance(seconds=0.1)
+            node.kill()
+            await system.advance(seconds=3)  # until it is started again
+        await system.add_node()
+        await system.advance(seconds=60)
+        assert (await system.run(pill.id)).state is State.FAILED
+        assert [(await system.run(run.id)).state for run in quick] == [State.SUCCEEDED] * 30
 
     async def test_a_drained_node_gives_back_what_it_has_not_started(self, system: System) -> None:
         node = await system.add_node()

@@ -46,6 +46,7 @@ def around(*workers: Node, ahead: tuple[Run, ...] = (), **queue: Any) -> Surroun
         ({"due_at": LATER, "wake_at": LATER}, Cause.NOT_DUE),
         ({"due_at": LATER, "wake_at": LATER, "state": State.CLAIMED}, Cause.NOT_DUE),
         ({"state": State.RETRYING, "attempt": 1, "wake_at": LATER}, Cause.RETRY_DELAY),
+        ({"crashes": 2, "wake_at": LATER}, Cause.RETRY_DELAY),
     ],
 )
 def test_what_a_run_tells_by_itself(changes: dict[str, Any], cause: Cause) -> None:
@@ -58,6 +59,12 @@ def test_what_a_run_tells_by_itself(changes: dict[str, Any], cause: Cause) -> No
 @pytest.mark.parametrize("run", [RUN, replace(RUN, state=State.RETRYING, attempt=1)])
 def test_a_run_that_is_due_and_waits_tells_nothing_by_itself(run: Run) -> None:
     assert explain_by_itself(run, NOW) is None
+
+
+def test_a_suspect_tells_how_many_workers_died() -> None:
+    explanation = explain_by_itself(replace(RUN, crashes=3, wake_at=LATER), NOW)
+    assert explanation is not None
+    assert explanation.detail.startswith("3 workers died while they held it")
 
 
 def test_a_delay_names_what_failed() -> None:

@@ -7,6 +7,7 @@ tested, replayed and simulated.
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from zlib import crc32
 
 from horae.core.events import EventKind
 from horae.core.lifecycle import FINAL, Event, advance, after
@@ -44,6 +45,7 @@ from horae.core.values import Value, replace
 MISSED_AFTER = timedelta(seconds=5)  # a slot not fired within this of its time is missed
 MAX_UNSTARTED = 50  # runs of one job that may wait to be started
 MAX_CRASHES = 5  # workers that may die of one run before it is failed as a poison pill
+APART = timedelta(seconds=6)  # times the deaths before: how far runs are drawn apart that died together again
 REFILL = 2 / 3  # a planner looks again when less than this share of the horizon is fired ahead
 LONGEST_HORIZON = timedelta(hours=1)  # no planner fires further ahead than this
 FINISH_CHECK = timedelta(seconds=2)
@@ -447,25 +449,34 @@ def give_back(run: Run, now: datetime) -> Settled:
 
 
 def lost(run: Run, now: datetime) -> Settled:
-    """The node of the run died: it goes back at once, unless its workers keep dying of it."""
+    """The node of the run died: it goes back at once, unless its workers keep dying of it.
+
+    Those that a worker held when it died are all suspects. From the second time on they come back apart, for else
+    the one that kills would take the same neighbours with it until all of them are failed.
+    """
     if run.stop is Reason.CANCELLED:
         return cancel(run, now)
-    if run.due_at > now:
+    if run.state is State.CLAIMED and run.wake_at > now:  # it was not started
         return _returned(run, Outcome.LOST, now, crashes=run.crashes)
     crashes = run.crashes + 1
     if crashes < MAX_CRASHES:
-        return _returned(run, Outcome.LOST, now, crashes=crashes)
+        return _returned(run, Outcome.LOST, now, crashes=crashes, wait=run.crashes * APART * _luck_of(run))
     error = JobError(type="crash", message=f"{crashes} workers died while they held this run; it is not tried again")
     record = _attempt(run, Outcome.LOST, now, error)
     return Settled(run=advance(run, Event.BURY, finished_at=now, error=error, crashes=crashes), attempt=record)
 
 
-def _returned(run: Run, outcome: Outcome, now: datetime, *, crashes: int) -> Settled:
+def _luck_of(run: Run) -> float:
+    """Between 0 and 1: another for each run and each claim of it, and the same for whoever asks."""
+    return crc32(f"{run.id} {run.fence}".encode()) / 2**32
+
+
+def _returned(run: Run, outcome: Outcome, now: datetime, *, crashes: int, wait: timedelta = timedelta()) -> Settled:
     began = run.state is State.RUNNING
     back = advance(
         run,
         Event.GIVE_BACK,
-        wake_at=max(run.wake_at, now),  # never below the floor that claims scan from
+        wake_at=max(run.wake_at, now + wait),  # never below the floor that claims scan from
         attempt=run.attempt - 1 if began else run.attempt,
         crashes=crashes,
         node=None,

@@ -101,6 +101,8 @@ def explain_by_itself(run: Run, now: datetime) -> Explanation | None:
         return Explanation(cause=Cause.JOB_PAUSED, detail=f"job_{run.job_id} is paused; resume it")
     if run.wake_at > now and (run.state is State.RETRYING or run.attempt > 0):
         return Explanation(cause=Cause.RETRY_DELAY, detail=_delayed(run), expected_at=run.wake_at)
+    if run.wake_at > now and run.crashes > 1:
+        return Explanation(cause=Cause.RETRY_DELAY, detail=_suspected(run), expected_at=run.wake_at)
     if run.due_at > now:
         return Explanation(cause=Cause.NOT_DUE, detail=f"it is due at {rfc3339(run.due_at)}", expected_at=run.due_at)
     if run.state is State.CLAIMED:
@@ -170,6 +172,10 @@ def _ended(run: Run) -> str:
 def _delayed(run: Run) -> str:
     failed = "" if run.error is None else f" with {run.error.type}"
     return f"attempt {run.attempt} failed{failed}; it is tried again at {rfc3339(run.wake_at)}"
+
+
+def _suspected(run: Run) -> str:
+    return f"{run.crashes} workers died while they held it; it is tried again at {rfc3339(run.wake_at)}"
 
 
 def _told(node: str | None) -> str:
