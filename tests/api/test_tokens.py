@@ -1,6 +1,7 @@
 """Tokens, the keys they are checked with, and how often their owners may ask."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.api.tokens import (
     RSA_KEY,
     SECRET,
     by_key,
+    by_nothing,
     by_public_key,
     by_secret,
     claims,
@@ -216,6 +218,79 @@ def test_whatever_comes_is_refused_and_no_more(text: str) -> None:
         await refused(by_shared_secret(Clock()), text)
 
     asyncio.run(attempt())
+
+
+# --- headers that lead elsewhere
+
+ATTACKER = public_jwk(OTHER_RSA_KEY, "theirs")
+LEADING = ("jwk", "jku", "x5u", "x5c", "x5t", "kid")
+KEY_NAMES = [
+    *("../../../../../../dev/null", "/dev/null", "file:///dev/null", "main\0", "Main", "main ", ""),
+    *(
+        "' UNION SELECT 'theirs' --",
+        "main' OR '1'='1",
+        "main; DROP TABLE jobs",
+        "%00",
+        "${jndi:ldap://x}",
+        "*",
+        "k" * 4000,
+    ),
+]
+
+
+def leading(header: str, url: str) -> dict[str, Any]:
+    """Headers that name a key of the attacker's, or the place where it is."""
+    values: dict[str, Any] = {
+        "jwk": ATTACKER,
+        "jku": f"{url}/keys",
+        "x5u": f"{url}/certificate",
+        "x5c": [base64.b64encode(b"a certificate of the attacker's").decode()],
+        "x5t": "dGhlaXJz",
+        "kid": f"{url}/keys",
+    }
+    return {"kid": "main", header: values[header]}
+
+
+@pytest.mark.parametrize("header", LEADING)
+async def test_a_header_that_leads_to_another_key_is_not_followed(
+    clock: Clock, published: dict[str, Any], header: str
+) -> None:
+    """There is a server at the address, and it has the key that the token was signed with."""
+    published["body"] = document(ATTACKER)
+    issuer = Issuer(public_jwk(RSA_KEY, "main"))
+    checker = by_issuer(clock, issuer)
+    forged = jwt.encode(claims(NOW), OTHER_RSA_KEY, "RS256", headers=leading(header, published["url"]))
+    assert await refused(checker, forged) == "the token is not valid here"
+    assert published["asked"] == 0
+    assert issuer.asked <= 2  # its own address is asked, once more for a name that is not known
+
+
+@pytest.mark.parametrize("header", [name for name in LEADING if name != "kid"])
+async def test_a_good_token_is_judged_by_its_signature_wherever_its_headers_lead(
+    clock: Clock, published: dict[str, Any], header: str
+) -> None:
+    signed = jwt.encode(claims(NOW), RSA_KEY, "RS256", headers=leading(header, published["url"]))
+    assert (await by_issuer(clock, Issuer(public_jwk(RSA_KEY, "main"))).verify(signed)).owner == "ann"
+    assert published["asked"] == 0
+
+
+@pytest.mark.parametrize("kid", KEY_NAMES)
+async def test_the_name_of_a_key_is_looked_up_exactly_and_nowhere_else(clock: Clock, kid: str) -> None:
+    """Not even the right key signs under a name that is not its own, nor an empty one under the name of a file."""
+    issuer = Issuer(public_jwk(RSA_KEY, "main"))
+    for token in (
+        by_key(claims(NOW), kid=kid),
+        by_key(claims(NOW), OTHER_RSA_KEY, kid=kid),
+        by_nothing(claims(NOW), kid),
+    ):
+        assert await refused(by_issuer(clock, issuer), token) == "the token is not valid here"
+    assert await refused(by_shared_secret(clock), by_nothing(claims(NOW), kid)) == "the token is not valid here"
+
+
+@pytest.mark.parametrize("kid", [7, None, ["main"], {"main": 1}, True])
+async def test_the_name_of_a_key_is_a_text(clock: Clock, kid: object) -> None:
+    issuer = Issuer(public_jwk(RSA_KEY, "main"), public_jwk(EC_KEY))
+    assert await refused(by_issuer(clock, issuer), by_nothing(claims(NOW), kid)) == "the token is not valid here"
 
 
 # --- keys that come and go
