@@ -20,6 +20,11 @@ def square(number: int) -> dict[str, int]:
     return {"square": number * number, "pid": os.getpid()}
 
 
+@app.task("same", cpu=True)
+def same(value: object) -> object:
+    return value
+
+
 @app.task("tell", cpu=True)
 def tell(run: Run) -> str:
     run.log.info("from %s", "afar", part=1)

@@ -1,9 +1,11 @@
 """Tasks that are made to hurt: each attempt ends with its reason, and the worker goes on."""
 
 import asyncio
+import base64
 import contextlib
 import math
 import os
+import pickle
 import resource
 import sys
 import threading
@@ -14,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from horae import Horae, RetryAfter, Run
@@ -116,6 +119,17 @@ def flood(run: Run) -> None:
     for _ in range(50):
         run.log.info("x" * 1_000_000)
         run.progress(0.5)
+
+
+@app.task("same.async")
+async def same(value: object) -> object:
+    await asyncio.sleep(0)
+    return value
+
+
+@app.task("same.thread")
+def same_in_thread(value: object) -> object:
+    return value
 
 
 @app.task("where")
@@ -238,6 +252,44 @@ async def test_a_function_waits_for_the_threads_that_there_are(play: Stage, monk
 
 def _no_thread(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
+
+
+class Bomb:
+    """Pickled, it creates a file when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.file,)
+
+
+async def test_values_that_would_be_code_elsewhere_stay_values(play: Stage, tmp_path: Path) -> None:
+    """In and out of a coroutine, a thread and a process, which get and give them by different ways."""
+    trace = tmp_path / "trace"
+    pickled = pickle.dumps(Bomb(trace))
+    code = f"__import__('pathlib').Path({str(trace)!r}).touch()"
+    values = [
+        *(code, f"{{{{ {code} }}}}", f"${{{code}}}", f"$(touch {trace})", f"`touch {trace}`", "{0.__class__.__mro__}"),
+        *(pickled.decode("latin-1"), base64.b64encode(pickled).decode()),
+        f"!!python/object/apply:os.system ['touch {trace}']",
+        {"py/object": "os.system", "__reduce__": ["os.system", f"touch {trace}"], "__class__": "Run"},
+        {"$ref": f"file://{trace}", "__proto__": {"a": 1}, "$type": "System.Diagnostics.Process"},
+    ]
+    for task in ("same.async", "same.thread"):
+        assert [await _back(play, task, value) for value in values] == values
+    async with stage(cpu_tasks.app, processes=1) as processes:
+        assert [await _back(processes, "same", value) for value in values] == values
+    assert not trace.exists()
+    pickle.loads(pickled)
+    assert trace.exists(), "the bomb is none"
+
+
+async def _back(play: Stage, task: str, value: object) -> object:
+    result = await play.result(task, value=value)
+    assert isinstance(result, Success)
+    assert result.result is not None
+    return msgspec.json.decode(result.result)
 
 
 async def test_a_task_that_eats_memory_fails_and_is_the_first_to_go() -> None:
