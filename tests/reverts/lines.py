@@ -216,8 +216,8 @@ REVERTS = (
         file=CORE,
         line="""    if run.stop is Reason.CANCELLED:
         return cancel(run, now)
-    if run.due_at > now:""",
-        instead="    if run.due_at > now:",
+    if run.state is State.CLAIMED and run.wake_at > now:""",
+        instead="    if run.state is State.CLAIMED and run.wake_at > now:",
         tests=_of(CORE_TESTS, "TestResults::test_a_cancel_outlives_the_worker_that_should_have_confirmed_it"),
     ),
     Revert(
