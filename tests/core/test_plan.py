@@ -30,6 +30,7 @@ from horae.core.plan import (
     APART,
     MAX_CRASHES,
     MAX_UNSTARTED,
+    ZONES_LOOK,
     Due,
     Failure,
     Firing,
@@ -117,6 +118,37 @@ class TestFiring:
         firing = fired(a_job("0 9 * * *", next_fire_at=NOON + timedelta(hours=21)))
         assert not firing.runs
         assert firing.plan_at == NOON + timedelta(hours=21) - HORIZON * 2 / 3
+
+    def test_a_rare_job_of_a_zone_is_looked_at_hours_before_its_time_as_well(self) -> None:
+        nine = NOON + timedelta(hours=20)
+        job = a_job({"type": "cron", "expression": "0 9 * * *", "timezone": "Europe/Berlin"}, next_fire_at=nine)
+        first = fired(job)
+        assert (first.runs, first.next_fire_at, first.plan_at) == ((), nine, nine - ZONES_LOOK)
+        second = fired(replace(job, plan_at=first.plan_at), now=nine - ZONES_LOOK)
+        assert (second.runs, second.next_fire_at, second.plan_at) == ((), nine, nine - HORIZON * 2 / 3)
+
+    @pytest.mark.parametrize(
+        ("now", "was", "slot", "case"),
+        [
+            (4, 8, 7, "an hour earlier than it was by the old database"),
+            (4, 7, 7, "where it was"),
+            (4, 7.5, 7, "half an hour earlier"),
+            (4, 6, 7, "an hour later"),
+            (6.5, 8, 31, "so soon that it may have been fired already"),
+            (6.5, 31.5, 31, "a day later, while today's was run by the old database and comes again"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_a_slot_that_a_new_time_zone_database_moves(self, now: float, was: float, slot: float, case: str) -> None:
+        """In hours of the day on which it is nine in Helsinki at seven."""
+        midnight = NOON + timedelta(hours=12)
+        job = a_job(
+            {"type": "cron", "expression": "0 9 * * *", "timezone": "Europe/Helsinki"},
+            next_fire_at=midnight + timedelta(hours=was),
+        )
+        firing = fired(job, now=midnight + timedelta(hours=now))
+        assert (firing.runs, firing.skips) == ((), ())
+        assert firing.next_fire_at == midnight + timedelta(hours=slot)
 
     def test_a_fast_job_has_at_most_fifty_runs_waiting(self) -> None:
         firing = fired(a_job({"type": "every", "seconds": 0.1, "anchor": "2026-11-15T12:00:00Z"}))

@@ -34,6 +34,7 @@ from horae.core.schedule import (
     At,
     Schedule,
     count_between,
+    follows_zone,
     jittered,
     last_before,
     next_after,
@@ -48,6 +49,8 @@ MAX_CRASHES = 5  # workers that may die of one run before it is failed as a pois
 APART = timedelta(seconds=6)  # times the deaths before: how far runs are drawn apart that died together again
 REFILL = 2 / 3  # a planner looks again when less than this share of the horizon is fired ahead
 LONGEST_HORIZON = timedelta(hours=1)  # no planner fires further ahead than this
+ZONES_MOVE = timedelta(hours=3)  # as far as a new time zone database brings a slot forward
+ZONES_LOOK = ZONES_MOVE + 2 * LONGEST_HORIZON  # before a slot it is asked whether it still is one
 FINISH_CHECK = timedelta(seconds=2)
 _TICK = timedelta(microseconds=1)
 
@@ -90,6 +93,10 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
     if room <= 0:
         gaps = _gap_skips(job, job.next_fire_at)
         return Firing(job=job, skips=gaps, next_fire_at=job.next_fire_at, plan_at=now + timedelta(seconds=1))
+    if (moved := _brought_forward(job, now)) is not None:
+        return Firing(
+            job=job, skips=_gap_skips(job, moved), next_fire_at=moved, plan_at=_plan_at(job, moved, now, horizon)
+        )
     missed_before = now - MISSED_AFTER
     caught_up = CaughtUp() if job.next_fire_at >= missed_before else _missed(job, missed_before, now, new_id)
     slots, following = _timely(job, missed_before, now + horizon, room - len(caught_up.runs))
@@ -100,7 +107,7 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
         skips=caught_up.skips + _gap_skips(job, following or now + horizon),
         backfill=caught_up.backfill,
         next_fire_at=following,
-        plan_at=_plan_at(following, now, horizon),
+        plan_at=_plan_at(job, following, now, horizon),
     )
 
 
@@ -133,9 +140,24 @@ def _timely(job: Job, since: datetime, until: datetime, room: int) -> tuple[list
     return slots_until(job.schedule, max(job.next_fire_at, since), until, room)
 
 
-def _plan_at(following: datetime | None, now: datetime, horizon: timedelta) -> datetime:
+def _brought_forward(job: Job, now: datetime) -> datetime | None:
+    """The slot that the next one has become if a new time zone database brought it forward.
+
+    Nobody has accounted for what is beyond the longest horizon. A slot that such a database puts off needs no care:
+    slots are computed from the old time on. One that is further off than zones move is another day's, which is over.
+    """
+    slot, earliest = job.next_fire_at, now + LONGEST_HORIZON
+    assert slot is not None
+    if slot <= earliest or not follows_zone(job.schedule) or next_after(job.schedule, slot - _TICK) == slot:
+        return None
+    return last_before(job.schedule, slot, not_before=max(slot - ZONES_MOVE, earliest))
+
+
+def _plan_at(job: Job, following: datetime | None, now: datetime, horizon: timedelta) -> datetime:
     if following is None:
         return now + FINISH_CHECK
+    if following > now + ZONES_LOOK and follows_zone(job.schedule):
+        return following - ZONES_LOOK
     if following > now + horizon:
         return following - horizon * REFILL
     # A fast job is refilled when a third of the horizon is used, so that there is time for another planner to step in.

@@ -63,6 +63,11 @@ def is_recurring(schedule: Schedule) -> TypeGuard[Recurring]:
     return isinstance(schedule, (Every, CronSchedule, Calendar))  # a union would be made at every call
 
 
+def follows_zone(schedule: Schedule) -> bool:
+    """Whether its slots are times of a zone whose offset may be changed."""
+    return isinstance(schedule, CronSchedule | Calendar) and schedule.timezone != "UTC"
+
+
 def next_after(schedule: Schedule, after: datetime) -> datetime | None:
     """The first slot strictly after `after`; None when there is none. `now` has no slots, `at` has one."""
     if isinstance(schedule, Now):
