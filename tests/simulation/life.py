@@ -35,6 +35,8 @@ PATIENCE = 90.0  # seconds after which it never will
 RECOVERY = 25.0  # seconds after a fault in which its traces may be seen
 HELD_BACK = 10.0  # seconds that a worker may hold a run that has no slot: longer when calls are slow
 HOSTS = 3
+CLOCK_ERROR = 0.001  # seconds; and as much as a clock drifts while nothing sets it right
+SILENCE = 30.0  # seconds; no outage and no standstill takes longer
 EPOCH = START.timestamp()
 ROUNDS = 5  # of ending what is left of a life
 TIMING = Timing(
@@ -63,7 +65,7 @@ class Outcome:
 class Life:
     """Everything that belongs to one seed."""
 
-    def __init__(self, seed: int, loop: SimulatedLoop, store: SqliteStore) -> None:
+    def __init__(self, seed: int, loop: SimulatedLoop, store: SqliteStore, *, drift: float | None = None) -> None:
         self.seed = seed
         self.loop = loop
         self.start = START
@@ -71,6 +73,9 @@ class Life:
         self.store = store
         self.faults = Faults(seed, until=ACTIVE)
         self.faults.tell = self._befell
+        if drift is not None:
+            self.faults.drift = drift
+        self.clock_error = CLOCK_ERROR + self.faults.drift * SILENCE
         self.history = History(self.at)
         self.network = Network(store, loop, self.faults, self._watch)
         self.users = Users(self, seed, until=ACTIVE)
@@ -258,6 +263,7 @@ class Life:
                 recovery=RECOVERY,
                 lease=TIMING.dead_after.total_seconds(),
                 grace=1.0,
+                clock_error=self.clock_error,
                 limits=[narrow],
             )
         )
@@ -288,12 +294,12 @@ class Life:
 _LIVE = frozenset(State) - FINAL
 
 
-def simulate(seed: int) -> Outcome:
-    """Live one life, and judge it."""
+def simulate(seed: int, *, drift: float | None = None) -> Outcome:
+    """Live one life, and judge it; steady clocks drift by what the seed says, or as given."""
     random.seed(seed)  # for the jitter of duties that back off
     loop = SimulatedLoop()
     with memory_store(lambda: START + timedelta(microseconds=loop.micros)) as store, structlog.testing.capture_logs():
-        life = Life(seed, loop, store)
+        life = Life(seed, loop, store, drift=drift)
         try:
             loop.run_until_complete(life.live())
             found = [*life.violations, *loop.run_until_complete(judge(life))]

@@ -4,22 +4,25 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from horae.checking import Recorder, Recording, judge_recording, read_lines
+from horae.checking.recording import Effect, FinalRun, Happening, Line
 from horae.services.janitor import Janitor
 from horae.stores.sqlite import SqliteStore
 from horae.stores.sqlite_database import STATEMENTS
 from tests.simulation.campaign import live
-from tests.simulation.faults import POINTS, READS, VERBS
+from tests.simulation.faults import POINTS, READS, VERBS, Kind
 from tests.simulation.judging import LEAST_FAULTS, LEAST_RUNS
-from tests.simulation.life import simulate
+from tests.simulation.life import HOSTS, TIMING, simulate
 from tests.simulation.looks import LOOK_UPS
 
 SEEDS = range(20)
+DRIFT = 0.02
+DRIFTING = (7, 9)
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,6 +35,24 @@ def test_every_promise_is_kept_whatever_breaks() -> None:
     assert len(met) >= 0.6 * len(POINTS), "\n".join(report.lines())
     uncalled = [verb for verb in VERBS if not report.fired.passed[verb]]
     assert not uncalled, f"nobody in these lives asks the store for {uncalled}"
+
+
+def test_steady_clocks_that_drift_by_two_percent_change_nothing_but_milliseconds() -> None:
+    """Some nodes are ahead, others behind, and each heartbeat sets them right; who is not heard of starts nothing."""
+    earliest = 0.0
+    for seed in DRIFTING:
+        outcome = simulate(seed, drift=DRIFT)
+        assert outcome.fired.faults[Kind.CLOCK] >= HOSTS
+        assert outcome.violations == []
+        earliest = max(earliest, _earliest(outcome.lines))
+    assert 0 < earliest <= DRIFT * TIMING.dead_after.total_seconds()
+
+
+def _earliest(lines: Sequence[Line]) -> float:
+    """How long before its slot a handler started, at most; what is due at once is due by the clock of one node."""
+    slots = {line.run for line in lines if isinstance(line, FinalRun) and line.slot is not None}
+    starts = [line for line in lines if isinstance(line, Effect) and line.event is Happening.START]
+    return max(start.due - start.at for start in starts if start.run in slots)
 
 
 def test_there_are_crash_points_around_every_verb_of_the_store() -> None:
