@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from horae.checking import Checker, Code, Recording, Violation, judge_recording
-from horae.checking.leases import ended_at, held_at
+from horae.checking import Checker, Recording, Violation, judge_recording
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life
@@ -19,7 +18,7 @@ async def judge(life: "Life") -> list[str]:
     recording = Recording(life.history.lines)
     verdict = judge_recording(recording)
     life.runs, life.sights = len(recording.finals), verdict.proof.sights
-    stored = [found for found in await _stored(life) if not _is_explained(found, recording)]
+    stored = await _stored(life)
     told = [f"{found.code}: {found.subject}: {found.detail}" for found in (*verdict.violations, *stored)]
     return [*dict.fromkeys(told), *_vacuous(life)]
 
@@ -32,20 +31,6 @@ async def _stored(life: "Life") -> list[Violation]:
 
     checker = Checker(life.store, pause=0, now=time)
     return [violation async for violation in checker.violations()]
-
-
-def _is_explained(found: Violation, recording: Recording) -> bool:
-    """Whether a slot was skipped because another run was held, by all that the store could know.
-
-    A result that waits for the store to answer again is older than the store's knowledge of it.
-    """
-    if found.code is not Code.SKIPPED_WITHOUT_CAUSE:
-        return False
-    skipped = recording.runs[found.subject]
-    decided_at = ended_at(skipped.run, recording)
-    assert decided_at is not None
-    others = [run for run in recording.finals if run.job == skipped.job and run.run != skipped.run]
-    return any(held_at(other.run, decided_at, recording) for other in others)
 
 
 def _vacuous(life: "Life") -> Iterator[str]:

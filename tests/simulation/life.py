@@ -29,9 +29,10 @@ from tests.simulation.virtual import MICROS, SimulatedLoop
 from tests.simulation.wire import Network
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
-ACTIVE = 20.0  # seconds in which users act and things break
-QUIET = 5.0  # seconds after that in which everything is to come to its end; more, if it is not there yet
-PATIENCE = 90.0  # seconds after which it never will
+ACTIVE = 11.0  # seconds in which users act and things break
+QUIET = 2.0  # seconds after that in which everything is to come to its end; more, if it is not there yet
+LOOK_EVERY = 1.5  # seconds between two looks whether it is
+PATIENCE = 90.0  # seconds in which nothing came to its end, after which nothing ever will
 RECOVERY = 25.0  # seconds after a fault in which its traces may be seen
 HELD_BACK = 10.0  # seconds that a worker may hold a run that has no slot: longer when calls are slow
 HOSTS = 3
@@ -39,9 +40,12 @@ CLOCK_ERROR = 0.001  # seconds; and as much as a clock drifts while nothing sets
 SILENCE = 30.0  # seconds; no outage and no standstill takes longer
 EPOCH = START.timestamp()
 ROUNDS = 5  # of ending what is left of a life
-TIMING = Timing(
-    dead_after=timedelta(seconds=9), horizon=timedelta(seconds=15), drain=timedelta(seconds=4)
-)  # shorter than in life, so that more of it fits into one
+TIMING = Timing(  # shorter than in life, so that more of it fits into one
+    heartbeat=timedelta(seconds=2),
+    dead_after=timedelta(seconds=6),
+    horizon=timedelta(seconds=10),
+    drain=timedelta(seconds=3),
+)
 
 
 @dataclass
@@ -208,7 +212,7 @@ class Life:
         host.dead = host.stands = True
         host.services = None
         host.unplug()
-        wait = self.faults.choose((0.05, 1.0, 4.0, 11.0))
+        wait = self.faults.choose((0.05, 1.0, 3.0, 7.5))
         self.loop.call_later(wait, self._begin, host.name, context=self.loop.outside)
 
     # --- the end
@@ -230,10 +234,13 @@ class Life:
         await self.users.make_up(LEAST_RUNS - len(there.items))
 
     async def _come_to_rest(self) -> None:
-        deadline = self.loop.time() + PATIENCE
+        give_up_at = self.loop.time() + PATIENCE
         await asyncio.sleep(QUIET)
-        while (unfinished := await self._unfinished()) and self.loop.time() < deadline:
-            await asyncio.sleep(3.0)
+        before: list[str] = []
+        while (unfinished := await self._unfinished()) and self.loop.time() < give_up_at:
+            if len(unfinished) != len(before):  # it is on its way
+                before, give_up_at = unfinished, self.loop.time() + PATIENCE
+            await asyncio.sleep(LOOK_EVERY)
             await self.users.discard_letters()
         self.violations += [f"it never comes to rest: {what}" for what in unfinished]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -37,6 +37,8 @@ OWNER = LOCAL
 PATIENCE = 5.0  # seconds that a user waits for an answer
 TRIES = 4  # of a request that may be repeated
 NARROW = "narrow"  # a queue in which one run at a time is allowed
+WORK_SECONDS = (0.0, 0.0, 0.0, 0.05, 0.05, 0.4, 0.4, 1.5, 4.0)  # that a run takes; long ones keep a life long
+BATCH = 8  # jobs that are created at once
 NEVER = "0 0 1 1 *"  # when declared schedules fire: in no life
 
 
@@ -84,9 +86,9 @@ class Users:
         chance, until = self._chance, self._until
         yield 0.0, self._narrow
         for wish, times, begin, end in (
-            (self._once, 20, 0.0, until),
-            (self._batch, 1, 0.0, until),
-            (self._in_order, 3, 0.0, 0.7 * until),
+            (self._once, 12, 0.0, until),
+            (self._batch, 3, 0.0, until),
+            (self._in_order, 2, 0.0, 0.7 * until),
             (self._again_and_again, 3, 0.0, 0.4 * until),
             (self._cancel_run, 5, 2.0, until),
             (self._cancel_job, 2, 0.4 * until, until),
@@ -98,7 +100,7 @@ class Users:
             (self._retry, 3, 0.5 * until, until),
             (self._narrow, 2, 0.0, until),
             (self._read, 6, 1.0, until),
-            (self._look, 2, 0.2 * until, 0.9 * until),
+            (self._look, 1, 0.2 * until, 0.9 * until),
             (self._declare, 2, 0.0, 0.7 * until),
             (self._declare_nothing, 1, 0.3 * until, until),
         ):
@@ -195,10 +197,10 @@ class Users:
 
     # --- creating
 
-    def _draft(self, schedule: Any, **changes: Any) -> Draft:
+    def _draft(self, schedule: Any, *, longest: float = max(WORK_SECONDS), **changes: Any) -> Draft:
         chance = self._chance
         work = {
-            "seconds": chance.choice((0.0, 0.0, 0.05, 0.4, 1.5, 4.0)),
+            "seconds": chance.choice([seconds for seconds in WORK_SECONDS if seconds <= longest]),
             "fails": chance.choice((0, 0, 0, 0, 1, 2, 9)),
         }
         policy = Policy(
@@ -238,9 +240,15 @@ class Users:
             await asyncio.sleep(0.005)  # long enough for two hosts to agree which of them came first
 
     async def _batch(self) -> None:
+        await self._create_many(
+            [self._draft(self._chance.choice(("now", self._moment(0.5, 6.0)))) for _ in range(BATCH)]
+        )
+
+    async def _create_many(self, wanted: Sequence[Draft]) -> bool:
+        """Create jobs in one request; whether there was an answer."""
         drafts, calls = [], []
-        for _ in range(5):
-            draft, label = self._draft(self._chance.choice(("now", self._moment(0.5, 6.0)))), self._label()
+        for draft in wanted:
+            label = self._label()
             drafts.append(_with(draft, params=json.dumps({**json.loads(draft.params), "label": label})))
             asked = definition_of(drafts[-1], label)
             calls.append((self._history.invoke(Action.CREATE, definition=asked), asked))
@@ -255,6 +263,7 @@ class Users:
             else:
                 self._ended(call, reply, **_created(made, asked))
                 self.shots += [] if made is None else [made]
+        return reply.answer is not None
 
     async def _again_and_again(self) -> None:
         chance = self._chance
@@ -268,7 +277,8 @@ class Users:
             )
         )
         ends_at = self._life.start + timedelta(seconds=self._until)
-        if job_id := await self._create(self._draft({**schedule, "ends_at": ends_at.isoformat()})):
+        # Not the longest work: a line of many such runs would make a life several times as long.
+        if job_id := await self._create(self._draft({**schedule, "ends_at": ends_at.isoformat()}, longest=1.5)):
             self.recurring.append(job_id)
 
     # --- acting on what there is
@@ -348,7 +358,7 @@ class Users:
 
     async def _backfill(self) -> None:
         now = self._life.now()
-        start, end = now - timedelta(seconds=60), now - timedelta(seconds=50)
+        start, end = now - timedelta(seconds=60), now - timedelta(seconds=55)
         if (job := self._some(self.recurring)) is not None:
             await self._call(
                 Action.BACKFILL, lambda services: services.jobs.backfill(job, start, end, owner=OWNER), job=job
@@ -418,8 +428,11 @@ class Users:
 
     async def make_up(self, runs: int) -> None:
         """Create so many more jobs, where too many were refused for a life to prove something."""
-        for _ in range(runs):
-            await self._create(self._draft("now"))
+        if runs > 0:
+            for _ in range(TRIES):
+                if await self._create_many([self._draft("now", longest=0.05) for _ in range(runs)]):
+                    return
+                await asyncio.sleep(2.0)  # until somebody is up
 
 
 def _heed(asking: "asyncio.Task[Any]") -> None:

@@ -33,21 +33,44 @@ class Deadlock(AssertionError):
     """Nothing is ready, and nothing will ever be."""
 
 
+class _Step(asyncio.TimerHandle):
+    """One step of a task, or a call: made a hundred thousand times, so without what only a debugger needs."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._scheduled = False
+        self._source_traceback = None
+        self._repr = None
+
+
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Runs the steps of many hosts, one after another, in an order that depends on nothing but their times."""
 
     def __init__(self) -> None:
         super().__init__()
         self._micros = 0
+        self._seconds = 0.0  # the same
         self._clock_resolution = 1 / MICROS
-        self._timers: list[
-            tuple[float, int, asyncio.TimerHandle]
-        ] = []  # those of one instant in the order of their making
+        self._timers: list[tuple[float, int, _Step]] = []  # those of one instant in the order of their making
         self._made = itertools.count()
         self.outside = Context()  # of what belongs to no host: the store, the wire, the users
 
     def time(self) -> float:
-        return self._micros / MICROS
+        return self._seconds
 
     @property
     def micros(self) -> int:
@@ -70,10 +93,22 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         missed, machine.missed = machine.missed, []
         self._ready.extend(missed)  # type: ignore[attr-defined]
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        step = _Step(0.0, callback, args, self, context)
+        self._ready.append(step)  # type: ignore[attr-defined]
+        return step
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._seconds + delay, callback, *args, context=context)
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Step(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._made), timer))
         return timer
 
@@ -84,7 +119,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         if not ready:
             self._jump()
-        end = self.time() + self._clock_resolution / 2
+        end = self._seconds + self._clock_resolution / 2
         while timers and timers[0][0] < end:
             ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
@@ -105,6 +140,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not timers:
             raise Deadlock
         self._micros = max(self._micros, math.ceil(timers[0][0] * MICROS - 0.5))
+        self._seconds = self._micros / MICROS
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are no files or sockets."""
