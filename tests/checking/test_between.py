@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
+
 from horae.checking import Code, Recording
 from horae.checking.cancels import judge_cancels
 from horae.checking.exclusive import judge_exclusive
 from horae.checking.leases import judge_leases
 from horae.checking.limits import judge_limits
+from horae.checking.order import judge_order
 from horae.checking.recorded import FOREVER
 from horae.checking.recording import (
     Action,
@@ -15,6 +18,7 @@ from horae.checking.recording import (
     Definition,
     Died,
     Effect,
+    FinalAttempt,
     FinalRun,
     Gone,
     Happening,
@@ -111,6 +115,38 @@ def test_what_is_being_cancelled_is_given_to_nobody_else() -> None:
     assert codes(judge_cancels, *cancel, before, start(5.6, 2)) == []
     assert codes(judge_cancels, *cancel, after) == []
     assert codes(judge_cancels, *cancel, after, start(7.1, 2)) == [Code.CANCEL_IGNORED]
+
+
+# --- one after another
+
+
+def test_what_its_process_saw_end_is_over_even_if_that_is_done_again() -> None:
+    def told(behind: dict[str, Any]) -> list[Code]:
+        lines: list[Line] = []
+        for number, label in enumerate(("a", "b")):
+            run, job, asked = f"run_{label}", f"job_{label}", Definition(label=label, ordering_key="k")
+            lines += [Invoke(at=1.0 + number, call=label, action=Action.CREATE, definition=asked)]
+            lines += [Ok(at=1.1 + number, call=label, job=job, run=run)]
+            again = FinalAttempt(number=1, fence=2, outcome="succeeded", node="other")
+            ended = {"status": "succeeded", "gate": "key:local:k", "attempts": [again], "label": label}
+            lines += [_as(final(run, **ended), job=job)]
+            lines += [_as(effect, job=job, label=label) for effect in handled(20.0 + number, 2, run, OTHER)]
+        lines += [_as(effect, job="job_a", label="a") for effect in handled(5.0, 1, "run_a", ONE)]
+        lines += [_as(start(6.0, 1, run="run_b", **behind), job="job_b", label="b")]
+        return codes(judge_order, *lines)
+
+    assert told(ONE) == []
+    assert told(OTHER) == [Code.OUT_OF_ORDER]
+
+
+def handled(at: float, fence: int, run: str, where: dict[str, Any]) -> list[Effect]:
+    """A handler from its start to its good end."""
+    begun = start(at, fence, run=run, **where)
+    return [begun, _as(begun, at=at + 0.5, event=Happening.END)]
+
+
+def _as(line: Any, **changes: Any) -> Any:
+    return msgspec.structs.replace(line, **changes)
 
 
 # --- what comes due while another of its runs is going

@@ -114,12 +114,23 @@ def _judge_pair(first: _Passage, second: _Passage, recording: Recording) -> Iter
     if second.started_at < first.started_at - slack:
         detail = f"it started {at(second.started_at)}, before {first.run.run}, which was accepted before it"
         yield found(Code.OUT_OF_ORDER, second.run.run, detail)
-    elif first.worked_to is not None and second.started_at < first.worked_to - slack:
-        detail = f"it started {at(second.started_at)}, before {first.run.run} was over, which comes before it"
+    elif early := [span for span in second.spans if _comes_before_its_end(span, first, slack)]:
+        detail = f"it started {at(early[0].start.at)}, before {first.run.run} was over, which comes before it"
         yield found(Code.OUT_OF_ORDER, second.run.run, detail)
     elif _blocks(first, second):
         detail = f"it started {at(second.started_at)} although {first.run.run} failed before it and blocks"
         yield found(Code.BLOCK_IGNORED, second.run.run, detail)
+
+
+def _comes_before_its_end(span: Span, first: _Passage, slack: float) -> bool:
+    """Whether a handler started before the one ahead was over, unless its own process had seen that one end well.
+
+    What a process has seen and could not report before it died is done again, after what it had gone on with.
+    """
+    if first.worked_to is None or span.start.at >= first.worked_to - slack:
+        return False
+    ends = [each.end for each in first.spans if each.start.pid == span.start.pid and each.start.node == span.start.node]
+    return not any(end is not None and end.good and end.at <= span.start.at for end in ends)
 
 
 def _blocks(first: _Passage, second: _Passage) -> bool:
