@@ -135,8 +135,9 @@ class Checker:
         run = await self._store.run(_run_id(violation), owner=None)
         if run is None or violation != unexplained(run):
             return False
-        which = RunFilter(job_id=job.id, states=frozenset(State) - {State.SKIPPED}, end_at=run.due_at + _TICK)
-        others = (await self._store.list_runs(which, cursor=None, limit=PAGE)).items
+        others = await self._others(run, frozenset(State) - {State.SKIPPED})
+        # One that had started on a node that died may have been skipped in the end, because it was too late by then.
+        others += [other for other in await self._others(run, frozenset({State.SKIPPED})) if other.crashes]
         if any(was_going(other, run, self._tolerance) for other in others):
             return True
         begun = [other for other in others if had_begun(other, run, self._tolerance)]
@@ -144,6 +145,11 @@ class Checker:
         if run.id not in told:
             return bool(begun)  # it is too long ago for the store to tell
         return any(was_untold(other, run, told, self._tolerance) for other in begun)
+
+    async def _others(self, run: Run, states: frozenset[State]) -> list[Run]:
+        """Runs of the same job that were due no later, the latest first."""
+        which = RunFilter(job_id=run.job_id, states=states, end_at=run.due_at + _TICK)
+        return list((await self._store.list_runs(which, cursor=None, limit=PAGE)).items)
 
     # --- runs
 
