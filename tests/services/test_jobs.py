@@ -312,6 +312,19 @@ async def test_a_success_that_is_committed_first_wins_over_a_cancel(system: Syst
     assert (await system.run(run.id)).state is State.SUCCEEDED
 
 
+async def test_what_a_deleted_job_had_on_a_node_that_died_does_not_start_on_another(system: System) -> None:
+    node = await system.add_node()
+    job = await create(system, "*/10 * * * * *")
+    await system.advance(seconds=9.5)  # inside the lead: the node holds the run, and has not started it
+    node.kill()
+    await system.advance(seconds=1)
+    await jobs_of(system).cancel(job.id, keep_running=True, owner=None)
+    await system.add_node()
+    await system.advance(minutes=1)
+    assert system.starts == []
+    assert counts(await ledger(system, job)) == {"skipped:cancelled": 1}
+
+
 @pytest.mark.parametrize("of_job", [False, True])
 async def test_a_cancel_also_ends_a_run_that_was_tried_while_it_was_on_its_way(
     system: System, of_job: bool, monkeypatch: pytest.MonkeyPatch

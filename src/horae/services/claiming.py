@@ -66,6 +66,7 @@ class Claiming:
         self._looked_at: datetime | None = None  # when something was claimed beside that
         self._ended_seen = 0  # attempts, when something overdue was last looked at
         self._stuck_since: datetime | None = None  # nothing has ended since this look
+        self._stopped: list[Run] = []  # claimed, though somebody had asked the node that held them before to stop them
         self.starved = False  # there was no room for more, so a result must wake the claims
         self.lined_up = False  # runs are next in gates of which we hold others, so a result must wake the claims
 
@@ -90,6 +91,11 @@ class Claiming:
         if room > 0 or free_gates:
             again = await self._claim(now, room, free_gates)
         return min(filter(None, (again, look_at, self.look_for_overdue())), default=None)
+
+    def take_stopped(self) -> Sequence[Run]:
+        """What was claimed with a request to stop it that no node had the time to follow: it is to be asked back."""
+        stopped, self._stopped = self._stopped, []
+        return stopped
 
     def look_for_overdue(self) -> datetime | None:
         """When to see whether what finds no slot here has to go back; None when everything found one."""
@@ -169,7 +175,11 @@ class Claiming:
             else:
                 if run.gate is not None:
                     gates.enter(run)
-                holding.keep(run)
+                if run.stop is None or run.attempt > 0:  # what was going when it was to be stopped goes on
+                    holding.keep(run)
+                else:
+                    self._stopped.append(run)
+                    workload.asked_back.add(run.id)
 
     def _next_claim(self, claims: Claims, room: int, now: datetime, *, unsure: bool) -> datetime | None:
         advanced = claims.runs or (claims.contested and not unsure)

@@ -50,7 +50,27 @@ class Withdrawing:
             if reason is Reason.CANCELLED:
                 self._cancel(run_id)
         held = [self._workload.holding.get(run_id) for run_id in stops]
-        await self._take_back([run for run in held if run is not None])
+        await self.take_back([run for run in held if run is not None])
+
+    async def take_back(self, runs: Sequence[Run]) -> None:
+        """Return slots to a job that was paused; nothing of it starts while the store is asked."""
+        if not runs:
+            return
+        for run in runs:
+            self._workload.holding.drop(run)
+        answers = [Retraction.GOES_ON] * len(runs)
+        asked = {run.id for run in runs}
+        self._workload.asked_back |= asked
+        try:
+            answers = await self._store.retract(runs, now=self._clock.now())
+        except Unavailable:
+            self._workload.doubtful = True  # they may be gone all the same: nothing starts before that is known
+            raise
+        finally:
+            self._workload.asked_back -= asked
+            now = self._clock.now()
+            for run, answer in zip(runs, answers, strict=True):
+                self._taken_back(run, answer, now)
 
     async def confirm_claims(self) -> None:
         """After a doubt about the lease: keep only what the store still shows as ours."""
@@ -127,26 +147,6 @@ class Withdrawing:
         elif (attempt := self._workload.running.get(run_id)) is not None and not attempt.cancelled:
             attempt.cancelled = True
             attempt.stop()
-
-    async def _take_back(self, runs: Sequence[Run]) -> None:
-        """Return slots to a job that was paused; nothing of it starts while the store is asked."""
-        if not runs:
-            return
-        for run in runs:
-            self._workload.holding.drop(run)
-        answers = [Retraction.GOES_ON] * len(runs)
-        asked = {run.id for run in runs}
-        self._workload.asked_back |= asked
-        try:
-            answers = await self._store.retract(runs, now=self._clock.now())
-        except Unavailable:
-            self._workload.doubtful = True  # they may be gone all the same: nothing starts before that is known
-            raise
-        finally:
-            self._workload.asked_back -= asked
-            now = self._clock.now()
-            for run, answer in zip(runs, answers, strict=True):
-                self._taken_back(run, answer, now)
 
     def _taken_back(self, run: Run, answer: Retraction, now: datetime) -> None:
         if self._lease.lost or run.node != self._node_id():  # abandoned meanwhile

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from horae.clock import Clock
-from horae.core.model import NodeId
+from horae.core.model import NodeId, Run
 from horae.metrics import Metrics
 from horae.services.claiming import Claiming
 from horae.services.ending import Ending
@@ -125,7 +125,10 @@ class Worker:
             await self._withdrawing.confirm_claims()
             self.release_due()
         await self._withdrawing.return_unknown()
-        return await self._claiming.claim()
+        try:
+            return await self._claiming.claim()
+        finally:
+            await self._take_back(self._claiming.take_stopped())
 
     def release_due(self) -> int:
         """Start what is due; called at the earliest instant that `alarm` was set to. Answers how many were released."""
@@ -154,6 +157,11 @@ class Worker:
     def end_drain(self) -> None:
         """Stop what still runs; it is given back, not failed."""
         self._withdrawing.end_drain()
+
+    async def _take_back(self, stopped: Sequence[Run]) -> None:
+        if stopped:
+            await self._withdrawing.take_back(stopped)
+            self.release_due()
 
     def _slot_freed(self, now: datetime) -> None:
         self._releasing.slot_freed(now)
