@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, State, Trigger, shard_of
+from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, Skip, State, Trigger, shard_of
 from horae.core.plan import MAX_UNSTARTED, Due, Page, cancel, start
 from horae.core.schedule import At, Every
 from horae.core.values import replace
@@ -240,6 +240,19 @@ async def test_a_page_without_further_slots_ends_the_backfill(store: Store) -> N
     assert await store.fill([page]) == [False]
     assert list((await store.plannable(ALL, now=NOW + DAY, limit=10)).backfills) == []
     assert len((await store.ledger(job.id, start=NOW, end=NOW + DAY, limit=10)).backfills) == 0
+
+
+async def test_a_page_leaves_slots_out_if_it_is_applied(store: Store) -> None:
+    job = await given_job(store, recurring(plan_at=None))
+    backfill = a_backfill(job)
+    await store.backfill(backfill)
+    left_out = Skip(job_id=job.id, revision=1, start=backfill.start, end=backfill.end, count=5, reason=Reason.CANCELLED)
+    page = Page(backfill=backfill, runs=(), start=None, plan_at=NOW, skips=(left_out,))
+
+    assert await store.fill([page]) == [True]
+    assert await store.fill([page]) == [False]
+
+    assert list((await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)).skips) == [left_out]
 
 
 async def test_planners_that_race_fill_each_page_once(store: Store, connect: Connect) -> None:

@@ -68,14 +68,11 @@ def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
     return Firing(job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED)
 
 
-def give_up(job: Job, backfill: Backfill) -> tuple[Page, tuple[Skip, ...]]:
+def give_up(job: Job, backfill: Backfill) -> Page:
     """End a backfill whose schedule is about to go: no further run of it, and its slots as skipped.
 
     What users fill was accounted for before, and is so still.
     """
-    page = Page(backfill=backfill, runs=(), start=None, plan_at=backfill.plan_at)
-    if backfill.trigger is not Trigger.SCHEDULE:
-        return page, ()
     skipped = Skip(
         job_id=job.id,
         revision=job.revision,
@@ -84,7 +81,8 @@ def give_up(job: Job, backfill: Backfill) -> tuple[Page, tuple[Skip, ...]]:
         count=count_between(job.schedule, backfill.start, backfill.end + _TICK),
         reason=Reason.CANCELLED,
     )
-    return page, (skipped,)
+    skips = (skipped,) if backfill.trigger is Trigger.SCHEDULE else ()
+    return Page(backfill=backfill, runs=(), start=None, plan_at=backfill.plan_at, skips=skips)
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:

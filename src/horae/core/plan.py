@@ -260,6 +260,7 @@ class Page(Value, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     start: datetime | None  # the next slot; None when the backfill is done
     plan_at: datetime
+    skips: tuple[Skip, ...] = ()  # of slots that it leaves out
 
 
 def fill(backfill: Backfill, due: Due, *, now: datetime, new_id: NewId) -> Page:

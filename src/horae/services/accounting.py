@@ -40,15 +40,8 @@ class Accounting:
     async def _give_up_filling(self, job: Job) -> Job | None:
         """The job after its backfills were given up, before their schedule goes; None on a lost race."""
         ledger = await self._store.ledger(job.id, start=_EARLIEST, end=self._clock.now(), limit=1)
-        endings = [give_up(job, backfill) for backfill in ledger.backfills]
-        if not endings:
-            return job
-        ended = await self._store.fill([page for page, _ in endings])
-        skips = tuple(skip for (_, skips), done in zip(endings, ended, strict=True) if done for skip in skips)
-        fired = await self.fire(
-            Firing(job=job, skips=skips, next_fire_at=job.next_fire_at, plan_at=job.plan_at, status=job.status)
-        )
-        return fired if all(ended) else None  # else a planner turned some of it into runs meanwhile
+        ended = await self._store.fill([give_up(job, backfill) for backfill in ledger.backfills])
+        return job if all(ended) else None  # else a planner turned some of it into runs meanwhile
 
     async def fire_ahead(self, job: Job) -> Job:
         """Plan the first horizon at once; when a planner was faster that is just as well."""

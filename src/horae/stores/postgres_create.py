@@ -7,7 +7,7 @@ import asyncpg
 
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
-from horae.core.model import JobId, Run
+from horae.core.model import JobId, Run, Skip
 from horae.core.plan import Firing, may_repeat
 from horae.store import Kind, Receipt, Receipted, Signal
 from horae.stores import postgres_rows as rows
@@ -119,11 +119,16 @@ async def write_firings(session: Session, firings: Sequence[Firing], places: Pla
     skips = [skip for firing in firings for skip in firing.skips]
     backfills = [firing.backfill for firing in firings if firing.backfill is not None]
     await fire_runs(session, runs, places)
-    if skips:
-        await session.rows("add_skips", *columns(rows.skip, skips))
+    await write_skips(session, skips)
     if backfills:
         await session.rows("add_backfills", *columns(rows.backfill, backfills))
     return runs
+
+
+async def write_skips(session: Session, skips: Sequence[Skip]) -> None:
+    """Write slots that were left out."""
+    if skips:
+        await session.rows("add_skips", *columns(rows.skip, skips))
 
 
 async def ended_slots(session: Session, runs: Sequence[Run]) -> set[tuple[JobId, datetime | None]]:

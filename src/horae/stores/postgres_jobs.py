@@ -11,7 +11,7 @@ from horae.core.values import replace
 from horae.store import Changed, JobChange, Kind, Plannable, Receipt, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import OVER, PostgresBase, due_signal
-from horae.stores.postgres_create import ended_slots, fire_runs, plan_signal, write_firings
+from horae.stores.postgres_create import ended_slots, fire_runs, plan_signal, write_firings, write_skips
 from horae.stores.postgres_events import add_events, telling
 from horae.stores.postgres_gates import wake_parked, woken_signal
 from horae.stores.postgres_pool import Session, retried
@@ -74,6 +74,7 @@ class PostgresJobs(PostgresBase):
             told = await ended_slots(session, missed) if missed else set()
             runs = [run for run in runs if run.trigger is not Trigger.SCHEDULE or (run.job_id, run.slot) not in told]
             await fire_runs(session, runs, places)
+            await write_skips(session, [skip for page in pages if page.backfill.id in moved for skip in page.skips])
         again = (page.plan_at for page in going if page.backfill.id in moved)
         self._signals.send([*due_signal(runs), *plan_signal(again)])
         return [page.backfill.id in moved for page in pages]

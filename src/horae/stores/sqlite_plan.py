@@ -285,6 +285,7 @@ def _fill(transaction: Transaction, page: Page) -> bool:
     if moved.rowcount == 0:
         return False
     _insert_runs(transaction, _NewRuns(_untold(transaction.db, page.runs)))
+    transaction.db.executemany(STATEMENTS["insert_skip"], map(skip_values, page.skips))
     return True
 
 
