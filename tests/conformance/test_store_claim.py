@@ -205,6 +205,31 @@ async def test_whatever_owners_there_are_all_is_claimed_once_the_oldest_of_each_
             assert mine == sorted(mine)
 
 
+async def test_what_many_owners_leave_of_a_large_claim_is_for_the_one_who_has_more(store: Store) -> None:
+    *quiet, flood = owners_apart(12)
+    some = [one_shot(NOW, owner=owner) for owner in quiet for _ in range(2)]
+    await store.create([*some, *(one_shot(NOW - MINUTE, owner=flood) for _ in range(250))])
+    node = await given_node(store)
+
+    claims = await claims_of(store, node, limit=200)
+
+    assert by_owner(claims.runs) == {**dict.fromkeys(quiet, 2), flood: 178}
+    assert claims.more
+
+
+async def test_owners_who_have_more_than_there_is_room_for_have_about_as_much_of_a_large_claim(store: Store) -> None:
+    *floods, quiet = owners_apart(9)
+    runs = [one_shot(NOW - MINUTE, owner=owner) for owner in floods for _ in range(40)]
+    await store.create([*runs, *(one_shot(NOW, owner=quiet) for _ in range(3))])
+    node = await given_node(store)
+
+    taken = by_owner(await claimed(store, node, limit=203))
+
+    assert taken.pop(quiet) == 3
+    assert taken.total() == 200
+    assert min(taken.values()) >= 0.8 * max(taken.values())
+
+
 def by_owner(runs: Sequence[Run]) -> Counter[str]:
     return Counter(run.owner for run in runs)
 

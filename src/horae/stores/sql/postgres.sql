@@ -370,36 +370,49 @@ WITH me AS MATERIALIZED (
                           LIMIT 1) AS first ON true
      WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
        AND ((SELECT count(*) FROM open) = 1 OR first.wake_at IS NOT NULL)
-), counting AS MATERIALIZED (
-    SELECT greatest(4 * $7::bigint / greatest(count(*), 1), 10) AS most FROM offers
+), turns AS MATERIALIZED (
+    -- How many a lane gives in its turns: one at first, then a fifth more each time, so that few turns share out many runs.
+    SELECT start, lead(start, 1, $7::bigint) OVER (ORDER BY start) - start AS size
+      FROM (SELECT DISTINCT floor(1.2::float8 ^ n)::bigint - 1 AS start
+              FROM generate_series(0, ceil(ln($7::float8 + 1) / ln(1.2::float8))::integer) AS n) AS growing
+     WHERE start < $7::bigint
+), counted AS MATERIALIZED (
+    -- How much each of several lanes has. Counted is what is picked below, by the same conditions, or what nobody may take
+    -- would use up the share of what can be taken. As that walks over it once more, a lane that has its part, which is what it
+    -- would give if all had plenty, is taken to have plenty.
+    SELECT lane, queue, priority, first_at, CASE WHEN first.count < part THEN first.count ELSE most END AS has
+      FROM (SELECT *, least($7::bigint, room) AS most,
+                   greatest(least($7::bigint / count(*) OVER (PARTITION BY priority), 4 * $7::bigint / count(*) OVER ()),
+                            10) AS part
+              FROM offers
+             WHERE (SELECT count(*) FROM offers) > 1) AS offer
+     CROSS JOIN LATERAL (SELECT count(*)
+                           FROM (SELECT FROM runs
+                                  WHERE runs.lane = offer.lane
+                                    AND wake_at >= offer.floor AND wake_at <= $5::timestamptz
+                                    AND node IS NULL AND NOT parked AND NOT paused
+                                    AND task = ANY($3::text[])
+                                    AND (gate IS NULL
+                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                         OR gate <> ALL($8::text[])
+                                            AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
+                                  ORDER BY wake_at
+                                  LIMIT least(part, most)) AS few) AS first
 ), shares AS MATERIALIZED (
     -- A single lane may give all. Of several, the highest priorities give first, within one of them the queues in turn, and
     -- of a queue its lanes in turn, so that a flood in one queue, or of one owner, takes no more than what the others leave.
-    -- Counted is what is picked below, by the same conditions, or what nobody may take would use up the share of what can be
-    -- taken. Of many lanes none is counted to the end: who leaves more than that is asked again.
     SELECT lane, least($7::bigint, room) AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
     UNION ALL
-    SELECT lane, count(*)
-      FROM (SELECT lane
-              FROM (SELECT offers.lane, offers.priority, first.wake_at,
-                           row_number() OVER (PARTITION BY offers.priority, offers.queue
-                                              ORDER BY first.turn, first.wake_at) AS turn
-                      FROM offers
-                     CROSS JOIN LATERAL (SELECT wake_at, row_number() OVER (ORDER BY wake_at) AS turn FROM runs
-                                          WHERE runs.lane = offers.lane
-                                            AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
-                                            AND node IS NULL AND NOT parked AND NOT paused
-                                            AND task = ANY($3::text[])
-                                            AND (gate IS NULL
-                                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
-                                                 OR gate <> ALL($8::text[])
-                                                    AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate),
-                                                                 $1) = $1)
-                                          ORDER BY wake_at
-                                          LIMIT least($7::bigint, offers.room, (SELECT most FROM counting))) AS first
-                     WHERE (SELECT count(*) FROM offers) > 1) AS each
-             ORDER BY priority DESC, turn, wake_at
-             LIMIT $7::bigint) AS firsts
+    SELECT lane, sum(least(size, $7::bigint - given)::integer)
+      FROM (SELECT lane, size,
+                   sum(size) OVER (ORDER BY priority DESC, given_of_queue, first_at, lane, start
+                                    ROWS UNBOUNDED PRECEDING) - size AS given
+              FROM (SELECT lane, priority, first_at, start, size,
+                           sum(size) OVER (PARTITION BY priority, queue ORDER BY start, first_at, lane
+                                            ROWS UNBOUNDED PRECEDING) - size AS given_of_queue
+                      FROM (SELECT lane, priority, queue, first_at, start, least(size, has - start)::integer AS size
+                              FROM counted JOIN turns ON start < has) AS turn) AS of_queue) AS of_all
+     WHERE given < $7::bigint
      GROUP BY lane
 ), found AS MATERIALIZED (
     -- Runs of gates that are full or another node's are none of our business before they are due. Where there is little
@@ -516,8 +529,7 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
        $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
                            OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
                            OR (SELECT count(*) FROM offers) > 1
-                              AND ((SELECT sum(share) FROM shares) >= $7::bigint
-                                   OR (SELECT max(share) FROM shares) >= (SELECT most FROM counting))) AS more,
+                              AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
        least((SELECT min(first_at) FROM offers), (SELECT min(wake_at) FROM found)) AS first_at,
        (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
        (SELECT min(wake_at) FROM found
