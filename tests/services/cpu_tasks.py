@@ -66,8 +66,8 @@ def spin(note: str, *, deaf: bool = False, child: bool = False) -> None:
     pids = [os.getpid()]
     if child:
         pids.append(subprocess.Popen(["sleep", "1000"]).pid)
-    Path(note).write_text(" ".join(map(str, pids)))
     try:
+        Path(note).write_text(" ".join(map(str, pids)))  # whoever reads it may stop us at once
         while True:
             time.sleep(0.01)
     finally:
