@@ -5,7 +5,7 @@ move rows and hold no rule: what a row becomes is decided in `core.plan` before 
 argument; only `time()` asks the backend for its clock. A backend that does not answer raises `Unavailable`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
@@ -254,6 +254,9 @@ class QueueSettings(Value, frozen=True, kw_only=True):
     concurrency: int | None = None
 
 
+SETTINGS = ("paused", "concurrency")  # what can be said about a queue
+
+
 class Reader(Protocol):
     """Look-ups and lists; `owner` None means any owner's."""
 
@@ -444,8 +447,8 @@ class Store(Reader, Protocol):
     async def keep_receipt(self, receipt: Receipt) -> Receipt:
         """Keep the answer to an act that is over, unless there is one already; the receipt that holds."""
 
-    async def set_queue(self, settings: QueueSettings) -> None:
-        """Say something about a queue."""
+    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
+        """Say something about a queue: of the settings those fields, while the others stay as they are."""
 
     async def declare(self, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
         """Note versions of schedules that were not seen before; with `renew` seen ones count as seen now."""

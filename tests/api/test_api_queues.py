@@ -1,5 +1,7 @@
 """Queues: figures for an autoscaler, pausing and limiting."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -59,6 +61,24 @@ async def test_the_concurrency_of_a_queue_is_kept(api: Api) -> None:
     assert (await change(api, "mail", {"paused": True}))["concurrency"] == 1, "what is not named stays"
     assert (await change(api, "mail", {"concurrency": None, "paused": False}))["concurrency"] is None
     assert len(await api.hand.claim()) == 2
+
+
+async def test_two_who_change_a_queue_at_one_instant_both_get_their_way(api: Api) -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        arrived.set()
+        await go_on.wait()
+        yield b'{"paused": true}'
+
+    headers = {"content-type": "application/json"}
+    slow = asyncio.create_task(api.client.patch("/v1/queues/mail", content=slowly(), headers=headers))
+    await arrived.wait()
+    assert (await change(api, "mail", {"concurrency": 3}))["concurrency"] == 3
+    go_on.set()
+    answered = (await slow).json()
+    assert (answered["paused"], answered["concurrency"]) == (True, 3)
+    assert ((await queues(api))["mail"]["paused"], (await queues(api))["mail"]["concurrency"]) == (True, 3)
 
 
 async def test_a_queue_may_be_set_up_before_it_has_runs(api: Api) -> None:

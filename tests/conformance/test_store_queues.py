@@ -74,6 +74,19 @@ async def test_what_was_said_last_holds(store: Store, paused: bool, concurrency:
     assert await store.queue_settings("default") == QueueSettings(queue="default")
 
 
+async def test_of_a_queue_only_what_is_named_is_said(store: Store) -> None:
+    """Of two administrators at one instant neither takes back what the other says."""
+    await store.set_queue(QueueSettings(queue=ODD, paused=True, concurrency=9), fields=("paused",))
+    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True)
+    await store.set_queue(QueueSettings(queue=ODD, concurrency=4), fields=("concurrency",))
+    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
+    await store.set_queue(QueueSettings(queue=ODD), fields=())
+    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
+    await store.set_queue(QueueSettings(queue=ODD, paused=True), fields=("concurrency",))
+    await store.set_queue(QueueSettings(queue=ODD, concurrency=7), fields=("paused",))
+    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD)
+
+
 async def test_a_queue_with_settings_is_listed_although_it_is_empty(store: Store) -> None:
     await pause(store, "b")
     await limit(store, 2, "a")

@@ -16,6 +16,7 @@ from horae.core.errors import NotFound
 from horae.core.values import replace
 from horae.services.limits import Queue
 from horae.services.queues import QueueFigures
+from horae.store import SETTINGS, QueueSettings
 
 Concurrency = Annotated[int, Meta(ge=1, le=1_000_000)]
 
@@ -58,14 +59,10 @@ async def list_queues(request: Request) -> Response:
 )
 async def change(request: Request) -> Response:
     """Pause a queue, or limit how many of its runs all workers together hold."""
-    queues = services_of(request).queues
-    settings = await queues.settings(_name(request))
+    settings = QueueSettings(queue=_name(request))
     body = decode(await read_body(request), QueueBody, _QUEUE)
-    if body.paused is not UNSET:
-        settings = replace(settings, paused=body.paused)
-    if body.concurrency is not UNSET:
-        settings = replace(settings, concurrency=body.concurrency)
-    return answer(_view(await queues.set(settings)))
+    said = {field: value for field in SETTINGS if (value := getattr(body, field)) is not UNSET}
+    return answer(_view(await services_of(request).queues.set(replace(settings, **said), fields=said)))
 
 
 ROUTES = [resource("/v1/queues", GET=list_queues), resource("/v1/queues/{name}", PATCH=change)]

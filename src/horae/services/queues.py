@@ -1,11 +1,11 @@
 """Queues as those who run them see them: how much waits, how late it gets, and what they say about them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from horae.clock import Clock
-from horae.store import QueueDepth, QueueSettings, Store
+from horae.store import SETTINGS, QueueDepth, QueueSettings, Store
 
 RECENT = timedelta(minutes=5)  # of which runs the lateness is told: what an autoscaler can still act on
 
@@ -39,15 +39,13 @@ class Queues:
         quiet = {queue: _empty(await self._store.queue_settings(queue)) for queue in lateness if queue not in known}
         return [self._figures(depth, lateness) for _, depth in sorted((known | quiet).items())]
 
-    async def settings(self, queue: str) -> QueueSettings:
-        """What was said about a queue."""
-        return await self._store.queue_settings(queue)
-
-    async def set(self, settings: QueueSettings) -> QueueFigures:
-        """Say something about a queue, whether or not it has runs."""
-        await self._store.set_queue(settings)
+    async def set(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> QueueFigures:
+        """Say something about a queue, whether or not it has runs; fields that are not named stay as they are."""
+        await self._store.set_queue(settings, fields=fields)
         figures = {one.queue: one for one in await self.list(owner=None)}
-        return figures.get(settings.queue) or self._figures(_empty(settings), {})
+        if settings.queue in figures:
+            return figures[settings.queue]
+        return self._figures(_empty(await self._store.queue_settings(settings.queue)), {})
 
     def _figures(self, depth: QueueDepth, lateness: Mapping[str, timedelta]) -> QueueFigures:
         oldest = depth.oldest_due_at

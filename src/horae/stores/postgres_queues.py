@@ -1,9 +1,9 @@
 """Queues in PostgreSQL: what administrators say about them, how full they are and how late."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from horae.store import Kind, QueueDepth, QueueSettings, Signal
+from horae.store import SETTINGS, Kind, QueueDepth, QueueSettings, Signal
 from horae.stores.postgres_base import PostgresBase
 from horae.stores.postgres_held import count_held
 from horae.stores.postgres_pool import retried
@@ -39,9 +39,11 @@ class PostgresQueues(PostgresBase):
         return QueueSettings(queue=queue)
 
     @retried
-    async def set_queue(self, settings: QueueSettings) -> None:
+    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
         """Say something about a queue; whatever it is, waiting workers may now find something to claim."""
-        await self._db.rows("set_queue", settings.queue, settings.paused, settings.concurrency)
-        if settings.concurrency is not None:
+        limits = "concurrency" in fields
+        paused = settings.paused if "paused" in fields else None
+        await self._db.rows("set_queue", settings.queue, paused, limits, settings.concurrency)
+        if limits and settings.concurrency is not None:
             await count_held(self._db, settings.queue)
         self._signals.send([Signal(kind=Kind.DUE)])

@@ -1,6 +1,6 @@
 """The SQLite store: one file on one host, shared by any number of its processes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from horae.core.events import EventKind
 from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.plan import Firing, Page, Settled
 from horae.store import (
+    SETTINGS,
     Beat,
     Changed,
     ClaimRequest,
@@ -165,9 +166,9 @@ class SqliteStore:
     async def keep_receipt(self, receipt: Receipt) -> Receipt:
         return await self._executor.write(lambda transaction: sqlite_receipts.keep(transaction, receipt))
 
-    async def set_queue(self, settings: QueueSettings) -> None:
+    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
         now = self._wall()
-        await self._executor.write(lambda transaction: sqlite_queues.set_queue(transaction, settings, now))
+        await self._executor.write(lambda transaction: sqlite_queues.set_queue(transaction, settings, fields, now))
 
     async def declare(self, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
         await self._executor.write(

@@ -1,7 +1,7 @@
 """Queues in SQLite: what administrators say about them, what that leaves to a claim, and how much waits in them."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,10 +26,13 @@ def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
     }
 
 
-def set_queue(transaction: Transaction, said: QueueSettings, now: datetime) -> None:
-    """Say something about a queue; whatever it is, waiting workers may now find something to claim."""
-    transaction.db.execute(STATEMENTS["set_queue"], (said.queue, said.paused, said.concurrency))
-    if not said.paused:
+def set_queue(transaction: Transaction, said: QueueSettings, fields: Collection[str], now: datetime) -> None:
+    """Say something about a queue; unless that is a pause, waiting workers may now find something to claim."""
+    paused = said.paused if "paused" in fields else None
+    named = {"queue": said.queue, "paused": paused}
+    limit = {"limited": "concurrency" in fields, "concurrency": said.concurrency}
+    transaction.db.execute(STATEMENTS["set_queue"], named | limit)
+    if not paused:
         transaction.due(now)
 
 

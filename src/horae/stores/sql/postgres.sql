@@ -1119,9 +1119,13 @@ SELECT queue, percentile_disc(0.99) WITHIN GROUP (ORDER BY lateness)
 SELECT paused, concurrency FROM queues WHERE queue = $1;
 
 -- name: set_queue
-INSERT INTO queues (queue, paused, concurrency) VALUES ($1, $2, $3)
+-- $1 queue, $2 whether it is paused or NULL, $3 whether its limit is said, $4 the limit. What is not said stays as it is.
+INSERT INTO queues (queue, paused, concurrency)
+VALUES ($1, coalesce($2::boolean, false), CASE WHEN $3::boolean THEN $4::integer END)
     ON CONFLICT (queue) DO UPDATE
-   SET paused = excluded.paused, concurrency = excluded.concurrency, changed_at = DEFAULT;
+   SET paused = coalesce($2::boolean, queues.paused),
+       concurrency = CASE WHEN $3::boolean THEN $4::integer ELSE queues.concurrency END,
+       changed_at = DEFAULT;
 
 -- name: await_claims
 SELECT await_claims();

@@ -653,8 +653,11 @@ DELETE FROM declarations WHERE owner = ? AND app = ? AND key = ?;
 -- ===== queues ========================================================================================================
 
 -- name: set_queue
-INSERT INTO queues (queue, paused, concurrency) VALUES (?, ?, ?)
-ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, concurrency = excluded.concurrency;
+-- What is not said stays as it is: paused when it is NULL, the limit unless it is said to be one.
+INSERT INTO queues (queue, paused, concurrency)
+VALUES (:queue, coalesce(:paused, 0), CASE WHEN :limited THEN :concurrency END)
+ON CONFLICT (queue) DO UPDATE
+   SET paused = coalesce(:paused, paused), concurrency = CASE WHEN :limited THEN :concurrency ELSE concurrency END;
 
 -- name: queue_settings
 SELECT queue, paused, concurrency FROM queues ORDER BY queue;
