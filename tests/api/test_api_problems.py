@@ -78,6 +78,8 @@ ECHO = b'{"task":"demo.echo","params":%s}'
         (b'{"task":"demo.echo","notify":[]}', 422, "/notify"),
         (b'{"task":"demo.echo","idempotency_key":"a"}', 422, "/idempotency_key"),
         (b'{"task":"demo.echo","on_failure":"stop"}', 422, "/on_failure"),
+        (b'{"task":"demo.echo","on_failure":"block"}', 422, "/on_failure"),
+        (b'{"task":"demo.echo","on_failure":"block","schedule":"@daily"}', 422, "/on_failure"),
         (b'{"task":"demo.echo","overlap":"buffer_all"}', 422, "/overlap"),
         (b'{"task":"demo.echo","overlap":"cancel_other"}', 422, "/overlap"),
         (b'{"task":"demo.echo","status":"paused"}', 422, "/status"),

@@ -1,13 +1,16 @@
 """Replacing jobs as a whole, by their id or by their key."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from horae.core.events import EventKind
-from tests.api.harness import Api
+from horae.core.model import OnFailure, Policy
+from tests.api.harness import START, Api
+from tests.conformance.builders import one_shot
 
 
 async def put(api: Api, job: Any, body: Any, status: int = 200, **headers: str) -> Any:
@@ -37,6 +40,23 @@ async def test_a_replaced_job_has_defaults_where_nothing_is_said(api: Api) -> No
     assert changed["schedule"] == {"type": "cron", "expression": "0 9 * * *"}
     assert (changed["id"], changed["created_at"], changed["revision"]) == (job["id"], job["created_at"], 2)
     assert await api.get(f"/v1/jobs/{job['id']}") == changed
+
+
+async def test_what_blocks_after_a_failure_keeps_its_ordering_key(api: Api) -> None:
+    job = await api.create(schedule="@daily", ordering_key="o", on_failure="block")
+    path = f"/v1/jobs/{job['id']}"
+    problem = await api.ask("PATCH", path, 422, json={"ordering_key": None})
+    assert [error["pointer"] for error in problem["errors"]] == ["/on_failure"]
+    await api.ask("PATCH", path, 200, json={"ordering_key": None, "on_failure": None})
+    await api.ask("PATCH", path, 422, json={"on_failure": "block"})
+
+
+async def test_a_job_that_asked_to_block_nothing_before_that_was_refused_can_be_changed(api: Api) -> None:
+    policy = Policy(on_failure=OnFailure.BLOCK)
+    run = one_shot(START + timedelta(hours=1), task="demo.echo", params="{}", policy=policy, owner="local")
+    await api.store.create([run])
+    changed = await api.ask("PATCH", f"/v1/jobs/job_{run.job_id}", 200, json={"name": "old"})
+    assert (changed["name"], changed["on_failure"]) == ("old", "block")
 
 
 async def test_what_was_read_can_be_changed_and_sent_back(api: Api) -> None:

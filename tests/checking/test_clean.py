@@ -1,7 +1,7 @@
 """Whatever happens to nodes and jobs, the checker finds nothing wrong with what the engine makes of it."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -65,20 +65,20 @@ class Life:
         key = self.chance.choice(("a", "b"))
         for _ in range(self.chance.choice((1, 5))):
             when = self.chance.choice(("now", (self.system.clock.now() + timedelta(seconds=3)).isoformat()))
-            await self._create(when, self._policy(), ordering_key=key)
+            await self._create(when, self._policy(OnFailure), ordering_key=key)
 
     async def _create(self, schedule: object, policy: Policy, **changes: object) -> None:
         task = self.chance.choice(("echo", "slow", "flaky"))
         draft = Draft(task=task, schedule=schedule, allow_unknown_task=True, policy=policy, **changes)  # type: ignore[arg-type]
         await self.jobs.create(draft, owner="local", by="local")
 
-    def _policy(self) -> Policy:
+    def _policy(self, on_failure: Iterable[OnFailure] = (OnFailure.CONTINUE,)) -> Policy:
         return Policy(
             retry=RetryPolicy(max_retries=self.chance.choice((0, 2)), initial=timedelta(seconds=1)),
             overlap=self.chance.choice(list(Overlap)),
             misfire=self.chance.choice(list(Misfire)),
             catchup=timedelta(seconds=self.chance.choice((10, 3600))),
-            on_failure=self.chance.choice(list(OnFailure)),
+            on_failure=self.chance.choice(list(on_failure)),
             start_within=self.chance.choice((None, None, timedelta(seconds=2))),
         )
 

@@ -111,6 +111,15 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
         app.task("x")(lambda: None).using(**options)
 
 
+async def test_what_blocks_after_a_failure_needs_an_ordering_key(tasks: Tasks, store: Store) -> None:
+    blocking = tasks.add.using(at=FAR, on_failure="block")
+    with pytest.raises(Invalid, match="ordering_key"):
+        await blocking.submit(1)
+    with pytest.raises(Invalid, match="ordering_key"):
+        await blocking.submit_many([{"left": 1}])
+    assert (await run_of(store, await blocking.using(ordering_key="user-42").submit(1))).gate is not None
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "reason"),
     [

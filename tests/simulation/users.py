@@ -219,6 +219,8 @@ class Users:
             "timeout": timeout,
         }
         given |= {"queue": chance.choice(self._queues), "priority": chance.choice(self._priorities)}
+        if changes.get("ordering_key") is None:
+            given["policy"] = replace(policy, on_failure=OnFailure.CONTINUE)
         return Draft(task="work", schedule=schedule, **(given | changes))
 
     def _moment(self, *seconds: float) -> str:

@@ -55,7 +55,7 @@ _JOB_FIELDS: dict[str, Schema] = {
     "ordering_key": {"description": "runs of one owner with the same key run one after another, by due time"},
     "on_failure": {
         "default": str(OnFailure.CONTINUE),
-        "description": "what a failed run means for later ones with its ordering key",
+        "description": "what a failed run means for later ones with its ordering key; block needs one",
     },
     "max_retries": {"default": _DEFAULTS.retry.max_retries, "description": "the default is the task's own, else this"},
     "retry": {"default": msgspec.to_builtins(retry_view(_DEFAULTS.retry)), "description": "jitter adds 0 to 25 %"},

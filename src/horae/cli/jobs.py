@@ -73,7 +73,8 @@ def create(
     priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None,
     ordering_key: Annotated[str | None, Parameter(help="Runs that share one start one after another.")] = None,
     on_failure: Annotated[
-        Literal["continue", "block"] | None, Parameter(help="What a dead letter means for those behind it.")
+        Literal["continue", "block"] | None,
+        Parameter(help="What a dead letter means for those behind it; block needs --ordering-key."),
     ] = None,
     secret: Annotated[
         list[str] | None, Several, Parameter(help="A parameter that is never shown, as key=value; or key=@FILE.")

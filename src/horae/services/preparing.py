@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from horae.core.errors import Invalid
-from horae.core.model import Job, JobId, Run, RunId, Spec
+from horae.core.model import Job, JobId, OnFailure, Run, RunId, Spec
 from horae.core.plan import Due, Firing, NewId, fire, gate_of, one_shot_due
 from horae.core.schedule import Every, Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
 from horae.core.values import replace
@@ -67,6 +67,7 @@ class Preparation:
         self, draft: Draft, now: datetime, before: Job | Run | None = None, *, since: int | None = None
     ) -> Schedule:
         """The schedule of a draft, after everything in it that is new was found to be right."""
+        _refuse_blocking_nothing(draft, before)
         schedule = _schedule(draft, now, before)
         if before is None or schedule != before.schedule:
             refuse_never_firing(schedule, now)
@@ -113,6 +114,15 @@ class Preparation:
         if draft.secrets is None:
             return None
         return self._sealer.revised(draft.secrets, None if before is None else before.spec.secrets)
+
+
+def _refuse_blocking_nothing(draft: Draft, before: Job | Run | None) -> None:
+    """A failure blocks what has its ordering key, without one nothing; jobs from before this was refused may stay."""
+    if draft.policy.on_failure is not OnFailure.BLOCK or draft.ordering_key is not None:
+        return
+    if before is None or before.spec.policy.on_failure is not OnFailure.BLOCK or before.spec.ordering_key is not None:
+        detail = "on_failure: block stops later runs with the same ordering_key; give one, too, or leave on_failure out"
+        raise Invalid(detail, pointer="/on_failure")
 
 
 def _schedule(draft: Draft, now: datetime, before: Job | Run | None) -> Schedule:
