@@ -1,6 +1,7 @@
 """A call that the store did, but whose answer was lost or late: nothing is stuck, lost, doubled or out of order."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -8,8 +9,11 @@ import pytest
 
 from horae.core.errors import Unavailable
 from horae.core.model import JobError, Run, State
-from horae.core.plan import Failure
+from horae.core.plan import Failure, Settled
 from horae.core.schedule import next_after
+from horae.core.values import replace
+from horae.services.results import MAX_RESULT, Success
+from horae.services.settler import MAX_UNSETTLED_SIZE
 from horae.store import ClaimRequest, Claims, Retraction, Store
 from tests.services.system import System, failing, taking
 from tests.services.test_engine import one_shot, one_shots
@@ -25,6 +29,7 @@ class Forgetful:
         self.loses: set[str] = set()
         self.misses_freeing = False  # whether the next claim that frees a gate does not even arrive
         self.slow: timedelta | None = None
+        self.settles = True  # whether results are taken, though without what they bring
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -47,6 +52,11 @@ class Forgetful:
         self._lose("retract")
         return answers
 
+    async def settle(self, results: Sequence[Settled]) -> list[bool]:
+        if not self.settles:
+            raise Unavailable("the store was away")
+        return await self._store.settle([Settled(run=replace(result.run, result=None)) for result in results])
+
     def _lose(self, verb: str) -> None:
         if verb in self.loses:
             self.loses.remove(verb)
@@ -58,6 +68,25 @@ def forgetful(system: System) -> Forgetful:
     forgetful = Forgetful(system)
     system.store = cast(Store, forgetful)
     return forgetful
+
+
+async def test_nothing_more_is_claimed_while_results_wait_that_bring_much(system: System, forgetful: Forgetful) -> None:
+    much = Success(result="x" * MAX_RESULT)
+    system.scripts["large"] = lambda run: (0.0, much)
+    node = await system.add_node()
+    forgetful.settles = False
+    runs: list[Run] = []
+    for _ in range(30):
+        runs += await one_shots(system, 10, "large")
+        with suppress(Unavailable):
+            await system.settle_all()
+        system.clock.advance(seconds=0.1)
+    bound = MAX_UNSETTLED_SIZE // MAX_RESULT
+    assert bound <= node.settler.unsettled <= bound + 20
+    forgetful.settles = True
+    await system.advance(seconds=10)
+    assert [(await system.run(run.id)).state for run in runs] == [State.SUCCEEDED] * 300
+    assert len(system.starts) == 300
 
 
 async def test_what_was_claimed_without_an_answer_goes_back_and_runs(system: System, forgetful: Forgetful) -> None:

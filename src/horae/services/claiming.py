@@ -18,7 +18,6 @@ from horae.services.workload import Workload
 from horae.store import ClaimRequest, Claims, Store
 
 CLAIM_BATCH = 1000
-MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is claimed
 STREAM = 20  # claims of a steady stream within the lead
 BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile; the queues share it
 WORTH = 10  # less than this part of all that may be held is not worth a claim
@@ -106,7 +105,7 @@ class Claiming:
         often = self._often
         limit = min(self._startable(now, 2 * often) // 4, BESIDE_BACKLOG)  # half of the slots are for the backlog
         behind = self._backlog_at is not None and (self._backlog_at <= now or self._room(now) == 0)
-        if not behind or limit <= 0:
+        if not behind or limit <= 0 or self._settler.full:
             self._looked_at = None
             return None
         if self._looked_at is None or now >= self._looked_at + often:
@@ -206,7 +205,7 @@ class Claiming:
     def _room(self, now: datetime) -> int:
         """How many more runs can be started within the lead; none while enough of them wait for a slot."""
         holding = self._workload.holding
-        if self._settler.unsettled >= MAX_UNSETTLED:
+        if self._settler.full:
             return 0
         if holding.overdue >= min(self._startable(now, self._patience), 2 * CLAIM_BATCH):
             return 0

@@ -12,6 +12,8 @@ from horae.store import Store
 ENOUGH = 500  # results that are written at once rather than after a delay
 GROUP = 1000  # results in one write
 GROUP_SIZE = 16_000_000  # characters that they bring together, unless one alone brings more
+MAX_UNSETTLED = 10_000  # results waiting for the store before nothing more is claimed
+MAX_UNSETTLED_SIZE = 8 * GROUP_SIZE  # characters that they bring together before that
 RESULT_DELAY = timedelta(milliseconds=10)
 STREAM_DELAY = timedelta(milliseconds=40)  # while so many come that larger groups make each of them cheaper
 STREAM = 50  # results without a gate in one write that make a stream
@@ -25,6 +27,7 @@ class Settler:
         self._store = store
         self._clock = clock
         self._results: list[Settled] = []
+        self._size = 0  # characters that they bring
         self._write_at = self._streams_until = clock.now()
         self._starts: dict[RunId, tuple[datetime, Run]] = {}  # with when each was told, oldest first
         self._look_at: datetime | None = None  # for starts; None when there was none at the last look
@@ -35,6 +38,11 @@ class Settler:
     def unsettled(self) -> int:
         """Results that the store has not answered yet."""
         return len(self._results)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits for the store that nothing should be added to it."""
+        return len(self._results) >= MAX_UNSETTLED or self._size >= MAX_UNSETTLED_SIZE
 
     def on_their_way(self) -> set[RunId]:
         """The runs whose results the store has not answered yet."""
@@ -52,6 +60,7 @@ class Settler:
         """An attempt ended."""
         self._starts.pop(result.run.id, None)
         self._results.append(result)
+        self._size += _size(result)
         waiting, gated = len(self._results), result.run.gate is not None
         if waiting == ENOUGH:
             self.wake(None)
@@ -82,6 +91,7 @@ class Settler:
         group = self._next_group()
         answers = await self._store.settle(group)  # if it fails, the group is still in line and is sent again
         del self._results[: len(group)]
+        self._size -= sum(map(_size, group))
         if sum(result.run.gate is None for result in group) >= STREAM:
             self._streams_until = self._clock.now() + STREAM_DELAY
         self.settled(group, answers)
@@ -89,9 +99,9 @@ class Settler:
     def _next_group(self) -> list[Settled]:
         """The first in line; a store takes no statement of any size, and would refuse the same one for ever."""
         group = self._results[:GROUP]
-        sizes = [len(result.run.result or "") for result in group]
-        if sum(sizes) <= GROUP_SIZE:
+        if self._size <= GROUP_SIZE:
             return group
+        sizes = map(_size, group)
         fitting = sum(size <= GROUP_SIZE for size in accumulate(sizes))
         return group[: max(fitting, 1)]
 
@@ -105,3 +115,8 @@ class Settler:
             told = self._starts.pop(run.id, None)
             if told is not None and told[1] is not run:  # it made progress meanwhile
                 self._starts[run.id] = (self._clock.now(), told[1])
+
+
+def _size(result: Settled) -> int:
+    """The characters of what a task returned, beside which the rest is small."""
+    return len(result.run.result or "")
