@@ -80,7 +80,8 @@ def _section(name: str, part: Part, newest: str | None) -> str:
     lines = [f"## {HEADINGS[name]}", "", EXPLANATIONS[name], ""]
     told: set[str] = {run["revision"] for runs in part.values() for run in runs if "revision" in run}
     if older := sorted(revision for revision in told if revision != newest):
-        lines += [f"Measured with Horae of {', '.join(older)}.", ""]
+        how = "In part measured earlier, beside" if newest in told else "Measured with"
+        lines += [f"{how} Horae of {', '.join(older)}.", ""]
     columns = COLUMNS[name]
     rows = [(label, *_cells(columns, runs)) for label, runs in _rows(name, part)]
     lines.append(table(("", *(column.title for column in columns)), rows))

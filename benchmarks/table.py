@@ -2,6 +2,7 @@
 
     make bench                              what takes an hour; ARGS="--quick" for a first look in a few minutes
     make bench ARGS="--only now,timed"      some parts; the others' last figures stay in the table
+    make bench ARGS="--without-peers"       Horae and the bare stores; the peers' last figures stay
     make bench ARGS="--all --publish"       with the parts that take longest, and into docs/benchmarks.md
 
 Figures are kept in .bench/results.json as they come, so that nothing is lost by a failure or an interruption.
@@ -12,6 +13,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +30,7 @@ from benchmarks.summary import with_summary
 RESULTS = SCRATCH / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
+PEERS = (PGQUEUER, CELERY)
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -58,7 +61,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help=f"with those that take longest: {', '.join(LONG_PARTS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes and one round: a few minutes")
     parser.add_argument("--rounds", type=int, help="how often each is measured (3)")
-    parser.add_argument("--without-peers", action="store_true", help="Horae and the bare stores alone")
+    parser.add_argument(
+        "--without-peers", action="store_true", help="Horae and the bare stores alone; the peers' last figures stay"
+    )
     parser.add_argument("--show", action="store_true", help="measure nothing, show what was measured last")
     parser.add_argument("--publish", action="store_true", help=f"write {PAGE.relative_to(ROOT)} and the README")
     options = parser.parse_args()
@@ -78,8 +83,9 @@ def _parts(options: argparse.Namespace) -> list[str]:
 def _measure(bench: Bench, parts: list[str], sizes: Sizes, kept: "Kept", *, peers: bool) -> None:
     kept.describe(machine_facts(bench, peers=peers))
     for part in parts:
-        measurements = [each for each in bench.measurements(part) if peers or each.who not in (PGQUEUER, CELERY)]
-        kept.begin(part)
+        every = bench.measurements(part)
+        measurements = [each for each in every if peers or each.who not in PEERS]
+        kept.begin(part, every, measurements)
         for turn in range(1 if part in LONG_PARTS else sizes.rounds):
             for measurement in measurements:
                 asyncio.run(rest(bench.postgres))
@@ -135,15 +141,20 @@ class Kept:
 
     def in_order(self) -> dict[str, dict[str, list[Figures]]]:
         """The parts, as a reader wants them."""
-        return {part: self._parts[part] for part in PARTS + LONG_PARTS if self._parts.get(part)}
+        measured = {part: {name: runs for name, runs in each.items() if runs} for part, each in self._parts.items()}
+        return {part: measured[part] for part in PARTS + LONG_PARTS if measured.get(part)}
 
     def describe(self, machine: dict[str, str]) -> None:
-        self.machine = machine
+        """Note what the figures belong to; peers that are not measured again stay what they were."""
+        self.machine = machine | {
+            peer: self.machine[peer] for peer in PEERS if peer in self.machine and peer not in machine
+        }
         self._write()
 
-    def begin(self, part: str) -> None:
-        """Forget the last figures of a part."""
-        self._parts[part] = {}
+    def begin(self, part: str, every: Sequence[Measurement], measured: Sequence[Measurement]) -> None:
+        """Forget the last figures of what is measured again of a part, and of what is no longer in it."""
+        last = self._parts.get(part, {})
+        self._parts[part] = {each.name: [] if each in measured else last.get(each.name, []) for each in every}
 
     def add(self, measurement: Measurement, figures: Figures) -> None:
         told = {**figures, "revision": self.machine[REVISION]}

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from benchmarks import table
 from benchmarks.http_load import ALL_ACCEPTED
-from benchmarks.measurements import LONG_PARTS, PARTS, POSTGRES, QUICK, Bench
+from benchmarks.measurements import LONG_PARTS, PARTS, PGQUEUER, POSTGRES, QUICK, SQLITE, Bench, Measurement
 from benchmarks.page import COLUMNS, EXPLANATIONS, HEADINGS, REVISION, page
 from benchmarks.peers import recording
 from benchmarks.peers.drive import judge
@@ -71,6 +72,33 @@ def test_requests_have_their_waiting_times_at_most_and_at_half() -> None:
 def test_a_batch_of_which_some_were_rejected_is_an_error(rejected: int) -> None:
     body = msgspec.json.encode(BatchView(items=[], accepted=5, rejected=rejected))
     assert body.endswith(ALL_ACCEPTED) == (rejected == 0)
+
+
+def test_what_is_measured_without_peers_leaves_their_last_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
+    rates = iter(range(1, 100))
+    every = [
+        Measurement(part="now", who=who, work="", measure=lambda: figures(completed_per_s=next(rates)))
+        for who in (POSTGRES, PGQUEUER, SQLITE)
+    ]
+
+    def measure(revision: str, measured: list[Measurement], facts: Mapping[str, str]) -> list[str]:
+        kept = table.Kept(quick=True)
+        kept.describe({"processors": "2 × abacus", REVISION: revision, **facts})
+        kept.begin("now", every, measured)
+        for each in measured:
+            kept.add(each, each.run())
+        again = table.Kept(quick=True)
+        return page(again.machine, again.in_order()).splitlines()
+
+    measure("old", every, {PGQUEUER: "PgQueuer 1.0"})
+    lines = measure("new", [every[0], every[2]], {})
+    assert row(PGQUEUER, [line for line in lines if "1.0" in line]) == [PGQUEUER, "PgQueuer 1.0"]
+    shown = [line.split(" | ")[:2] for line in lines[lines.index(f"## {HEADINGS['now']}") :] if line.startswith("| ")]
+    assert shown[2:] == [[f"| {POSTGRES}", "4"], [f"| {PGQUEUER}", "2"], [f"| {SQLITE}", "5"]]
+    assert "In part measured earlier, beside Horae of old." in lines
 
 
 def test_parts_that_were_not_measured_are_left_out() -> None:
