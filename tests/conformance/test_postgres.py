@@ -464,6 +464,30 @@ async def test_what_a_node_left_behind_is_looked_for_until_it_is_returned(store:
     await connection.close()
 
 
+# --- where claims begin to look
+
+
+async def test_a_run_of_a_task_that_nobody_knows_is_not_the_first_that_can_be_claimed(store: PostgresStore) -> None:
+    """Or every claim would begin there, and walk over all that has been claimed since."""
+    first = one_shot(NOW - 2 * SECOND, queue="b")
+    await store.create(
+        [
+            one_shot(NOW - timedelta(days=1), queue="a", task="long forgotten"),
+            one_shot(NOW - timedelta(days=1), queue="c", task="long forgotten"),
+            *(one_shot(NOW - SECOND, queue="a") for _ in range(3)),
+            first,
+            *(one_shot(NOW - SECOND, queue="b") for _ in range(3)),
+        ]
+    )
+    node = await given_node(store)
+    claims = await claims_of(store, node, limit=4)
+    assert (len(claims.runs), claims.more, claims.first_at) == (4, True, first.wake_at)
+    rest = await claims_of(store, node, limit=4)
+    assert (len(rest.runs), rest.more, rest.first_at) == (3, False, NOW - SECOND)
+    left = await claims_of(store, node, limit=4)
+    assert (list(left.runs), left.more, left.first_at) == ([], False, None)
+
+
 # --- many nodes
 
 

@@ -358,13 +358,14 @@ WITH me AS MATERIALIZED (
      WHERE (cardinality($2::text[]) = 0 OR queue = ANY($2::text[])) AND closed IS NOT TRUE
 ), offers AS MATERIALIZED (
     -- A single lane is not asked whether it has something: that would walk once more over what a long transaction elsewhere
-    -- keeps dead at its head.
+    -- keeps dead at its head. Nor does a lane offer what we do not know: claims would begin to look there for ever.
     SELECT open.*, first.wake_at AS first_at
       FROM open
       LEFT JOIN LATERAL (SELECT wake_at FROM runs
                           WHERE runs.lane = open.lane
                             AND wake_at >= open.floor AND wake_at <= $5::timestamptz
                             AND node IS NULL AND NOT parked AND NOT paused
+                            AND task = ANY($3::text[])
                             AND (SELECT count(*) FROM open) > 1
                           ORDER BY wake_at
                           LIMIT 1) AS first ON true
