@@ -62,7 +62,7 @@ async def store(url: str, connection: asyncpg.Connection) -> AsyncIterator[Postg
 
 async def claim(connection: asyncpg.Connection, node: NodeId, limit: int = 1000) -> list[Any]:
     """The rows of a claim in the transaction of the connection."""
-    _, *rows = await connection.fetch(CLAIM, node, [], ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [])
+    _, *rows = await connection.fetch(CLAIM, node, [], ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [])
     return rows
 
 

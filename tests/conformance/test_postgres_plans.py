@@ -165,7 +165,7 @@ PLACES: rows.Places = {("ada", "a", "default", 0): (1, 1)}
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "create_runs": (lambda: (Rows("new_runs", rows.new_runs(due_now(), PLACES)), True), {"runs_pkey"}),
     "claim": (
-        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"]),
+        lambda: (NODE, [], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"], []),
         {"runs_claim", "runs_pkey", "runs_counted", "gates_pkey"},
     ),
     "start_runs": (lambda: ([new_id()], [1], [1], [None], [NOW], [NOW]), {"runs_pkey"}),

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from horae.core.model import NodeId, Run, State, band_of
-from horae.core.plan import give_back, start
+from horae.core.plan import give_back, start, succeed
 from horae.store import Store
 from tests.conformance.builders import (
     DAY,
@@ -345,3 +345,17 @@ async def test_a_claim_and_a_burial_exclude_each_other(store: Store, connect: Co
         assert (run.id in orphans) == (run.id in ids(claims.runs))
         await store.settle([give_back(orphan, NOW) for orphan in await store.orphans(limit=10)])
         await claimed(store, await given_node(store, beat_at=NOW + DAY))
+
+
+async def test_what_is_undecided_is_passed_over_until_its_gate_is_free(store: Store) -> None:
+    mine, yours = await given_node(store), await given_node(store)
+    await store.create([one_shot(NOW - SECOND, gate="g")])
+    [ahead] = await claimed(store, yours)
+    behind = one_shot(NOW, gate="g")
+    await store.create([behind])
+    assert ids([item.run for item in (await claims_of(store, mine)).contested]) == [behind.id]
+    claims = await claims_of(store, mine, undecided_gates={"g"})
+    assert (list(claims.runs), list(claims.contested)) == ([], [])
+    await store.settle([succeed(start(ahead, NOW), None, NOW)])
+    await claimed(store, yours, limit=0, free_gates=["g"])
+    assert ids(await claimed(store, mine, undecided_gates={"g"})) == [behind.id]

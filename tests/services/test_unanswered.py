@@ -16,7 +16,7 @@ from horae.services.results import MAX_RESULT, Success
 from horae.services.settler import MAX_UNSETTLED_SIZE
 from horae.store import ClaimRequest, Claims, Retraction, Store
 from tests.services.system import System, failing, taking
-from tests.services.test_engine import one_shot, one_shots
+from tests.services.test_engine import a_one_shot, one_shot, one_shots
 from tests.services.test_jobs import create, jobs_of
 
 
@@ -177,6 +177,28 @@ async def test_a_gate_that_could_not_be_freed_is_freed_later(system: System, for
         await system.advance(seconds=1)
     await system.advance(seconds=15)
     assert (await system.run(behind.id)).state is State.SUCCEEDED, "although the first node will never claim it"
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+async def test_gates_that_a_silent_node_could_not_free_do_not_hide_what_is_behind_their_runs(
+    system: System, lanes: int
+) -> None:
+    silent = await system.add_node(concurrency=2000)
+    gates = [f"k{n}" for n in range(1100)]
+
+    def one_each() -> list[Run]:
+        return [a_one_shot(system, ordering_key=gate, queue=f"q{n % lanes}") for n, gate in enumerate(gates)]
+
+    await system.store.create(one_each())
+    await system.settle_all()
+    silent.freeze()
+    assert len(system.starts) == len(gates)
+    await system.store.create(one_each())
+    await system.advance(seconds=0.01)
+    free = [await one_shot(system, queue=f"q{n}") for n in range(lanes)]
+    await system.add_node(concurrency=2000)
+    await system.advance(seconds=0.2)
+    assert {start.run.id for start in system.starts[len(gates) :]} == {run.id for run in free}
 
 
 async def test_what_is_behind_a_retry_waits_although_the_lease_ran_out_before_the_store_knew_of_it(

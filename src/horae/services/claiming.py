@@ -1,6 +1,6 @@
 """Claims runs ahead of their time, as many as this node can start, and gives back what it cannot start after all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from horae.clock import Clock
@@ -20,6 +20,7 @@ from horae.store import ClaimRequest, Claims, Store
 CLAIM_BATCH = 1000
 STREAM = 20  # claims of a steady stream within the lead
 BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile; the queues share it
+BEHIND = 10  # times that a claim looks behind runs of which nobody can tell yet what becomes of them
 WORTH = 10  # less than this part of all that may be held is not worth a claim
 
 
@@ -122,11 +123,33 @@ class Claiming:
             raise
         if claimed is None:
             return None
-        again = self._next_claim(claimed[0], room, now, unsure=claimed[1])
+        claims, unsure = claimed
+        again = self._next_claim(claims, room, now, unsure=unsure)
+        if unsure:
+            await self._claim_behind(claims, now, floor=floor, limit=room)
         return min(filter(None, (again, self._floor.sweep_at)), default=None) if room > 0 else again
 
+    async def _claim_behind(self, claims: Claims, now: datetime, *, floor: datetime | None, limit: int) -> None:
+        """Take what could not be seen for runs that are contested and cannot be decided on yet."""
+        undecided: frozenset[str] = frozenset()
+        for _ in range(BEHIND):
+            told = undecided.union(item.run.gate for item in claims.contested if item.run.gate is not None)
+            if told == undecided or claims.runs or not claims.more:
+                return
+            undecided = told
+            claimed = await self._claim_once(now, floor=floor, limit=limit, undecided_gates=undecided)
+            if claimed is None:
+                return
+            claims = claimed[0]
+
     async def _claim_once(
-        self, now: datetime, *, floor: datetime | None, limit: int, free_gates: Sequence[str] = ()
+        self,
+        now: datetime,
+        *,
+        floor: datetime | None,
+        limit: int,
+        free_gates: Sequence[str] = (),
+        undecided_gates: Collection[str] = (),
     ) -> tuple[Claims, bool] | None:
         """Claim, hold what came, start what is due of it, decide on what is contested, and tell whether that is open.
 
@@ -144,6 +167,7 @@ class Claiming:
             limit=limit,
             full_gates=gates.full(),
             free_gates=free_gates,
+            undecided_gates=undecided_gates,
         )
         try:
             claims = await self._store.claim(request)

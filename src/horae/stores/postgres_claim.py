@@ -75,6 +75,7 @@ class PostgresClaim(PostgresBase):
             request.full_gates,
             locked,
             request.free_gates,
+            list(request.undecided_gates),
         )
         if not locked:
             return await self._db.rows("claim", *arguments)

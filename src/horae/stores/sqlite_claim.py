@@ -156,7 +156,7 @@ class _Gates:
                 return True
             self.lined_up_at = row.wake_at if self.lined_up_at is None else min(self.lined_up_at, row.wake_at)
             return False  # one for each gate; its next comes another time
-        if self._is_due(row):
+        if self._is_due(row) and row.gate not in self.request.undecided_gates:
             self.contested.append(Contested(run=waiting(row), rivals=self._rivals(row)))
         return False
 

@@ -333,7 +333,7 @@ RETURNING before.gate, before.wake_at;
 
 -- name: claim
 -- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked,
--- $10 gates that the node holds and has no run of
+-- $10 gates that the node holds and has no run of, $11 gates of others of which we were just told what is due
 -- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest, and
 -- free the gates of which nothing came.
 WITH me AS MATERIALIZED (
@@ -394,7 +394,7 @@ WITH me AS MATERIALIZED (
                                     AND node IS NULL AND NOT parked AND NOT paused
                                     AND task = ANY($3::text[])
                                     AND (gate IS NULL
-                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($11::text[])
                                          OR gate <> ALL($8::text[])
                                             AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
                                   ORDER BY wake_at
@@ -426,7 +426,7 @@ WITH me AS MATERIALIZED (
                             AND node IS NULL AND NOT parked AND NOT paused
                             AND task = ANY($3::text[])
                             AND (gate IS NULL
-                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($11::text[])
                                  OR gate <> ALL($8::text[])
                                     AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
                           ORDER BY wake_at
