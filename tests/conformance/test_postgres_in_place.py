@@ -1,6 +1,7 @@
 """Claims in PostgreSQL stay in the page of their run, and what is held is found without an index of its own."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -177,6 +178,21 @@ async def test_what_is_left_behind_is_found_piece_by_piece_among_all_that_waits(
     assert sorted(ids(await left_behind(session, [gone], limit=100, **given))) == sorted(ids(left))
     assert len(await left_behind(session, [gone], limit=3, **given)) == 3
     assert sorted(ids(await store.orphans(limit=100))) == sorted(ids(left))
+
+
+async def test_who_looks_for_what_dead_nodes_left_behind_keeps_nothing_else_of_a_herd(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
+    gone = await given_node(store)
+    await given_claimed(store, one_shot(), one_shot(), node=gone)
+    await store.create([one_shot() for _ in range(300)])
+    lane = await connection.fetchval("SELECT id FROM lanes")
+
+    await connection.execute(f"PREPARE orphans AS {load('postgres')['orphans']}")
+    explain = "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) EXECUTE orphans"
+    lines = await connection.fetch(f"{explain}('{{{gone}}}', {lane}, '-infinity', '{NOW}', 10)")
+    kept = [int(found[1]) for line in lines if (found := re.search(r"CTE Scan .*actual rows=(\d+)", line[0]))]
+    assert max(kept) == 2
 
 
 async def test_one_looks_for_what_dead_nodes_left_behind_and_the_others_go_on(

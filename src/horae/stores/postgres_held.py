@@ -23,7 +23,7 @@ async def left_behind(
         place: datetime | None = BEGINNING
         while place is not None and (limit is None or len(found) < limit):
             rows = await session.rows("orphans", nodes, lane, place, last_at, at_once)
-            place = rows[0][-1] if rows else None
+            place = rows[0][-1]
             found += [ROWS.run(row) for row in rows if row[0] is not None]
     return found[:limit]
 

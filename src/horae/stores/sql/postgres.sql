@@ -854,18 +854,23 @@ SELECT lanes.id
 
 -- name: orphans
 -- $1 nodes, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
--- Each row tells how far it was looked, and may have no run; no row is the end.
-WITH looked AS MATERIALIZED (
-    SELECT id, node, wake_at FROM runs
-     WHERE lane = $2 AND wake_at > $3 AND wake_at <= $4 AND NOT parked AND NOT paused
-     ORDER BY wake_at
-     FETCH FIRST ($5::bigint) ROWS WITH TIES
+-- Each row tells how far it was looked, NULL at the end, and may have no run. What wakes at one instant is looked at in one
+-- go: of a herd of millions nothing is kept but what is found.
+WITH last AS MATERIALIZED (
+    SELECT (SELECT wake_at FROM runs
+             WHERE lane = $2 AND wake_at > $3 AND wake_at <= $4 AND NOT parked AND NOT paused
+             ORDER BY wake_at
+            OFFSET $5::bigint - 1
+             LIMIT 1) AS wake_at
+), found AS MATERIALIZED (
+    SELECT id FROM runs
+     WHERE lane = $2 AND wake_at > $3 AND wake_at <= coalesce((SELECT wake_at FROM last), $4)
+       AND NOT parked AND NOT paused AND node = ANY($1::uuid[])
 )
 SELECT orphan.*, last.wake_at
-  FROM (SELECT wake_at FROM looked ORDER BY wake_at DESC LIMIT 1) AS last
+  FROM last
   LEFT JOIN (SELECT live_runs.*
-               FROM looked JOIN live_runs ON live_runs.id BETWEEN looked.id AND looked.id
-              WHERE looked.node = ANY($1::uuid[])) AS orphan ON true;
+               FROM found JOIN live_runs ON live_runs.id BETWEEN found.id AND found.id) AS orphan ON true;
 
 -- name: level_graves
 DELETE FROM graves WHERE node = ANY($1::uuid[]);
