@@ -139,6 +139,26 @@ def test_what_its_process_saw_end_is_over_even_if_that_is_done_again() -> None:
     assert told(OTHER) == [Code.OUT_OF_ORDER]
 
 
+def test_what_was_cancelled_in_a_worker_that_slept_makes_way_before_its_handler_stops() -> None:
+    def told(outcome: str, over: float) -> list[Code]:
+        lines: list[Line] = []
+        for number, label in enumerate(("a", "b")):
+            run, job, asked = f"run_{label}", f"job_{label}", Definition(label=label, ordering_key="k")
+            lines += [Invoke(at=1.0 + number, call=label, action=Action.CREATE, definition=asked)]
+            lines += [Ok(at=1.1 + number, call=label, job=job, run=run)]
+        ended = FinalAttempt(number=1, fence=1, outcome=outcome, ended_at=over, node="one")
+        lines += [_as(final("run_a", status=outcome, gate="key:local:k", attempts=[ended], label="a"), job="job_a")]
+        lines += [_as(final("run_b", status="succeeded", gate="key:local:k", label="b"), job="job_b")]
+        begun = _as(start(5.0, 1, run="run_a", **ONE), job="job_a", label="a")
+        lines += [begun, _as(begun, at=20.0, event=Happening.STOPPED)]
+        lines += [_as(start(12.0, 1, run="run_b", **OTHER), job="job_b", label="b")]
+        return codes(judge_order, *lines)
+
+    assert told("cancelled", 11.0) == []
+    assert told("cancelled", 13.0) == [Code.OUT_OF_ORDER]
+    assert told("failed", 11.0) == [Code.OUT_OF_ORDER]
+
+
 def handled(at: float, fence: int, run: str, where: dict[str, Any]) -> list[Effect]:
     """A handler from its start to its good end."""
     begun = start(at, fence, run=run, **where)

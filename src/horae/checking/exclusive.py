@@ -57,7 +57,7 @@ def _one_start_each(run: str, spans: Sequence[Span]) -> Iterator[Violation]:
 
 def _one_at_a_time(run: str, spans: Sequence[Span], recording: Recording) -> Iterator[Violation]:
     for before, after in pairwise(spans):
-        if before.start.fence == after.start.fence or before.lost or _ignores_its_end(before):
+        if before.start.fence == after.start.fence or before.lost or before.left_alone:
             continue
         ended_at = before.ended_at
         if ended_at is not None and after.start.at < ended_at - recording.setup.clock_error:
@@ -76,11 +76,6 @@ def _results_of_their_own(run: str, spans: Sequence[Span], recording: Recording)
             early = lasting(span.end.at - told.ended_at)
             detail = f"its success under fence {told.fence} is {early} older than the end of the handler under it"
             yield found(Code.STALE_RESULT_TAKEN, run, detail)
-
-
-def _ignores_its_end(span: Span) -> bool:
-    """Whether it was over for Horae before its handler ended: a thread can only be asked to stop."""
-    return span.attempt is not None and span.attempt.outcome in ("timeout", "released", "cancelled")
 
 
 def _reports(run: str, recording: Recording) -> Iterator[Violation]:

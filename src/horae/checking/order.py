@@ -27,9 +27,15 @@ class _Passage:
 
     @property
     def worked_to(self) -> float | None:
-        """When its last handler ended, of those whose lease was not lost."""
-        ends = [span.ended_at for span in self.spans if not span.lost and span.ended_at is not None]
-        return max(ends, default=None)
+        """When its last handler ended or was left alone, of those whose lease was not lost."""
+        ends = [_over_at(span) for span in self.spans if not span.lost]
+        return max((end for end in ends if end is not None), default=None)
+
+
+def _over_at(span: Span) -> float | None:
+    """When it made way for the next; whether a handler that goes on after that held its lease is told by the leases."""
+    told = span.attempt.ended_at if span.attempt is not None and span.left_alone else None
+    return min((moment for moment in (span.ended_at, told) if moment is not None), default=None)
 
 
 def judge_order(recording: Recording) -> Iterator[Violation]:

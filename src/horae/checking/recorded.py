@@ -90,6 +90,11 @@ class Span:
         return self.attempt is None or self.attempt.outcome == "lost"
 
     @property
+    def left_alone(self) -> bool:
+        """Whether its handler may outlast it: a thread can only be asked to stop, a sleeping worker not even that."""
+        return self.attempt is not None and self.attempt.outcome in ("timeout", "released", "cancelled")
+
+    @property
     def ended_at(self) -> float | None:
         """When it ended or stopped counting; None: nobody knows."""
         noted = self.end.at if self.end is not None else None
