@@ -93,8 +93,9 @@ class Plannable(Value, frozen=True, kw_only=True):
 
 
 class JobChange(Value, frozen=True, kw_only=True):
-    """A new version of a recurring job, written only if its revision is still `expected`.
+    """A new version of a recurring job, written only if its revision is still `expected`, and its status `was`.
 
+    A resume and the end of a job change its status without a new revision; `was` None takes any.
     With `retract_after`, waiting runs of its schedule that are due later than that are taken back (deleted, with later
     skips), and those that a node already holds and has not started get the stop request `stop` if one is given. With
     `rewind`, `next_fire_at` is not taken from `job`, for a planner may have moved it since that was read: it stays as
@@ -103,6 +104,7 @@ class JobChange(Value, frozen=True, kw_only=True):
 
     job: Job
     expected: int
+    was: JobStatus | None = None
     retract_after: datetime | None = None
     rewind: bool = False
     stop: Reason | None = None
@@ -387,7 +389,7 @@ class Store(Reader, Protocol):
         """Begin a backfill, or answer the earlier receipt and do nothing."""
 
     async def change(self, change: JobChange) -> Changed | None:
-        """Write a new version of a job; None when its revision has moved on."""
+        """Write a new version of a job; None when it has moved on."""
 
     async def change_one_shot(self, run: Run, *, expected: int, event: EventKind | None = None) -> bool:
         """Write a new version of a one-shot that still waits; False when it moved on."""

@@ -316,6 +316,18 @@ async def test_a_change_of_an_old_revision_is_void(store: Store, connect: Connec
     assert await store.change(JobChange(job=unknown, expected=1)) is None
 
 
+async def test_a_change_of_a_job_that_was_resumed_or_has_ended_since_is_void(store: Store) -> None:
+    job = await given_job(store, recurring(status=JobStatus.PAUSED, plan_at=None))
+    change = JobChange(job=replace(job, revision=2), expected=1, was=JobStatus.PAUSED)
+    assert await store.fire([firing(job, next_fire_at=job.next_fire_at, status=JobStatus.SCHEDULED)]) == [True]
+
+    assert await store.change(change) is None
+    current = await store.job(job.id, owner=None)
+    assert isinstance(current, Job)
+    assert (current.status, current.revision) == (JobStatus.SCHEDULED, 1)
+    assert await store.change(replace(change, was=JobStatus.SCHEDULED)) is not None
+
+
 async def test_a_change_takes_back_what_is_not_yet_due(store: Store) -> None:
     job = recurring(next_fire_at=NOW + DAY)
     due, exact, soon, later = (slot_run(job, NOW + delta) for delta in (-SECOND, timedelta(), TICK, MINUTE))

@@ -246,6 +246,26 @@ async def test_a_patch_that_meets_another_begins_anew(system: System) -> None:
         await jobs.patch(job.id, add_priority, owner=None, expected=2)
 
 
+@pytest.mark.parametrize("schedule", ["every 1h", "every 2h"])
+async def test_a_patch_of_a_paused_job_does_not_undo_a_resume(system: System, schedule: str) -> None:
+    job = await create(system, "every 1h")
+    await jobs_of(system).pause(job.id, owner=None)
+    meddler = Meddler(system.store)
+
+    async def resume() -> None:
+        await jobs_of(system).resume(job.id, missed=Misfire.SKIP, owner=None)
+
+    meddler.before["change"] = [resume]
+    changed = Draft(task="echo", schedule=schedule, priority=5)
+    patched = await jobs_of(system, cast(Store, meddler)).patch(job.id, await revision_of(changed), owner=None)
+
+    assert isinstance(patched, Job)
+    assert (patched.status, patched.spec.priority) == (JobStatus.SCHEDULED, 5)
+    await system.add_node()
+    await system.advance(seconds=2 * 3600 + 1)
+    assert system.starts_of(job.id)
+
+
 async def test_what_a_job_was_catching_up_with_does_not_outlive_its_schedule(system: System) -> None:
     job = await create(system, "* * * * * *")
     jobs = jobs_of(system)

@@ -44,6 +44,7 @@ class Cancelling:
                     next_revision(up_to_date, now), status=JobStatus.CANCELLED, next_fire_at=None, plan_at=None
                 ),
                 expected=job.revision,
+                was=job.status,
                 retract_after=now,
                 stop=Reason.CANCELLED,
                 event=EventKind.JOB_CANCELLED,

@@ -131,6 +131,7 @@ class Changing:
                     plan_at=now if active else None,
                 ),
                 expected=job.revision,
+                was=job.status,
                 retract_after=now,
                 rewind=not moved,
                 stop=Reason.CANCELLED if moved else None,

@@ -43,6 +43,7 @@ class Pausing:
             JobChange(
                 job=replace(next_revision(up_to_date, now), status=JobStatus.PAUSED, plan_at=None),
                 expected=job.revision,
+                was=job.status,
                 retract_after=now,
                 rewind=True,
                 stop=Reason.PAUSED,

@@ -92,10 +92,10 @@ class PostgresJobs(PostgresBase):
 
     @retried
     async def change(self, change: JobChange) -> Changed | None:
-        """Write a new version of a job; None when its revision has moved on."""
+        """Write a new version of a job; None when it has moved on."""
         job = change.job
         async with self._db.transaction() as session:
-            written = await session.rows("change_job", *rows.changed_job(job, change.expected), change.rewind)
+            written = await session.rows("change_job", *rows.changed_job(change))
             if not written:
                 return None
             job = replace(job, next_fire_at=written[0][0])

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
+from horae.core.model import NO_LABELS, Attempt, Backfill, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
 from horae.core.plan import Firing, Settled
-from horae.store import Declaration, Receipt
+from horae.store import Declaration, JobChange, Receipt
 from horae.stores.rows import (
     SPEC_COLUMNS,
     STATES,
@@ -173,11 +173,12 @@ def new_job(firing: Firing) -> tuple[Any, ...]:
     )
 
 
-def changed_job(job: Job, expected: int) -> tuple[Any, ...]:
+def changed_job(change: JobChange) -> tuple[Any, ...]:
     """The parameters of `change_job`."""
+    job = change.job
     return (
         job.id,
-        expected,
+        change.expected,
         *spec_columns(job.spec),
         encode_schedule(job.schedule),
         job.status,
@@ -185,6 +186,8 @@ def changed_job(job: Job, expected: int) -> tuple[Any, ...]:
         job.plan_at,
         job.revision,
         job.updated_at,
+        change.rewind,
+        change.was,
     )
 
 

@@ -111,7 +111,7 @@ def change(transaction: Transaction, change: JobChange) -> Changed | None:
     """Write a new version of a job, and take back what its schedule no longer asks for."""
     db, job = transaction.db, change.job
     stored = _job(db, job.id)
-    if stored is None or stored.revision != change.expected:
+    if stored is None or stored.revision != change.expected or change.was not in (None, stored.status):
         return None
     stopped: list[RunId] = []
     if change.retract_after is not None:

@@ -300,7 +300,7 @@ UPDATE jobs
        ordering_key = $11, policy = $12, secrets = $13, schedule = $14, status = $15,
        next_fire_at = CASE WHEN $20 THEN next_fire_at ELSE $16::timestamptz END, plan_at = $17, revision = $18,
        updated_at = $19
- WHERE id = $1 AND revision = $2
+ WHERE id = $1 AND revision = $2 AND ($21::text IS NULL OR status = $21)
 RETURNING next_fire_at;
 
 -- name: retract_runs
