@@ -477,11 +477,12 @@ def lost(run: Run, now: datetime) -> Settled:
     Those that a worker held when it died are all suspects. From the second time on they come back apart, for else
     the one that kills would take the same neighbours with it until all of them are failed.
     """
+    started = run.state is State.RUNNING or run.wake_at <= now  # as far as anybody can know
+    crashes = run.crashes + 1 if started else run.crashes
     if run.stop is Reason.CANCELLED:
-        return cancel(run, now)
-    if run.state is State.CLAIMED and run.wake_at > now:  # it was not started
-        return _returned(run, Outcome.LOST, now, crashes=run.crashes)
-    crashes = run.crashes + 1
+        return cancel(replace(run, crashes=crashes), now)
+    if not started:
+        return _returned(run, Outcome.LOST, now, crashes=crashes)
     if crashes < MAX_CRASHES:
         return _returned(run, Outcome.LOST, now, crashes=crashes, wait=run.crashes * APART * _luck_of(run))
     error = JobError(type="crash", message=f"{crashes} workers died while they held this run; it is not tried again")
