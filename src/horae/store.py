@@ -118,6 +118,8 @@ class Changed(Value, frozen=True, kw_only=True):
     stopped: Sequence[RunId] = ()
 
 
+NOBODY = JobId("")  # holds the key of nothing: what was to be created was not, for its job is cancelled
+
 RECEIPT_LIFE = timedelta(hours=24)  # how long a repeated request is recognised
 EVENT_LIFE = timedelta(hours=24)  # how long a listener can come back for what it missed
 
@@ -370,7 +372,9 @@ class Store(Reader, Protocol):
         """Write one-shots, manual runs (as runs) and recurring jobs (as their first firing).
 
         Answers for each the id of the job that holds its key: its own when it was written, another's when not. When a
-        valid receipt has the same owner and key nothing is written, and that receipt is the answer.
+        valid receipt has the same owner and key nothing is written, and that receipt is the answer. A manual run whose
+        job is cancelled (`core.changes.status_of`) is not written, nor its receipt, and the answer is NOBODY: whoever
+        cancels the job either finds the run or is found by it.
         """
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:

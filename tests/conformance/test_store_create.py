@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from horae.core.model import JobStatus, Reason, Run, Trigger
-from horae.core.plan import cancel, manual_run
+from horae.core.model import Job, JobStatus, Reason, Run, Trigger
+from horae.core.plan import cancel, manual_run, start, succeed
 from horae.core.schedule import CronSchedule, Now
 from horae.core.values import replace
-from horae.store import RunFilter, Store
+from horae.store import NOBODY, JobChange, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -96,6 +96,63 @@ async def test_a_manual_run_belongs_to_its_job(store: Store) -> None:
 
     assert await store.run(manual.id, owner=None) == manual
     assert (await store.list_runs(RunFilter(job_id=job.id), cursor=None, limit=10)).items == [manual]
+
+
+async def job_that_stands(store: Store, status: JobStatus) -> Job:
+    job = await given_job(store)
+    changed = replace(job, status=status, plan_at=None, revision=job.revision + 1)
+    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+    return changed
+
+
+@pytest.mark.parametrize("status", JobStatus)
+async def test_a_manual_run_is_written_unless_its_job_is_cancelled(store: Store, status: JobStatus) -> None:
+    job = await job_that_stands(store, status)
+    manual, other = manual_run(job, None, now=NOW, new_id=new_id), one_shot()
+    allowed = status is not JobStatus.CANCELLED
+
+    assert await store.create([manual, other]) == [job.id if allowed else NOBODY, other.job_id]
+
+    assert await store.run(manual.id, owner=None) == (manual if allowed else None)
+    assert await store.run(other.id, owner=None) == other
+
+
+@pytest.mark.parametrize("status", JobStatus)
+async def test_a_manual_run_of_a_one_shot_is_written_unless_that_is_cancelled(store: Store, status: JobStatus) -> None:
+    job = one_shot(paused=status is JobStatus.PAUSED)
+    await store.create([job])
+    if status is JobStatus.CANCELLED:
+        assert await store.end_waiting([cancel(job, NOW)]) == [True]
+    elif status is JobStatus.FINISHED:
+        [held] = await claimed(store, await given_node(store))
+        assert await store.settle([succeed(start(held, NOW), None, NOW)]) == [True]
+    manual, allowed = manual_run(job, None, now=NOW, new_id=new_id), status is not JobStatus.CANCELLED
+
+    assert await store.create([manual]) == [job.job_id if allowed else NOBODY]
+
+    assert await store.run(manual.id, owner=None) == (manual if allowed else None)
+
+
+@pytest.mark.parametrize(("reason", "allowed"), [(Reason.CANCELLED, False), (Reason.PAUSED, True)])
+async def test_a_one_shot_whose_worker_is_asked_for_its_end_is_cancelled(
+    store: Store, reason: Reason, allowed: bool
+) -> None:
+    job, node = one_shot(), await given_node(store)
+    await store.create([job])
+    await claimed(store, node)
+    assert await store.request_stop([job.id], reason) == [node]
+    manual = manual_run(job, None, now=NOW, new_id=new_id)
+
+    assert await store.create([manual]) == [job.job_id if allowed else NOBODY]
+
+    assert await store.run(manual.id, owner=None) == (manual if allowed else None)
+
+
+async def test_what_was_planned_for_a_job_is_no_manual_run(store: Store) -> None:
+    job = await job_that_stands(store, JobStatus.CANCELLED)
+    again = slot_run(job, NOW, trigger=Trigger.REQUEUE)
+    assert await store.create([again]) == [job.id]
+    assert await store.run(again.id, owner=None) == again
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from horae.core.model import Run
+from horae.core.model import JobStatus, Run
 from horae.core.plan import Firing, manual_run, start, succeed
 from horae.core.values import replace
-from horae.store import RECEIPT_LIFE, Receipt, Receipted, RunFilter, Store
+from horae.store import NOBODY, RECEIPT_LIFE, JobChange, Receipt, Receipted, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -199,6 +199,21 @@ async def test_expired_receipts_are_deleted_in_bounded_steps(store: Store) -> No
 
 
 # --- other acts
+
+
+async def test_a_manual_run_that_its_cancelled_job_refuses_leaves_no_receipt(store: Store) -> None:
+    job = await given_job(store, recurring(plan_at=None))
+    before, after = (manual_run(job, None, now=NOW, new_id=new_id) for _ in range(2))
+    kept = receipted(before, "a")
+    assert await store.create([kept]) == [job.id]
+    changed = replace(job, status=JobStatus.CANCELLED, revision=job.revision + 1)
+    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+
+    requests = [receipted(after, "a"), receipted(after, "b"), receipted(after, "b")]
+    assert await store.create(requests) == [kept.receipt, NOBODY, NOBODY]
+
+    assert await store.receipt("ada", "b", now=NOW) is None
+    assert await store.run(after.id, owner=None) is None
 
 
 async def test_a_backfill_begins_once(store: Store) -> None:

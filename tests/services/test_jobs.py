@@ -23,7 +23,7 @@ from horae.services.jobs import Jobs
 from horae.services.ledger import Entry, SlotOutcome
 from horae.services.parameters import Parameters
 from horae.services.taskbook import TaskBook
-from horae.store import Store
+from horae.store import Receipt, Store
 from tests.services.system import System, failing, instantly, taking
 
 TICK = timedelta(microseconds=1)
@@ -49,6 +49,13 @@ async def create(system: System, schedule: str, **changes: Any) -> Job:
     job = await jobs_of(system).create(draft, owner="local", by="local")
     assert isinstance(job, Job)
     return job
+
+
+async def create_once(system: System, *, seconds: float) -> Run:
+    at = (system.clock.now() + timedelta(seconds=seconds)).isoformat()
+    run = await jobs_of(system).create(Draft(task="echo", schedule=at), owner="local", by="local")
+    assert isinstance(run, Run)
+    return run
 
 
 async def ledger(system: System, job: Job, end: datetime | None = None) -> list[Entry]:
@@ -371,6 +378,46 @@ async def test_a_cancel_also_ends_a_run_that_was_tried_while_it_was_on_its_way(
     assert (await system.run(run.id)).state is State.CANCELLED
     await system.advance(minutes=10)
     assert len(system.starts) == 1
+
+
+@pytest.mark.parametrize("recurs", [True, False])
+async def test_a_job_that_is_cancelled_while_it_is_asked_to_run_now_runs_no_more(system: System, recurs: bool) -> None:
+    await system.add_node()
+    job_id = (await create(system, "every 1h")).id if recurs else (await create_once(system, seconds=3600)).job_id
+    meddler = Meddler(system.store)
+    meddler.before["create"] = [lambda: jobs_of(system).cancel(job_id, keep_running=False, owner=None)]
+    jobs = jobs_of(system, cast(Store, meddler))
+
+    async def issue(run: Run) -> Receipt:
+        return Receipt(owner="local", key="k", fingerprint="f", answer=run.id, created_at=system.clock.now())
+
+    with pytest.raises(Conflict, match="is cancelled; it can be read, but not changed any more"):
+        await jobs.run_now_once(job_id, None, owner=None, by="local", issue=issue)
+    assert await system.store.receipt("local", "k", now=system.clock.now()) is None
+    await system.advance(hours=2)
+    assert system.starts == []
+
+
+@pytest.mark.parametrize("running", [False, True])
+async def test_a_cancel_also_ends_what_a_one_shot_was_asked_to_run_while_it_was_on_its_way(
+    system: System, running: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "CONFIRM_SECONDS", 0.0)  # time stands still, so no worker can confirm
+    system.scripts["echo"] = taking(100)
+    await system.add_node()
+    job = await create_once(system, seconds=1 if running else 3600)
+    await system.advance(seconds=2)
+    meddler = Meddler(system.store)
+    asked: list[Run] = []
+
+    async def run_now() -> None:
+        asked.append(await jobs_of(system).run_now(job.job_id, None, owner=None, by="local"))
+
+    meddler.before["request_stop" if running else "end_waiting"] = [run_now]
+    await jobs_of(system, cast(Store, meddler)).cancel(job.job_id, keep_running=False, owner=None)
+    assert [(await system.run(run.id)).state for run in asked] == [State.CANCELLED]
+    await system.advance(minutes=5)
+    assert len(system.starts) == running
 
 
 async def test_another_owners_job_is_not_there(system: System) -> None:

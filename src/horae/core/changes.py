@@ -22,6 +22,11 @@ def status_of(job: Job | Run) -> JobStatus:
     return JobStatus.PAUSED if job.paused else JobStatus.SCHEDULED
 
 
+def minds_cancel(item: Run | Firing) -> bool:
+    """Whether what is written here must not come after the cancel of its job: a user asks for it, maybe beside that."""
+    return isinstance(item, Run) and item.trigger is Trigger.MANUAL and not item.one_shot
+
+
 def run_status(run: Run, now: datetime) -> str:
     """The status of a run that users see: claims are the engine's own affair."""
     if run.stop is Reason.CANCELLED and run.state in HELD:

@@ -51,7 +51,12 @@ def refuse_over(job: Job | Run) -> None:
     """Raise Conflict when the job is cancelled or finished."""
     status = status_of(job)
     if status in (JobStatus.CANCELLED, JobStatus.FINISHED):
-        raise Conflict(f"job_{id_of(job)} is {status}; it can be read, but not changed any more")
+        raise over(id_of(job), status)
+
+
+def over(job_id: JobId, status: JobStatus) -> Conflict:
+    """What to say when the job is cancelled or finished."""
+    return Conflict(f"job_{job_id} is {status}; it can be read, but not changed any more")
 
 
 def refuse_begun(run: Run) -> None:

@@ -11,14 +11,14 @@ from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.plan import NewId, manual_run
 from horae.core.values import replace
-from horae.services.acting import find, id_of, refuse_over
+from horae.services.acting import find, id_of, over, refuse_over
 from horae.services.drafts import Draft
 from horae.services.grouping import Group
 from horae.services.ids import Ids
 from horae.services.parameters import Parameters
 from horae.services.preparing import Item, Preparation
 from horae.services.receipts import Ask, Issue, Receipts, answer_of
-from horae.store import Receipt, Receipted, Store
+from horae.store import NOBODY, Receipt, Receipted, Store
 
 BATCH = 500  # jobs of one request that are written in one go
 SLICE = 100  # jobs that are prepared before other requests get their turn
@@ -180,6 +180,8 @@ class Creating:
             kept, blob = await self._parameters.keep(params, run.id)
             run = replace(run, spec=replace(run.spec, params=kept, params_blob=blob))
         written = await self._creates.add(run if issue is None else Receipted(item=run, receipt=await issue(run)))
+        if written == NOBODY:
+            raise over(job_id, JobStatus.CANCELLED)
         return written if isinstance(written, Receipt) else run
 
 

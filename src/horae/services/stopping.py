@@ -44,16 +44,23 @@ class Stopper:
 
     async def stop_job(self, job_id: JobId, *, keep_running: bool) -> None:
         """Cancel the waiting runs of a job and, unless they are kept, the running ones; waits for confirmation."""
+        was_alive = await self._stop_live(job_id, keep_running=keep_running)
+        if was_alive:  # and could be run by hand until just now; from here on it is over, and nothing more comes
+            await self._stop_live(job_id, keep_running=keep_running)
+        if not keep_running:
+            await _until(lambda: self._nothing_held(job_id))
+
+    async def _stop_live(self, job_id: JobId, *, keep_running: bool) -> bool:
+        """Stop what is alive of a job; answers whether a one-shot itself was among it."""
         live = RunFilter(job_id=job_id, states=WAITING | HELD)
-        cursor = None
+        cursor, was_alive = None, False
         while True:
             page = await self._store.list_runs(live, cursor=cursor, limit=PAGE)
             await self._stop(page.items, keep_running=keep_running)
+            was_alive = was_alive or any(run.one_shot for run in page.items)
             cursor = page.cursor
             if cursor is None:
-                break
-        if not keep_running:
-            await _until(lambda: self._nothing_held(job_id))
+                return was_alive
 
     async def _nothing_held(self, job_id: JobId) -> bool:
         held = await self._store.list_runs(RunFilter(job_id=job_id, states=HELD), cursor=None, limit=1)

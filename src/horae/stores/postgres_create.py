@@ -1,21 +1,24 @@
 """Creating jobs and runs in PostgreSQL: keys and receipts first, then what they belong to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 
 import asyncpg
 
+from horae.core.changes import minds_cancel
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run, Skip
 from horae.core.plan import Firing, may_repeat
-from horae.store import Kind, Receipt, Receipted, Signal
+from horae.store import NOBODY, Kind, Receipt, Receipted, Signal
 from horae.stores import postgres_rows as rows
 from horae.stores.postgres_base import PostgresBase, due_signal
 from horae.stores.postgres_events import add_events
+from horae.stores.postgres_gates import woken_signal
 from horae.stores.postgres_pool import Collision, Database, Session, retried
 from horae.stores.postgres_receipts import Outcome, with_receipts
 from horae.stores.postgres_rows import Places, columns
+from horae.stores.postgres_standing import hold
 
 KEY_TRIES = 5  # a key may be freed between the two looks at it, again and again
 
@@ -28,7 +31,7 @@ class PostgresCreate(PostgresBase):
     @retried
     async def create(self, items: Sequence[Item | Receipted]) -> list[JobId | Receipt]:
         """Write one-shots, manual runs and recurring jobs; answers who holds the key of each, or an earlier receipt."""
-        free = [item for item in items if isinstance(item, Run) and not (item.spec.key and item.one_shot)]
+        free = [item for item in items if isinstance(item, Run) and item.one_shot and not item.spec.key]
         if len(free) < len(items):
             return await self._create_tied(items)
         if free:  # the usual case is one statement
@@ -41,15 +44,16 @@ class PostgresCreate(PostgresBase):
         return [run.job_id for run in free]
 
     async def _create_tied(self, items: Sequence[Item | Receipted]) -> list[JobId | Receipt]:
-        """Write items that take keys, come with receipts or are more than one row."""
+        """Write items that take keys, come with receipts, are more than one row or belong to another one."""
         places = await self._places_of(run for item in items for run in _runs_of(_plain(item)))
         written: list[Item] = []
 
         async with self._db.transaction() as session:
+            standing = await hold(session, [_job_id(item) for item in map(_plain, items) if minds_cancel(item)])
 
             async def act(turn: Sequence[Item | Receipted]) -> list[Outcome[JobId]]:
                 mine = [_plain(item) for item in turn]
-                holders = await _take_keys(session, mine)
+                holders = await _take_keys(session, mine, standing.cancelled)
                 won = [holder == _job_id(item) for item, holder in zip(mine, holders, strict=True)]
                 written.extend(item for item, is_won in zip(mine, won, strict=True) if is_won)
                 return [Outcome(holder, is_won) for holder, is_won in zip(holders, won, strict=True)]
@@ -57,13 +61,16 @@ class PostgresCreate(PostgresBase):
             answers = await with_receipts(session, items, _receipt_of, act)
             runs = await _write(session, written, places)
         planned = plan_signal(item.plan_at for item in written if isinstance(item, Firing))
-        self._signals.send([*due_signal(runs), *planned])
+        self._signals.send([*due_signal(runs), *woken_signal(standing.passed_over), *planned])
         return answers
 
 
-async def _take_keys(session: Session, items: Sequence[Item]) -> list[JobId]:
-    """Take the keys that are free; answers for each item the job that holds its key, itself where it has none."""
-    holders = [_job_id(item) for item in items]
+async def _take_keys(session: Session, items: Sequence[Item], cancelled: Container[JobId]) -> list[JobId]:
+    """Take the keys that are free; answers for each item the job that holds its key, itself where it has none.
+
+    Nobody for what must not come after the cancel of its job.
+    """
+    holders = [NOBODY if minds_cancel(item) and _job_id(item) in cancelled else _job_id(item) for item in items]
     keyed = [place for place, item in enumerate(items) if _key_of(item)]
     for _ in range(KEY_TRIES):
         if not keyed:

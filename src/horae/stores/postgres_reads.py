@@ -3,7 +3,7 @@
 import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
@@ -11,10 +11,8 @@ from horae.store import JobFilter, Ledger, Listing, RunFilter
 from horae.stores.postgres_base import OVER, PostgresBase
 from horae.stores.postgres_lists import EARLIEST, JobQuery, RunQuery, run_cursor
 from horae.stores.postgres_pool import Session
-from horae.stores.postgres_rows import ROWS, birthday, node_of
+from horae.stores.postgres_rows import FIRST_DAY, ROWS, birthday, first_day, node_of
 from horae.stores.rows import encode_cursor
-
-FIRST_DAY, SECOND_DAY = date(1, 1, 1), date(1, 1, 2)
 
 
 class PostgresReads(PostgresBase):
@@ -59,7 +57,7 @@ class PostgresReads(PostgresBase):
         """Those of the runs that have ended, in any order."""
         if not run_ids:
             return []
-        return [ROWS.run(row) for row in await self._db.rows("ended_runs_among", run_ids, _first_day(run_ids))]
+        return [ROWS.run(row) for row in await self._db.rows("ended_runs_among", run_ids, first_day(run_ids))]
 
     async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
         """The unfinished job that holds a key."""
@@ -87,7 +85,7 @@ class PostgresReads(PostgresBase):
 
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         """For each job its latest run that is already due, if there is one."""
-        rows = await self._db.rows("last_runs", job_ids, now, _first_day(job_ids))
+        rows = await self._db.rows("last_runs", job_ids, now, first_day(job_ids))
         runs = [ROWS.run(row) for row in rows]
         return {run.job_id: run for run in runs}
 
@@ -143,18 +141,12 @@ class PostgresReads(PostgresBase):
         return {row[0]: row[1] for row in await self._db.rows("tasks")}
 
 
-def _first_day(ids: Sequence[str]) -> date:
-    """The first day on which runs may have ended whose ids, or those of their jobs, are these."""
-    born = min((birthday(one) or FIRST_DAY for one in ids), default=FIRST_DAY)
-    return max(born, SECOND_DAY) - timedelta(days=1)  # a clock that is behind may end a run before it was born
-
-
 async def _find_run(session: Session, run_id: RunId) -> Run | None:
     """The run, alive or ended; live ones are asked first, for a run never comes back from the history."""
     for row in await session.rows("live_run", run_id):
         return ROWS.run(row)
     born = birthday(run_id) or FIRST_DAY
-    for first_day in dict.fromkeys((born, FIRST_DAY)):  # a clock that is behind may end a run before it was born
-        for row in await session.rows("ended_run", run_id, first_day):
+    for first in dict.fromkeys((born, FIRST_DAY)):  # a clock that is behind may end a run before it was born
+        for row in await session.rows("ended_run", run_id, first):
             return ROWS.run(row)
     return None

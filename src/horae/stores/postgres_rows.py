@@ -1,7 +1,7 @@
 """From domain values to the columns of PostgreSQL: batches as one array per column, or as what their items share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ Places = dict[tuple[str, str, str, int], tuple[int, int]]  # owner, task, queue,
 LOWEST_ID = "0" * 32
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)  # of all time
 HIGHEST_ID = "f" * 32
+FIRST_DAY, SECOND_DAY = date(1, 1, 1), date(1, 1, 2)
 
 
 def _same(value: Any) -> Any:
@@ -400,3 +401,9 @@ def birthday(ident: JobId | str) -> date | None:
         return datetime.fromtimestamp(int(ident[:12], 16) / 1000, UTC).date()
     except (ValueError, OverflowError):
         return date.max
+
+
+def first_day(ids: Sequence[str]) -> date:
+    """The first day on which runs may have ended whose ids, or those of their jobs, are these."""
+    born = min((birthday(one) or FIRST_DAY for one in ids), default=FIRST_DAY)
+    return max(born, SECOND_DAY) - timedelta(days=1)  # a clock that is behind may end a run before it was born

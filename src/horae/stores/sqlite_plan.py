@@ -5,11 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from horae.core.changes import minds_cancel, status_of
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId, Trigger
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, Page, may_repeat
 from horae.core.values import replace
-from horae.store import Changed, JobChange, Plannable, Receipt, Receipted, Retraction
+from horae.store import NOBODY, Changed, JobChange, Plannable, Receipt, Receipted, Retraction
 from horae.stores import sqlite_batches, sqlite_queues, sqlite_receipts
 from horae.stores.sqlite_claim import wake_next
 from horae.stores.sqlite_database import STATEMENTS
@@ -47,7 +48,7 @@ def creating(items: Sequence[Run | Firing | Receipted]) -> Callable[[Transaction
 
     What nothing can stand in the way of, which is most, is made ready before the write lock is taken.
     """
-    plain = [item for item in items if isinstance(item, Run) and item.spec.key is None]
+    plain = [item for item in items if isinstance(item, Run) and item.one_shot and item.spec.key is None]
     if len(plain) < len(items):
         return lambda transaction: _create(transaction, items)
     new = _NewRuns(plain)
@@ -177,6 +178,8 @@ def _admitted(db: sqlite3.Connection, item: Run | Firing, receipt: Receipt | Non
     """Who holds the key of a new job, or the receipt of an earlier request; a new receipt is written with its job."""
     if receipt is not None and (earlier := sqlite_receipts.earlier(db, receipt)) is not None:
         return earlier
+    if minds_cancel(item) and _is_cancelled(db, _job_id(item)):
+        return NOBODY
     holder = _key_holder(db, item)
     if receipt is not None and holder == _job_id(item):
         sqlite_receipts.write(db, receipt)
@@ -193,6 +196,14 @@ def _key_holder(db: sqlite3.Connection, item: Run | Firing) -> JobId:
         return own
     [holder] = db.execute(STATEMENTS["key_holder"], (job.owner, job.spec.key)).fetchone()
     return JobId(to_hex(holder))
+
+
+def _is_cancelled(db: sqlite3.Connection, job_id: JobId) -> bool:
+    job: Job | Run | None = _job(db, job_id)
+    if job is None:
+        row = db.execute(STATEMENTS["one_shot"], {"id": to_blob(job_id), "owner": None}).fetchone()
+        job = None if row is None else ROWS.run(row)
+    return job is not None and status_of(job) is JobStatus.CANCELLED
 
 
 def _job_id(item: Run | Firing) -> JobId:

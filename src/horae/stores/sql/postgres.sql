@@ -138,6 +138,14 @@ SELECT given.place, keys.job_id
   FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given(owner, key, place)
   JOIN keys ON keys.owner = given.owner AND keys.key = given.key;
 
+-- name: hold_jobs
+-- Locked, in the order of their ids as by firings, so that who cancels one waits for us or has happened.
+SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
+
+-- name: hold_one_shots
+-- As above, of jobs that run once. A claim passes over what is locked, so it is told of them afterwards.
+SELECT * FROM live_runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
+
 -- name: free_keys
 DELETE FROM keys USING unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id)
  WHERE keys.owner = given.owner AND keys.key = given.key AND keys.job_id = given.job_id;
