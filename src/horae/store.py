@@ -389,8 +389,8 @@ class Store(Reader, Protocol):
     async def fill(self, pages: Sequence[Page]) -> list[bool]:
         """Apply each page of a backfill unless somebody moved it first; a page without further slots ends it."""
 
-    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> Receipt | None:
-        """Begin a backfill, or answer the earlier receipt and do nothing."""
+    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> bool | Receipt:
+        """Begin a backfill, or answer the earlier receipt and do nothing; False when its job is cancelled."""
 
     async def change(self, change: JobChange) -> Changed | None:
         """Write a new version of a job; None when it has moved on."""

@@ -1,8 +1,8 @@
 """How jobs stand in PostgreSQL while runs are written for them: a cancel and a manual run never miss each other."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,8 +15,20 @@ from horae.stores.postgres import PostgresStore
 from horae.stores.postgres_pool import Address, Session
 from horae.stores.postgres_standing import hold
 from horae.stores.statements import load
-from tests.conformance.builders import NOW, SECOND, claims_of, firing, given_node, new_id, one_shot, recurring
+from tests.conformance.builders import (
+    NOW,
+    SECOND,
+    a_backfill,
+    claims_of,
+    firing,
+    given_node,
+    new_id,
+    one_shot,
+    recurring,
+)
 from tests.postgres_server import migrated_schema, postgres_url
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -43,14 +55,19 @@ async def until_blocked(other: Any, task: asyncio.Task[Any]) -> None:
 
 async def created_beside(store: PostgresStore, url: str, run: Run, name: str, *arguments: object) -> JobId | Receipt:
     """What becomes of a new run while somebody else is at a statement that is not committed yet."""
+    [answer] = await beside(store.create([run]), url, name, *arguments)
+    return answer
+
+
+async def beside(verb: Coroutine[Any, Any, T], url: str, name: str, *arguments: object) -> T:
+    """The answer of a verb that has to wait until somebody else commits a statement."""
     other = await Address(url).connect()
     async with other.transaction():
         await other.fetch(load("postgres")[name], *arguments)
-        creating = asyncio.create_task(store.create([run]))
-        await until_blocked(other, creating)
+        waiting = asyncio.create_task(verb)
+        await until_blocked(other, waiting)
     await other.close()
-    [answer] = await creating
-    return answer
+    return await waiting
 
 
 async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(store: PostgresStore, url: str) -> None:
@@ -96,6 +113,16 @@ async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(sto
     assert await created_beside(store, url, manual, "request_stop", [once.id], Reason.CANCELLED) == NOBODY
 
     assert await store.run(manual.id, owner=None) is None
+
+
+async def test_a_backfill_that_meets_the_cancel_of_its_job_does_not_begin(store: PostgresStore, url: str) -> None:
+    job = recurring(plan_at=None)
+    await store.create([firing(job)])
+    change = rows.changed_job(replace(job, status=JobStatus.CANCELLED, revision=2), job.revision)
+
+    assert await beside(store.backfill(a_backfill(job)), url, "change_job", *change, False) is False
+
+    assert (await store.plannable(range(64), now=NOW, limit=10)).backfills == []
 
 
 @pytest.mark.parametrize("recurs", [True, False])

@@ -221,7 +221,7 @@ async def test_a_backfill_begins_once(store: Store) -> None:
     first, again = a_receipt(), a_receipt(created_at=NOW + SECOND)
     backfill = a_backfill(job)
 
-    assert await store.backfill(backfill, first) is None
+    assert await store.backfill(backfill, first) is True
     assert await store.backfill(a_backfill(job, end=NOW + DAY), again) == first
 
     found = (await store.plannable(ALL_SHARDS, now=NOW, limit=10)).backfills
@@ -229,10 +229,26 @@ async def test_a_backfill_begins_once(store: Store) -> None:
     assert await store.receipt("ada", "k", now=NOW) == first
 
 
+async def test_a_backfill_of_a_cancelled_job_does_not_begin_and_leaves_no_receipt(store: Store) -> None:
+    job = await given_job(store, recurring(plan_at=None))
+    first, other = a_receipt("a"), a_receipt("b")
+    backfill = a_backfill(job)
+    assert await store.backfill(backfill, first) is True
+    changed = replace(job, status=JobStatus.CANCELLED, revision=job.revision + 1)
+    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+
+    assert await store.backfill(a_backfill(job), a_receipt("a")) == first
+    assert await store.backfill(a_backfill(job), other) is False
+    assert await store.backfill(a_backfill(job)) is False
+
+    assert await store.receipt("ada", "b", now=NOW) is None
+    assert [each for each, _ in (await store.plannable(ALL_SHARDS, now=NOW, limit=10)).backfills] == [backfill]
+
+
 async def test_a_backfill_needs_no_receipt(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
-    assert await store.backfill(a_backfill(job)) is None
-    assert await store.backfill(a_backfill(job)) is None
+    assert await store.backfill(a_backfill(job)) is True
+    assert await store.backfill(a_backfill(job)) is True
     assert len((await store.plannable(ALL_SHARDS, now=NOW, limit=10)).backfills) == 2
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
-from horae.core.model import Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
+from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
 from horae.core.plan import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule import count_between, next_after
@@ -418,6 +418,59 @@ async def test_a_cancel_also_ends_what_a_one_shot_was_asked_to_run_while_it_was_
     assert [(await system.run(run.id)).state for run in asked] == [State.CANCELLED]
     await system.advance(minutes=5)
     assert len(system.starts) == running
+
+
+async def test_a_job_that_is_cancelled_while_its_past_is_to_be_filled_fills_nothing(system: System) -> None:
+    await system.add_node()
+    job = await create(system, "0 * * * *")
+    meddler = Meddler(system.store)
+    meddler.before["backfill"] = [lambda: jobs_of(system).cancel(job.id, keep_running=False, owner=None)]
+    with pytest.raises(Conflict, match="is cancelled; it can be read, but not changed any more"):
+        await fill_day_before(jobs_of(system, cast(Store, meddler)), job)
+    await system.advance(hours=1)
+    assert system.starts == []
+
+
+async def test_a_cancel_also_gives_up_what_was_begun_to_be_filled_while_it_was_on_its_way(system: System) -> None:
+    await system.add_node()
+    job = await create(system, "0 * * * *")
+    meddler = Meddler(system.store)
+    meddler.before["change"] = [lambda: fill_day_before(jobs_of(system), job)]
+    await jobs_of(system, cast(Store, meddler)).cancel(job.id, keep_running=False, owner=None)
+    assert await backfills_of(system, job) == []
+    await system.advance(hours=1)
+    assert system.starts == []
+
+
+async def test_what_a_cancel_that_came_to_no_end_left_to_be_filled_is_given_up(system: System) -> None:
+    job = await create(system, "0 * * * *")
+    meddler = Meddler(system.store)
+
+    async def nothing() -> None:
+        pass
+
+    async def fails() -> None:
+        raise Unavailable("the store does not answer")
+
+    meddler.before["change"] = [lambda: fill_day_before(jobs_of(system), job)]
+    meddler.before["ledger"] = [nothing, fails]
+    with pytest.raises(Unavailable):
+        await jobs_of(system, cast(Store, meddler)).cancel(job.id, keep_running=False, owner=None)
+    assert len(await backfills_of(system, job)) == 1
+    await system.add_node()
+    await system.advance(hours=1)
+    assert system.starts == []
+    assert await backfills_of(system, job) == []
+
+
+async def fill_day_before(jobs: Jobs, job: Job) -> None:
+    """Ask for the slots of the day before the job was created."""
+    await jobs.backfill(job.id, job.created_at - timedelta(days=1), job.created_at, owner=None, issue=None)
+
+
+async def backfills_of(system: System, job: Job) -> Sequence[Backfill]:
+    begin, end = job.created_at - timedelta(days=2), system.clock.now()
+    return (await system.store.ledger(job.id, start=begin, end=end, limit=1)).backfills
 
 
 async def test_another_owners_job_is_not_there(system: System) -> None:

@@ -7,6 +7,7 @@ from horae.core.changes import close_pause, give_up
 from horae.core.model import Job, JobStatus, State
 from horae.core.plan import MAX_UNSTARTED, Due, Firing, NewId, fire
 from horae.core.values import replace
+from horae.services.acting import TRIES, always_changing
 from horae.store import RunFilter, Store
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # users may fill slots from long before the job was created
@@ -37,8 +38,15 @@ class Accounting:
             job = fired
         return await self._give_up_filling(job) if for_good else job
 
+    async def give_up_filling(self, job: Job) -> None:
+        """Give up the backfills of a job that is over: what was begun beside its end, and nothing can follow."""
+        for _ in range(TRIES):
+            if await self._give_up_filling(job) is not None:
+                return
+        raise always_changing(f"job_{job.id}")
+
     async def _give_up_filling(self, job: Job) -> Job | None:
-        """The job after its backfills were given up, before their schedule goes; None on a lost race."""
+        """The job after its backfills were given up; None on a lost race."""
         ledger = await self._store.ledger(job.id, start=_EARLIEST, end=self._clock.now(), limit=1)
         ended = await self._store.fill([give_up(job, backfill) for backfill in ledger.backfills])
         return job if all(ended) else None  # else a planner turned some of it into runs meanwhile

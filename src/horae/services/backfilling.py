@@ -9,7 +9,7 @@ from horae.core.errors import Conflict, Invalid
 from horae.core.model import Backfill, Job, JobId, JobStatus, Trigger
 from horae.core.plan import NewId
 from horae.core.schedule import count_between, last_before, next_after, rfc3339
-from horae.services.acting import find, refuse_over
+from horae.services.acting import find, over, refuse_over
 from horae.services.receipts import Issue
 from horae.store import Receipt, Store
 
@@ -51,8 +51,10 @@ class Backfilling:
         receipt = None if issue is None else await issue(filling)
         if filling.runs == 0:
             return filling if receipt is None else await self._keep(filling, receipt)
-        earlier = await self._store.backfill(_backfill(job, filling, now), receipt)
-        return filling if earlier is None else earlier
+        begun = await self._store.backfill(_backfill(job, filling, now), receipt)
+        if begun is False:
+            raise over(job_id, JobStatus.CANCELLED)
+        return begun if isinstance(begun, Receipt) else filling
 
     async def _keep(self, filling: Filling, receipt: Receipt) -> Filling | Receipt:
         held = await self._store.keep_receipt(receipt)

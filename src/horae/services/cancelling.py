@@ -6,7 +6,7 @@ from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Reason, Run
 from horae.core.values import replace
 from horae.services.accounting import Accounting
-from horae.services.acting import act, find, next_revision, refuse_over
+from horae.services.acting import act, find, id_of, next_revision, refuse_over
 from horae.services.stopping import Stopper
 from horae.store import JobChange, Store
 
@@ -25,13 +25,19 @@ class Cancelling:
 
         async def change(job: Job | Run) -> Job | Run | None:
             if status_of(job) is JobStatus.CANCELLED:
-                await self._stopper.stop_job(job_id, keep_running=keep_running)  # what an earlier cancel left undone
+                await self._end_rest(job, keep_running=keep_running)  # what an earlier cancel left undone
             refuse_over(job)
             return await self._cancel_recurring(job) if isinstance(job, Job) else job
 
         job = await act(self._store, job_id, owner, change)
-        await self._stopper.stop_job(job_id, keep_running=keep_running)
+        await self._end_rest(job, keep_running=keep_running)
         return job if isinstance(job, Job) else await find(self._store, job_id, owner=owner)
+
+    async def _end_rest(self, job: Job | Run, *, keep_running: bool) -> None:
+        """End what a job has left once it is over, of which nothing more can come: what it fills, then its runs."""
+        if isinstance(job, Job):
+            await self._accounting.give_up_filling(job)
+        await self._stopper.stop_job(id_of(job), keep_running=keep_running)
 
     async def _cancel_recurring(self, job: Job) -> Job | None:
         now = self._clock.now()

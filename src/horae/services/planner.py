@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from horae.clock import Clock
-from horae.core.plan import fill, fire
+from horae.core.changes import give_up
+from horae.core.model import Backfill, JobStatus
+from horae.core.plan import Due, NewId, Page, fill, fire
 from horae.metrics import Metrics
 from horae.services.ids import Ids
 from horae.store import Plannable, Store
@@ -55,7 +57,7 @@ class Planner:
         self._metrics.planned(max(lags, default=timedelta()))
         new_id = self._new_id.stock()
         firings = [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]
-        pages = [fill(backfill, due, now=now, new_id=new_id) for backfill, due in found.backfills]
+        pages = [_page(backfill, due, now, new_id) for backfill, due in found.backfills]
         fired = await self._store.fire(firings) if firings else []
         filled = await self._store.fill(pages) if pages else []
         return Fired(
@@ -73,3 +75,10 @@ class Planner:
         if found.backfills or any(due.job.next_fire_at is None or due.job.next_fire_at < soon for due in found.jobs):
             return now
         return self._clock.now() + REST * (self._clock.now() - now)
+
+
+def _page(backfill: Backfill, due: Due, now: datetime, new_id: NewId) -> Page:
+    """The next runs of a backfill; none if a cancel that came to no end has left it behind."""
+    if due.job.status is JobStatus.CANCELLED:
+        return give_up(due.job, backfill)
+    return fill(backfill, due, now=now, new_id=new_id)

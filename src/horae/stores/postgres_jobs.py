@@ -15,8 +15,9 @@ from horae.stores.postgres_create import ended_slots, fire_runs, plan_signal, wr
 from horae.stores.postgres_events import add_events, telling
 from horae.stores.postgres_gates import wake_parked, woken_signal
 from horae.stores.postgres_pool import Session, retried
-from horae.stores.postgres_receipts import take_receipts
+from horae.stores.postgres_receipts import Outcome, with_receipts
 from horae.stores.postgres_rows import ROWS, columns
+from horae.stores.postgres_standing import hold
 from horae.stores.rows import JOB_COLUMNS
 
 _COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
@@ -80,15 +81,21 @@ class PostgresJobs(PostgresBase):
         return [page.backfill.id in moved for page in pages]
 
     @retried
-    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> Receipt | None:
-        """Begin a backfill, or answer the earlier receipt and do nothing."""
+    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> bool | Receipt:
+        """Begin a backfill, or answer the earlier receipt and do nothing; False when its job is cancelled."""
         async with self._db.transaction() as session:
-            if receipt is not None:
-                for earlier in (await take_receipts(session, [receipt])).values():
-                    return earlier
-            await session.rows("add_backfills", *columns(rows.backfill, [backfill]))
-        self._signals.send(plan_signal([backfill.plan_at]))
-        return None
+            standing = await hold(session, [backfill.job_id])
+
+            async def act(begun: Sequence[Backfill]) -> list[Outcome[bool]]:
+                if backfill.job_id in standing.cancelled:
+                    return [Outcome(False, False)]
+                await session.rows("add_backfills", *columns(rows.backfill, begun))
+                return [Outcome(True, True)]
+
+            [answer] = await with_receipts(session, [backfill], lambda _: receipt, act)
+        if answer is True:
+            self._signals.send(plan_signal([backfill.plan_at]))
+        return answer
 
     @retried
     async def change(self, change: JobChange) -> Changed | None:

@@ -112,7 +112,7 @@ class SqliteStore:
     async def fill(self, pages: Sequence[Page]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_plan.fill(transaction, pages))
 
-    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> Receipt | None:
+    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> bool | Receipt:
         return await self._executor.write(
             lambda transaction: sqlite_plan.begin_backfill(transaction, backfill, receipt)
         )

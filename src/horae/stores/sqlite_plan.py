@@ -98,14 +98,16 @@ def fill(transaction: Transaction, pages: Sequence[Page]) -> list[bool]:
     return [_fill(transaction, page) for page in pages]
 
 
-def begin_backfill(transaction: Transaction, backfill: Backfill, receipt: Receipt | None) -> Receipt | None:
-    """Write a new backfill, unless its request is not new."""
+def begin_backfill(transaction: Transaction, backfill: Backfill, receipt: Receipt | None) -> bool | Receipt:
+    """Write a new backfill, unless its request is not new or its job is cancelled."""
+    if receipt is not None and (earlier := sqlite_receipts.earlier(transaction.db, receipt)) is not None:
+        return earlier
+    if _is_cancelled(transaction.db, backfill.job_id):
+        return False
     if receipt is not None:
-        if (earlier := sqlite_receipts.earlier(transaction.db, receipt)) is not None:
-            return earlier
         sqlite_receipts.write(transaction.db, receipt)
     _insert_backfill(transaction, backfill)
-    return None
+    return True
 
 
 def change(transaction: Transaction, change: JobChange) -> Changed | None:
