@@ -121,22 +121,26 @@ def test_what_is_being_cancelled_is_given_to_nobody_else() -> None:
 
 
 def test_what_its_process_saw_end_is_over_even_if_that_is_done_again() -> None:
-    def told(behind: dict[str, Any]) -> list[Code]:
+    def told(behind: dict[str, Any], *, good: bool = True, **first: Any) -> list[Code]:
         lines: list[Line] = []
         for number, label in enumerate(("a", "b")):
-            run, job, asked = f"run_{label}", f"job_{label}", Definition(label=label, ordering_key="k")
+            run, job, asked = f"run_{label}", f"job_{label}", Definition(label=label, ordering_key="k", **first)
             lines += [Invoke(at=1.0 + number, call=label, action=Action.CREATE, definition=asked)]
             lines += [Ok(at=1.1 + number, call=label, job=job, run=run)]
             again = FinalAttempt(number=1, fence=2, outcome="succeeded", node="other")
             ended = {"status": "succeeded", "gate": "key:local:k", "attempts": [again], "label": label}
             lines += [_as(final(run, **ended), job=job)]
             lines += [_as(effect, job=job, label=label) for effect in handled(20.0 + number, 2, run, OTHER)]
-        lines += [_as(effect, job="job_a", label="a") for effect in handled(5.0, 1, "run_a", ONE)]
+        lines += [_as(effect, job="job_a", label="a", good=good) for effect in handled(5.0, 1, "run_a", ONE)]
         lines += [_as(start(6.0, 1, run="run_b", **behind), job="job_b", label="b")]
         return codes(judge_order, *lines)
 
     assert told(ONE) == []
     assert told(OTHER) == [Code.OUT_OF_ORDER]
+    assert told(ONE, good=False, max_retries=0) == []
+    assert told(ONE, good=False, max_retries=1) == [Code.OUT_OF_ORDER]
+    assert told(ONE, good=False, max_retries=0, on_failure="block") == [Code.OUT_OF_ORDER]
+    assert told(OTHER, good=False, max_retries=0) == [Code.OUT_OF_ORDER]
 
 
 def test_what_was_cancelled_in_a_worker_that_slept_makes_way_before_its_handler_stops() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from horae.checking.history import Code, Violation
 from horae.checking.recorded import Asked, Recording, Span
-from horae.checking.recording import Action, FinalRun
+from horae.checking.recording import Action, Definition, FinalRun
 from horae.checking.telling import at, found, lasting
 from horae.checking.versions import due_times
 
@@ -129,14 +129,22 @@ def _judge_pair(first: _Passage, second: _Passage, recording: Recording) -> Iter
 
 
 def _comes_before_its_end(span: Span, first: _Passage, slack: float) -> bool:
-    """Whether a handler started before the one ahead was over, unless its own process had seen that one end well.
+    """Whether a handler started before the one ahead was over, unless its own process had seen that one make way.
 
     What a process has seen and could not report before it died is done again, after what it had gone on with.
     """
     if first.worked_to is None or span.start.at >= first.worked_to - slack:
         return False
-    ends = [each.end for each in first.spans if each.start.pid == span.start.pid and each.start.node == span.start.node]
-    return not any(end is not None and end.good and end.at <= span.start.at for end in ends)
+    here = [each for each in first.spans if each.start.pid == span.start.pid and each.start.node == span.start.node]
+    return not any(_makes_way(each, first.asked.definition, span.start.at) for each in here)
+
+
+def _makes_way(span: Span, definition: Definition, moment: float) -> bool:
+    """Whether a handler had ended by then, and for good: well, or by a failure that is not tried again nor blocks."""
+    if span.end is None or span.end.at > moment:
+        return False
+    given_up = span.start.attempt > definition.max_retries and definition.on_failure == "continue"
+    return span.end.good or given_up
 
 
 def _blocks(first: _Passage, second: _Passage) -> bool:
