@@ -215,9 +215,9 @@ REVERTS = (
         name="a stop goes with the node",
         file=CORE,
         line="""    if run.stop is Reason.CANCELLED:
-        return cancel(run, now)
-    if run.state is State.CLAIMED and run.wake_at > now:""",
-        instead="    if run.state is State.CLAIMED and run.wake_at > now:",
+        return cancel(replace(run, crashes=crashes), now)
+    if not started:""",
+        instead="    if not started:",
         tests=_of(CORE_TESTS, "TestResults::test_a_cancel_outlives_the_worker_that_should_have_confirmed_it"),
     ),
     Revert(
