@@ -74,9 +74,11 @@ async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(stor
     job = recurring(plan_at=None)
     await store.create([firing(job)])
     manual = manual_run(job, None, now=NOW, new_id=new_id)
-    change = rows.changed_job(replace(job, status=JobStatus.CANCELLED, revision=2), job.revision)
+    change = rows.changed_job(
+        JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
+    )
 
-    assert await created_beside(store, url, manual, "change_job", *change, False) == NOBODY
+    assert await created_beside(store, url, manual, "change_job", *change) == NOBODY
 
     assert await store.run(manual.id, owner=None) is None
 
@@ -85,9 +87,9 @@ async def test_a_manual_run_that_meets_another_change_of_its_job_is_written(stor
     job = recurring(plan_at=None)
     await store.create([firing(job)])
     manual = manual_run(job, None, now=NOW, new_id=new_id)
-    change = rows.changed_job(replace(job, status=JobStatus.PAUSED, revision=2), job.revision)
+    change = rows.changed_job(JobChange(job=replace(job, status=JobStatus.PAUSED, revision=2), expected=job.revision))
 
-    assert await created_beside(store, url, manual, "change_job", *change, False) == job.id
+    assert await created_beside(store, url, manual, "change_job", *change) == job.id
 
     assert await store.run(manual.id, owner=None) == manual
 
@@ -118,9 +120,11 @@ async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(sto
 async def test_a_backfill_that_meets_the_cancel_of_its_job_does_not_begin(store: PostgresStore, url: str) -> None:
     job = recurring(plan_at=None)
     await store.create([firing(job)])
-    change = rows.changed_job(replace(job, status=JobStatus.CANCELLED, revision=2), job.revision)
+    change = rows.changed_job(
+        JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
+    )
 
-    assert await beside(store.backfill(a_backfill(job)), url, "change_job", *change, False) is False
+    assert await beside(store.backfill(a_backfill(job)), url, "change_job", *change) is False
 
     assert (await store.plannable(range(64), now=NOW, limit=10)).backfills == []
 
