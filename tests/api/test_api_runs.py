@@ -135,6 +135,17 @@ async def test_a_worker_that_does_not_confirm_leaves_the_run_cancelling(api: Api
     assert (await api.get(f"/v1/jobs/{job['id']}/status"))["status"] == "succeeded", "a success that came first wins"
 
 
+async def test_a_run_that_fails_before_it_is_asked_to_stop_is_cancelling_still(api: Api) -> None:
+    job = await api.create()
+    [run] = await api.hand.claim()
+    running = await api.hand.start(run)
+    assert (await cancel(api, job))["status"] == "cancelling"
+    await api.hand.fail(running)
+    assert (await api.get(f"/v1/jobs/{job['id']}/status"))["status"] == "cancelling"
+    found = {status: (await api.get(f"/v1/runs?status={status}"))["items"] for status in ("cancelling", "retrying")}
+    assert {status: len(runs) for status, runs in found.items()} == {"cancelling": 1, "retrying": 0}
+
+
 async def test_a_run_that_ended_cannot_be_cancelled(api: Api) -> None:
     job = await api.create()
     [run] = await api.hand.claim()

@@ -10,6 +10,7 @@ from horae.api.operation import Param
 from horae.api.problems import Forbidden
 from horae.api.query import Query, Text
 from horae.api.wire import read_job_id
+from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, State
 from horae.core.values import replace
 from horae.store import JobFilter, RunFilter
@@ -54,14 +55,14 @@ LETTER_FILTERS = (
 )
 
 _UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
-_HELD = frozenset({State.CLAIMED, State.RUNNING})
 _SAME_NAME = (State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED)
 RUN_STATUSES: dict[str, RunFilter] = {
     "scheduled": RunFilter(states=_UNSTARTED, due=False, stopping=False),
     "queued": RunFilter(states=_UNSTARTED, due=True, stopping=False),
     "running": RunFilter(states=frozenset({State.RUNNING}), stopping=False),
-    "cancelling": RunFilter(states=_HELD, stopping=True),
+    "cancelling": RunFilter(states=frozenset(State) - FINAL, stopping=True),
     **{state: RunFilter(states=frozenset({state})) for state in _SAME_NAME},
+    "retrying": RunFilter(states=frozenset({State.RETRYING}), stopping=False),
 }
 LAST_RUN_STATES: dict[str, frozenset[State]] = {
     "queued": _UNSTARTED,

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from horae.core.events import EventKind
-from horae.core.lifecycle import FINAL, HELD
+from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State, Trigger
 from horae.core.plan import Firing, NewId, Page, catch_up, next_run_at
 from horae.core.schedule import count_between, next_after, skipped_in_gaps
@@ -29,7 +29,7 @@ def minds_cancel(item: Run | Firing) -> bool:
 
 def run_status(run: Run, now: datetime) -> str:
     """The status of a run that users see: claims are the engine's own affair."""
-    if run.stop is Reason.CANCELLED and run.state in HELD:
+    if run.stop is Reason.CANCELLED and run.state not in FINAL:  # also where an attempt ended before it was asked
         return "cancelling"
     if run.state is State.CLAIMED and run.attempt > 0:
         return State.RETRYING
