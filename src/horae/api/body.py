@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 
 from horae.api.admission import stay_of
-from horae.api.names import refuse_repeated_names
+from horae.api.names import BACKSLASH, refuse_repeated_names
 from horae.api.operation import header_values
 from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
 
@@ -144,14 +144,16 @@ def _refuse_bad_text(data: bytes) -> None:
             data.decode()
         except UnicodeDecodeError as exc:
             raise _malformed(data, exc) from exc
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth_exceeds(data, MAX_DEPTH):
+    if len(data) > 2 * MAX_DEPTH and _depth_exceeds(data, MAX_DEPTH):
         raise _too_deep()
-    if b"\\u0000" in data and _NUL.search(data):
+    if BACKSLASH in data and b"\\u0000" in data and _NUL.search(data):
         raise Invalid("text cannot hold the character NUL (\\u0000)", faults=_nul_faults(data))
 
 
 def _depth_exceeds(data: bytes, limit: int) -> bool:
     """Peel off the innermost level again and again; each pass is one scan at the speed of memory."""
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return False
     brackets = _STRING.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(limit):
         brackets = brackets.replace(b"[]", b"")

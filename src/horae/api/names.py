@@ -8,6 +8,7 @@ import msgspec
 
 from horae.core.errors import Malformed
 
+BACKSLASH = ord("\\")  # to look for a byte takes a fraction of what looking for bytes takes
 _ESCAPED_COLON = re.compile(rb"\\u003a", re.IGNORECASE)
 
 
@@ -17,7 +18,7 @@ def refuse_repeated_names(data: bytes, value: Any) -> None:
     What is decoded has each name once. So if one was repeated, there are fewer colons when it is written again: one
     follows each name, those in strings stay, and there are no others. Both steps run at the speed of memory.
     """
-    escaped = b"\\u003" in data and _ESCAPED_COLON.search(data) is not None
+    escaped = BACKSLASH in data and b"\\u003" in data and _ESCAPED_COLON.search(data) is not None
     if escaped or data.count(b":") != msgspec.json.encode(value).count(b":"):
         json.loads(data, object_pairs_hook=_each_once, parse_int=str, parse_float=str)
 
