@@ -428,30 +428,47 @@ def _nothing(sql: str) -> Any:
     return [None] * sql.count("?") if "?" in sql else Nothing()
 
 
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one call reads of a schema's tables and indexes."""
+
+    pages: float
+    searches: float  # of an index, from its root to a leaf
+
+    def at_most_in_a_larger_store(self) -> "Touched":
+        """The same searches in indexes that are higher; writes go down them without being counted as searches."""
+        pages = max(HIGHER * self.pages, self.pages + LEVELS * self.searches)
+        return Touched(pages + SOME, self.searches + SOME)
+
+
+HIGHER = 2
+LEVELS = 2  # the indexes of a day are one page high in the small store and up to three in the large one
+SOME = 10
+
+
 async def check_pages(small: Sized, large: Sized, *, turns: int) -> str:
     """What each verb reads of tables and indexes is the same but for the height of the indexes (PostgreSQL)."""
-    counts = [await _pages_read(each, turns) for each in (small, large)]
-    words = "; ".join(f"{name} {counts[0][name]:.0f} → {counts[1][name]:.0f}" for name in counts[0])
-    for name, few in counts[0].items():
-        assert counts[1][name] <= HIGHER * few + SOME_PAGES, f"{name} reads more pages with more in the store: {words}"
+    few, many = [await _pages_read(each, turns) for each in (small, large)]
+    words = "; ".join(f"{name} {few[name].pages:.0f} → {many[name].pages:.0f}" for name in few)
+    for name, found in many.items():
+        most = few[name].at_most_in_a_larger_store()
+        assert found.searches <= most.searches, f"{name} searches more with more in the store: {few[name]} → {found}"
+        assert found.pages <= most.pages, f"{name} reads more pages with more in the store: {words}"
     return words
 
 
-HIGHER = 2  # the indexes of a day are one page high in the small store and two or three in the large one
-SOME_PAGES = 10
-
-
-async def _pages_read(sized: Sized, turns: int) -> dict[str, float]:
+async def _pages_read(sized: Sized, turns: int) -> dict[str, Touched]:
     """Pages of the schema's tables and indexes that one call touches, by verb."""
     connection = await asyncpg.connect(sized.address)
-    counts: dict[str, float] = {}
+    counts: dict[str, Touched] = {}
     seen = await _touched(connection)
 
     async def count(name: str, calls: int) -> None:
         nonlocal seen
         await sized.reopen()
         now = await _touched(connection)
-        counts[name], seen = (now - seen) / calls, now
+        counts[name] = Touched((now.pages - seen.pages) / calls, (now.searches - seen.searches) / calls)
+        seen = now
 
     try:
         await sized.reopen()
@@ -474,9 +491,11 @@ async def _pages_read(sized: Sized, turns: int) -> dict[str, float]:
     return counts
 
 
-async def _touched(connection: Any) -> int:
-    touched: int = await connection.fetchval(
-        "SELECT coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::bigint"
-        " FROM pg_statio_user_tables WHERE schemaname = current_schema()"
+async def _touched(connection: Any) -> Touched:
+    row = await connection.fetchrow(
+        "SELECT coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::float8,"
+        " coalesce(sum(idx_scan), 0)::float8"
+        " FROM pg_statio_user_tables JOIN pg_stat_user_tables USING (relid, schemaname)"
+        " WHERE schemaname = current_schema()"
     )
-    return touched
+    return Touched(*row)
