@@ -27,7 +27,7 @@ def broken(lines: list[Line]) -> set[str]:
 async def test_nothing_is_wrong_with_a_recorded_life(tmp_path: Path, seed: int, steps: int) -> None:
     verdict = judge_recording(Recording(await recorded_life(tmp_path, seed, steps)))
     assert verdict.violations == []
-    assert verdict.starts > 10  # else it shows little
+    assert verdict.starts > 10  # else it shows little; where much is cancelled, few runs start
 
 
 @pytest.mark.parametrize("kind", SPOILT, ids=lambda kind: f"{SPOILT[kind]} {kind.__name__}")
