@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from horae import Horae
-from horae.connect import make_store
+from horae.adapters import make_store
 from tests.postgres_server import scratch_schema
 
 BATCH = 10_000

@@ -11,8 +11,8 @@ from typing import Any, Literal, cast, get_args, get_origin
 from cyclopts import App
 
 from horae.api.app import create_app
-from horae.api.context import Services
-from horae.api.openapi import REFUSALS, TAGS, document
+from horae.api.dispatch.context import Services
+from horae.api.openapi.document import REFUSALS, TAGS, document
 from horae.cli.app import build
 
 DOCS = Path(__file__).parent

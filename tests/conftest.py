@@ -5,10 +5,10 @@ import pytest
 LONG = (
     "tests/system/",
     "tests/simulation/",
-    "tests/bench/test_bench.py",
+    "tests/proof/bench/test_bench.py",
     "tests/docs/",
     "tests/test_docs.py",
-    "tests/test_cli",
+    "tests/cli/",
     "tests/api/test_schemathesis.py",
     "tests/sdk/",
 )

@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 import asyncpg
 
-from horae.stores.postgres import PostgresStore
+from horae.stores.postgres.store import PostgresStore
 
 START_WITHIN = 20.0  # seconds; usually about one
 

@@ -16,11 +16,11 @@ import pytest
 
 from horae import Horae, Run, cron, every
 from horae.core.errors import Fault, InvalidSchedule
-from horae.core.schedule import CronSchedule, Every
+from horae.core.schedule.evaluate import CronSchedule, Every
 from horae.tasks.binding import InvalidParams
 from horae.tasks.builtin import builtin_tasks
+from horae.tasks.param_schema import schema_faults
 from horae.tasks.registry import Kind, TaskExists
-from horae.tasks.schema import schema_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

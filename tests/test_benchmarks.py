@@ -18,8 +18,8 @@ from benchmarks.peers.drive import judge
 from benchmarks.peers.environment import HERE, version_of
 from benchmarks.summary import BEGIN, END, with_summary
 from benchmarks.table import README
-from horae.api.views import BatchView
-from horae.bench.recorder import count_starts
+from horae.api.schemas.responses import BatchView
+from horae.proof.bench.recorder import count_starts
 
 
 def figures(**changes: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from horae.clock import ManualClock, StoreClock
-from horae.connect import follow_store
-from horae.store import Store as AnyStore
+from horae.adapters import follow_store
+from horae.ports.clock import ManualClock, StoreClock
+from horae.ports.store import Store as AnyStore
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ EXTRAS = frozenset({"all", "postgres", "dev"})
 BROUGHT = {  # by whoever uses that part of Horae, and only imported there
     "pytest": {"testing/fixtures.py"},
     "sqlalchemy": {"sdk/transactions.py"},
-    "cronsim": {"checking/reference.py"},
+    "cronsim": {"proof/checking/history/reference.py"},
 }
 
 

@@ -20,10 +20,10 @@ import uvloop
 from benchmarks.floor import Pace, postgres_lives, postgres_table, sqlite_lives
 from benchmarks.machine import own_cpu_seconds
 from horae import Horae
+from horae.adapters import make_store
 from horae.config import load_settings
-from horae.connect import make_store
-from horae.store import Store
-from horae.wiring import NodePlan, running_node
+from horae.ports.store import Store
+from horae.runtime.wiring import NodePlan, running_node
 from tests.postgres_server import postgres_url, scratch_schema
 
 JOBS = 2_000  # in a round

@@ -46,7 +46,7 @@ def _recorder_of(_pid: int) -> Any:
 
 @cache
 def _means() -> Any:
-    spec = spec_from_file_location("horae_bench_recorder", ROOT / "src" / "horae" / "bench" / "recorder.py")
+    spec = spec_from_file_location("horae_bench_recorder", ROOT / "src" / "horae" / "proof" / "bench" / "recorder.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

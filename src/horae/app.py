@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 
 from horae.config import Settings, load_settings
 from horae.core.model import LOCAL
+from horae.jobs.declared import Declared
 from horae.run import Run
 from horae.sdk.declarations import Declarations, When
-from horae.sdk.desk import Desk
+from horae.sdk.event_loop import Desk
 from horae.sdk.options import Repeating
 from horae.sdk.task import Task
-from horae.services.declared import Declared
 from horae.tasks.registry import Registry
 
 if TYPE_CHECKING:
-    from horae.embedding import Embedded
+    from horae.runtime.asgi import Embedded
     from horae.sdk.connection import Connection
 
 P = ParamSpec("P")
@@ -193,7 +193,7 @@ class Horae:
         self._desk.close_sync()
 
     def _connect(self) -> AbstractAsyncContextManager["Connection"]:
-        from horae.sdk.opening import opened_connection  # late: it imports the stores
+        from horae.sdk.open_store import opened_connection  # late: it imports the stores
 
         return opened_connection(self.settings, self.registry)
 
@@ -215,8 +215,8 @@ class Horae:
         otherwise HORAE_AUTH holds, and while that is off only this machine is answered. `queues` and `concurrency` are
         as for `horae worker`.
         """
-        from horae.embedding import Embedded  # late: it imports everything
-        from horae.wiring import NodePlan, checked_roles
+        from horae.runtime.asgi import Embedded  # late: it imports everything
+        from horae.runtime.wiring import NodePlan, checked_roles
 
         plan = NodePlan(roles=checked_roles(roles), queues=tuple(queues), concurrency=concurrency)
         return Embedded(self, lambda: self.settings, plan, trusting=auth == "host")

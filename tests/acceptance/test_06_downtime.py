@@ -5,8 +5,8 @@ On PostgreSQL `make acceptance` runs the tests of the engine themselves; here th
 
 import pytest
 
-from tests.services import conftest
-from tests.services.test_engine import TestDowntime as Downtime
+from tests.engine import conftest
+from tests.engine.test_engine import TestDowntime as Downtime
 
 system = conftest.system
 

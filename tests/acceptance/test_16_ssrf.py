@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Tell
-from tests.services.ssrf import REDIRECTS, ROWS, listener
+from tests.execution.ssrf import REDIRECTS, ROWS, listener
 from tests.system.cluster import Cluster
 from tests.system.fixtures import OpenCluster
 from tests.system.rest import FINAL

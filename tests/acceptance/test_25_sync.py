@@ -19,7 +19,7 @@ BROKEN = "inject=fsync,fdatasync:error=EIO:when=40+"  # of each thread, from its
 WRITER = """
 import asyncio, sys
 from horae.core.errors import Unavailable
-from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import one_shot
 
 async def main(path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from horae.checking import differences, history_class
+from horae.proof.checking import differences, history_class
 from tests.acceptance.conftest import Tell
 from tests.system.clocks import ROLES, Life, Skew, lived
 

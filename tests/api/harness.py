@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx2
 
-from horae.api.context import Services
-from horae.clock import ManualClock
+from horae.api.dispatch.context import Services
+from horae.core.decisions import Failure, cancel, fail, start, succeed
 from horae.core.model import JobError, Node, NodeId, Reason, Run, RunId
-from horae.core.plan import Failure, cancel, fail, start, succeed
-from horae.store import ClaimRequest, Store
+from horae.ports.clock import ManualClock
+from horae.ports.store import ClaimRequest, Store
 from horae.tasks.builtin import builtin_tasks
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

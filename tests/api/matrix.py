@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 
 from horae.api.app import PARTS
-from horae.api.operation import Operation, Scope
-from horae.services.ids import Ids
+from horae.api.http.operation import Operation, Scope
+from horae.core.ids import Ids
 from tests.api.tokens import AUDIENCE, OTHER_RSA_KEY, by_key, by_public_key, claims, tampered, unsigned
 
 OWNER, STRANGER = "ann", "ben"

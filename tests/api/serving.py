@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import uvicorn
 
 from horae.api.app import create_app
-from horae.api.auth import Guard, Principal
-from horae.api.context import Services
-from horae.api.operation import Scope
-from horae.api.problems import Unauthorized
+from horae.api.auth.guard import Guard, Principal
+from horae.api.dispatch.context import Services
+from horae.api.http.operation import Scope
+from horae.api.http.problems import Unauthorized
 from tests.live import free_port
 
 

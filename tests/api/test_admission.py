@@ -8,11 +8,11 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
-from horae.api.admission import Admission
 from horae.api.app import create_app
-from horae.api.body import MAX_BATCH_BODY
-from horae.api.context import Services
-from horae.api.problems import RateLimited
+from horae.api.dispatch.context import Services
+from horae.api.http.admission import Admission
+from horae.api.http.body import MAX_BATCH_BODY
+from horae.api.http.problems import RateLimited
 from horae.core.errors import Unavailable
 from tests.api.serving import ByName
 

@@ -10,17 +10,17 @@ import httpx2
 import pytest
 
 from horae.api.app import create_app
-from horae.api.auth import Guard, guard_of
-from horae.api.context import Services
-from horae.api.keys import KeySet
-from horae.api.rate import RateLimit
-from horae.api.tokens import Tokens
-from horae.clock import ManualClock
+from horae.api.auth.guard import Guard, guard_of
+from horae.api.auth.jwks import KeySet
+from horae.api.auth.tokens import Tokens
+from horae.api.dispatch.context import Services
+from horae.api.http.rate_limit import RateLimit
 from horae.config import load_settings
+from horae.core.ids import Ids
 from horae.core.model import NodeId
-from horae.services.ids import Ids
-from horae.store import Store
-from horae.stores.sqlite import SqliteStore
+from horae.ports.clock import ManualClock
+from horae.ports.store import Store
+from horae.stores.sqlite.store import SqliteStore
 from tests.api.harness import START, Hand
 from tests.api.matrix import (
     CREATING,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from horae.core.ids import Ids
 from horae.core.model import SHARDS
+from horae.engine.duties.planner import Planner
 from horae.metrics import Metrics
-from horae.services.ids import Ids
-from horae.services.planner import Planner
 from tests.api.harness import Api
 
 FROM, TO = "2026-02-28T23:00:00Z", "2026-03-01T02:00:00Z"

@@ -10,14 +10,14 @@ import httpx2
 import pytest
 
 from horae import AsyncClient
-from horae.api import streams
-from horae.api.context import Services
+from horae.api.dispatch import sse
+from horae.api.dispatch.context import Services
 from horae.client import Absent, Event, Forbidden, RequestInvalid, TooOld
-from horae.clock import ManualClock, StoreClock
+from horae.core.ids import Ids
 from horae.core.model import NodeId, Run
-from horae.services.ids import Ids
-from horae.services.logs import LogKeeper
-from horae.store import Store
+from horae.ports.clock import ManualClock, StoreClock
+from horae.ports.store import Store
+from horae.run_logs.recorder import LogKeeper
 from tests.api.harness import Hand
 from tests.api.serving import ByName, Served, served
 
@@ -231,7 +231,7 @@ async def test_starts_and_progress_are_heard_of_while_somebody_listens(ada: Asyn
 
 
 async def test_a_stream_says_where_it_stands_and_stays_alive(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horae.api.events.KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("horae.api.routes.events.KEEP_ALIVE_SECONDS", 0.05)
     async with (
         httpx2.AsyncClient(base_url=server.url, headers={"Authorization": "Bearer ada"}) as http,
         http.stream("GET", "/v1/events") as response,
@@ -244,7 +244,7 @@ async def test_a_stream_says_where_it_stands_and_stays_alive(server: Served, mon
                 seen += data
                 if seen.count(b": keep-alive\n\nid: ") >= 2:
                     break
-        assert seen.startswith(f"retry: {streams.RETRY_MILLISECONDS}\n\nid: ".encode())
+        assert seen.startswith(f"retry: {sse.RETRY_MILLISECONDS}\n\nid: ".encode())
 
 
 async def test_a_stream_ends_when_its_token_expires(services: Services) -> None:

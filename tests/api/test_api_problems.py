@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from horae.api.app import create_app
-from horae.api.context import Services
-from horae.api.names import refuse_repeated_names
+from horae.api.dispatch.context import Services
+from horae.api.http.duplicate_keys import refuse_repeated_names
 from horae.core.errors import Malformed, Unavailable
-from horae.logs import Seldom
-from horae.services.ids import Ids
+from horae.core.ids import Ids
+from horae.log_setup import Seldom
 from tests.api.harness import Api
 
 ECHO = b'{"task":"demo.echo","params":%s}'

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from horae.api.app import create_app
-from horae.api.context import Services
+from horae.api.dispatch.context import Services
 from tests.api.harness import Api
 
 

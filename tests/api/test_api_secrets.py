@@ -11,14 +11,14 @@ import httpx2
 import pytest
 
 from horae.api.app import create_app
-from horae.api.context import Services
-from horae.clock import ManualClock
+from horae.api.dispatch.context import Services
+from horae.core.ids import Ids
 from horae.core.model import JobId, NodeId
 from horae.metrics import Metrics
-from horae.services.ids import Ids
-from horae.services.secrets import Sealer
-from horae.store import Store
-from horae.stores.sqlite import SqliteStore
+from horae.ports.clock import ManualClock
+from horae.ports.store import Store
+from horae.secrets.sealer import Sealer
+from horae.stores.sqlite.store import SqliteStore
 from horae.tasks.builtin import builtin_tasks
 from tests.api.harness import Api, Hand
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from jwt.algorithms import RSAAlgorithm
 
-from horae.api.safety import refuse_unsafe
+from horae.api.auth.safety import refuse_unsafe
 from horae.cli.app import run
 from horae.config import Settings, load_settings
 from horae.core.errors import Misconfigured
-from horae.launch import run_node
-from horae.wiring import NodePlan
+from horae.runtime.launch import run_node
+from horae.runtime.wiring import NodePlan
 from tests.api.tokens import RSA_KEY, WEAK_RSA_KEY, public_jwk
 
 NO_FILE = Path("there-is-no-such-file.toml")
@@ -115,7 +115,7 @@ def test_a_server_for_trying_out_is_for_this_machine_only(monkeypatch: pytest.Mo
         started.append((settings, plan))
         return 0
 
-    monkeypatch.setattr("horae.launch.run_node", note)
+    monkeypatch.setattr("horae.runtime.launch.run_node", note)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HORAE_HOST", "0.0.0.0")
     monkeypatch.setenv("HORAE_AUTH", "jwt")

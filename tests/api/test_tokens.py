@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.api import keys as key_sources
-from horae.api import rate, tokens
-from horae.api.keys import KeySet, SecretKey, keys_at, parse_keys
-from horae.api.rate import RateLimit
-from horae.api.tokens import InvalidToken, Tokens
+from horae.api.auth import jwks as key_sources
+from horae.api.auth import tokens
+from horae.api.auth.jwks import KeySet, SecretKey, keys_at, parse_keys
+from horae.api.auth.tokens import InvalidToken, Tokens
+from horae.api.http import rate_limit
+from horae.api.http.rate_limit import RateLimit
 from horae.core.errors import Unavailable
 from tests.api.tokens import (
     AUDIENCE,
@@ -493,7 +494,7 @@ def test_a_slow_rate_tells_how_long_to_wait() -> None:
 
 
 def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate, "MAX_BUCKETS", 3)
+    monkeypatch.setattr(rate_limit, "MAX_BUCKETS", 3)
     clock = Clock()
     limit = RateLimit(1, elapsed=clock)
     for number in range(10):

@@ -7,11 +7,11 @@ import pytest
 
 from horae import AsyncClient
 from horae.api.app import create_app
-from horae.api.context import Services
-from horae.clock import ManualClock
+from horae.api.dispatch.context import Services
+from horae.core.ids import Ids
 from horae.core.model import NodeId
-from horae.services.ids import Ids
-from horae.store import Store
+from horae.ports.clock import ManualClock
+from horae.ports.store import Store
 from tests.api.conftest import clock, services, store
 from tests.api.harness import Hand
 

@@ -8,11 +8,11 @@ import pytest
 
 from horae import AsyncClient, Client
 from horae.client import Event, RateLimited, Refused, ServerUnavailable, TooOld
-from horae.client import patience as patience_module
+from horae.client import retries as patience_module
 from horae.client.call import act, get, keyed
 from horae.client.errors import refusal
-from horae.client.patience import LONGEST_WAIT, Breaks, Patience
-from horae.client.sources import Lines, Messages
+from horae.client.retries import LONGEST_WAIT, Breaks, Patience
+from horae.client.streams import Lines, Messages
 from horae.core.errors import Misconfigured, Unavailable
 
 URL = "http://127.0.0.1:9"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from horae.store import Store
-from horae.stores.postgres import PostgresStore
-from horae.stores.sqlite import SqliteStore
+from horae.ports.store import Store
+from horae.stores.postgres.store import PostgresStore
+from horae.stores.sqlite.store import SqliteStore
 from tests.postgres_server import migrated_schema, postgres_url
 
 STORES = ("sqlite", "postgres")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from horae.blob import Blobs
 from horae.blobs.file import FileBlobs
 from horae.core.errors import InternalError, Unavailable
-from horae.stores.postgres import PostgresStore
-from horae.stores.sqlite import SqliteStore
+from horae.ports.blobs import Blobs
+from horae.stores.postgres.store import PostgresStore
+from horae.stores.sqlite.store import SqliteStore
 from tests.postgres_server import postgres_url, scratch_schema
 
 

@@ -13,15 +13,15 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
+from horae.core.decisions import Failure, cancel, fail, lost, start, succeed
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
-from horae.core.plan import Failure, cancel, fail, lost, start, succeed
-from horae.core.schedule import Now
+from horae.core.schedule.evaluate import Now
 from horae.core.values import replace
-from horae.store import Kind, QueueSettings, Resolution, Retraction, RunFilter, Signal
-from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_pool import Address, Collision, Session, door, retried
-from horae.stores.statements import load, migrations
+from horae.ports.store import Kind, QueueSettings, Resolution, Retraction, RunFilter, Signal
+from horae.stores.common.statements import load, migrations
+from horae.stores.postgres.database import Address, Collision, Session, door, retried
+from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
 from tests.conformance.test_store_retract import given_held, given_status
 from tests.postgres_server import postgres_url, scratch_schema

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from horae.core.decisions import start, succeed
 from horae.core.events import EventKind
-from horae.core.plan import start, succeed
-from horae.store import EventBatch
-from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_events import Horizon
+from horae.ports.store import EventBatch
+from horae.stores.postgres.events import Horizon
+from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import claimed, given_node, one_shot
 from tests.postgres_server import postgres_url, scratch_schema
 

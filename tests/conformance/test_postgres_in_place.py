@@ -8,13 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 
+from horae.core.decisions import give_back, lost, start, succeed
 from horae.core.model import NodeId, Reason, Run, State
-from horae.core.plan import give_back, lost, start, succeed
-from horae.store import QueueDepth, QueueSettings, RunFilter
-from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_held import left_behind
-from horae.stores.postgres_pool import Address, Session
-from horae.stores.statements import load, migrations
+from horae.ports.store import QueueDepth, QueueSettings, RunFilter
+from horae.stores.common.statements import load, migrations
+from horae.stores.postgres.database import Address, Session
+from horae.stores.postgres.held import left_behind
+from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import (
     MINUTE,
     NOW,

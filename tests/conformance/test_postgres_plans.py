@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from horae.core.decisions import start, succeed
 from horae.core.lifecycle import FINAL, WAITING
 from horae.core.model import Run, State
-from horae.core.plan import start, succeed
 from horae.core.values import replace
-from horae.stores import postgres_rows as rows
-from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_pool import Address
-from horae.stores.statements import load
+from horae.stores.common.statements import load
+from horae.stores.postgres import codecs as rows
+from horae.stores.postgres.database import Address
+from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import new_id, one_shot
 from tests.postgres_server import postgres_url, scratch_schema
 

@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from horae.core.decisions import start, succeed
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Policy, Reason, RunId, State, Trigger
-from horae.core.plan import start, succeed
 from horae.core.values import replace
-from horae.store import Kind, Resolution, RunFilter, Signal, Store
-from horae.stores import sqlite_executor
-from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_batches import FEW
-from horae.stores.sqlite_claim import MAX_PAGE
-from horae.stores.sqlite_database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of
-from horae.stores.sqlite_executor import InlineExecutor, ThreadedExecutor, Transaction
-from horae.stores.sqlite_rows import STORED_JOB, STORED_RUN, to_json
-from horae.stores.statements import migrations
+from horae.ports.store import Kind, Resolution, RunFilter, Signal, Store
+from horae.stores.common.statements import migrations
+from horae.stores.sqlite import executor as sqlite_executor
+from horae.stores.sqlite.batches import FEW
+from horae.stores.sqlite.claim import MAX_PAGE
+from horae.stores.sqlite.codecs import STORED_JOB, STORED_RUN, to_json
+from horae.stores.sqlite.database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of
+from horae.stores.sqlite.executor import InlineExecutor, ThreadedExecutor, Transaction
+from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -133,7 +133,7 @@ def test_where_mounts_cannot_be_read_the_file_system_is_unknown() -> None:
 
 
 async def test_network_file_systems_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horae.stores.sqlite_database.file_system_of", lambda folder: "nfs4")
+    monkeypatch.setattr("horae.stores.sqlite.database.file_system_of", lambda folder: "nfs4")
     with pytest.raises(Misconfigured, match="network file system"):
         await SqliteStore(tmp_path / "horae.db").open()
     assert {"nfs", "cifs", "smb3", "fuse.sshfs"} <= NETWORK_FILE_SYSTEMS
@@ -511,7 +511,7 @@ async def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path: Path) -> None:
 
 
 async def test_a_lock_that_is_not_released_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horae.stores.sqlite_database.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("horae.stores.sqlite.database.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(sqlite_executor, "LOCKED_SECONDS", 0.1)
     async with opened(tmp_path / "horae.db") as store:
         with closing(sqlite3.connect(tmp_path / "horae.db", isolation_level=None)) as other:
@@ -561,7 +561,7 @@ async def test_a_full_disk_is_unavailable_and_what_was_answered_stays(tmp_path: 
 BROKEN_DISK = """
 import asyncio, os, resource, sys
 from horae.core.errors import Unavailable
-from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import one_shot
 
 async def main(path):
@@ -599,9 +599,9 @@ async def test_after_a_disk_error_it_goes_on_from_what_is_on_the_disk(tmp_path: 
 
 PROCESS = """
 import asyncio, sys
-from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import claimed, given_node, one_shot
-from horae.core.plan import start, succeed
+from horae.core.decisions import start, succeed
 from tests.conformance.builders import NOW
 
 async def main(path):
@@ -660,7 +660,7 @@ async def test_listening_costs_next_to_nothing(tmp_path: Path) -> None:
 
 WRITER = """
 import asyncio, sys
-from horae.stores.sqlite import SqliteStore
+from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import one_shot
 
 async def main(path):

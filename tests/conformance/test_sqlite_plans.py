@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from horae.stores.sqlite_database import STATEMENTS, Database, migrate
+from horae.stores.sqlite.database import STATEMENTS, Database, migrate
 
 
 @pytest.fixture(scope="module")

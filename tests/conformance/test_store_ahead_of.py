@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
+from horae.core.decisions import start, succeed
 from horae.core.model import OnFailure, Policy, Run
-from horae.core.plan import start, succeed
-from horae.store import Resolution, Store
+from horae.ports.store import Resolution, Store
 from tests.conformance.builders import MINUTE, NOW, claimed, claims_of, failed, given_node, ids, one_shot, retried
 
 BLOCK = Policy(on_failure=OnFailure.BLOCK)

@@ -1,8 +1,8 @@
 """The failed attempts of many runs at once."""
 
+from horae.core.decisions import start
 from horae.core.model import RunId
-from horae.core.plan import start
-from horae.store import Store
+from horae.ports.store import Store
 from tests.conformance.builders import (
     MINUTE,
     NOW,

@@ -3,10 +3,10 @@
 import asyncio
 from datetime import timedelta
 
+from horae.core.decisions import Rival, requeued, start, succeed
 from horae.core.model import OnFailure, Policy, Run
-from horae.core.plan import Rival, requeued, start, succeed
 from horae.core.values import replace
-from horae.store import Resolution, RunFilter, Store
+from horae.ports.store import Resolution, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from horae.core.decisions import give_back, start, succeed
 from horae.core.model import NodeId, Run, State, band_of
-from horae.core.plan import give_back, start, succeed
-from horae.store import Store
+from horae.ports.store import Store
 from tests.conformance.builders import (
     DAY,
     DEAD_AFTER,

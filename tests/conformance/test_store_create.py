@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from horae.core.decisions import cancel, manual_run, start, succeed
 from horae.core.model import Job, JobStatus, Reason, Run, Trigger
-from horae.core.plan import cancel, manual_run, start, succeed
-from horae.core.schedule import CronSchedule, Now
+from horae.core.schedule.evaluate import CronSchedule, Now
 from horae.core.values import replace
-from horae.store import NOBODY, JobChange, RunFilter, Store
+from horae.ports.store import NOBODY, JobChange, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from horae.core.decisions import Failure, Settled, cancel, fail, requeued
 from horae.core.model import JobError, Run, RunId, State, Trigger
-from horae.core.plan import Failure, Settled, cancel, fail, requeued
 from horae.core.values import replace
-from horae.store import Receipt, Resolution, RunFilter, Store
+from horae.ports.store import Receipt, Resolution, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

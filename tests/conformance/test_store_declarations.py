@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from horae.store import Declaration, Store
+from horae.ports.store import Declaration, Store
 from tests.conformance.builders import MINUTE, NOW, ODD
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from horae.core.decisions import cancel
 from horae.core.model import RunId, State
-from horae.core.plan import cancel
-from horae.store import Store
+from horae.ports.store import Store
 from tests.conformance.builders import MINUTE, NOW, failed, given_ended, given_running, ids, new_id, one_shot
 
 

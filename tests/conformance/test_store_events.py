@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from horae.core.decisions import cancel, give_back, manual_run, requeued, skip, start, succeed
 from horae.core.errors import Invalid
 from horae.core.events import EventKind
 from horae.core.model import JobStatus, Reason, Run
-from horae.core.plan import cancel, give_back, manual_run, requeued, skip, start, succeed
 from horae.core.values import replace
-from horae.store import EVENT_LIFE, EventBatch, JobChange, Receipt, Receipted, Resolution, Store
+from horae.ports.store import EVENT_LIFE, EventBatch, JobChange, Receipt, Receipted, Resolution, Store
 from tests.conformance.builders import (
     MINUTE,
     NOW,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from horae.core.decisions import Rival, cancel, give_back, skip, start, succeed
 from horae.core.model import NodeId, Reason, Run, State
-from horae.core.plan import Rival, cancel, give_back, skip, start, succeed
 from horae.core.values import replace
-from horae.store import JobChange, Store
+from horae.ports.store import JobChange, Store
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,

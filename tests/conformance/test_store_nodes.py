@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
+from horae.core.decisions import give_back
 from horae.core.model import NodeId
-from horae.core.plan import give_back
 from horae.core.values import replace
-from horae.store import Store
+from horae.ports.store import Store
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from horae.core.decisions import MAX_UNSTARTED, Due, Page, cancel, start
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, Skip, State, Trigger, shard_of
-from horae.core.plan import MAX_UNSTARTED, Due, Page, cancel, start
-from horae.core.schedule import At, Every
+from horae.core.schedule.evaluate import At, Every
 from horae.core.values import replace
-from horae.store import JobChange, RunFilter, Store
+from horae.ports.store import JobChange, RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

@@ -2,9 +2,9 @@
 
 from datetime import date, timedelta
 
+from horae.core.decisions import start, succeed
 from horae.core.model import JobStatus, Run
-from horae.core.plan import start, succeed
-from horae.store import RunFilter, Store
+from horae.ports.store import RunFilter, Store
 from tests.conformance.builders import (
     DAY,
     NOW,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from horae.core.decisions import Rival, cancel, give_back, start, succeed
 from horae.core.model import JobStatus, NodeId, Run
-from horae.core.plan import Rival, cancel, give_back, start, succeed
 from horae.core.values import replace
-from horae.store import JobChange, Kind, QueueDepth, QueueSettings, Retraction, Store
+from horae.ports.store import JobChange, Kind, QueueDepth, QueueSettings, Retraction, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

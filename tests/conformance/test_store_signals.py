@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
+from horae.core.decisions import Page, give_back, succeed
 from horae.core.model import JobStatus, Reason
-from horae.core.plan import Page, give_back, succeed
 from horae.core.values import replace
-from horae.store import JobChange, Kind, Retraction, Signal, Store
+from horae.ports.store import JobChange, Kind, Retraction, Signal, Store
 from tests.conformance.builders import (
     MINUTE,
     NOW,

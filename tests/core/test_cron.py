@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core import timeline
-from horae.core.cron import NO_CHOICE, Cron, Dst, Fold, Gap, Note, NoteKind, Slot, parse
 from horae.core.errors import InvalidSchedule
+from horae.core.schedule import zones
+from horae.core.schedule.cron import NO_CHOICE, Cron, Dst, Fold, Gap, Note, NoteKind, Slot, parse
 from tests.core.cron_cases import CHANGES, change_at, expression_near
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -372,23 +372,23 @@ def test_a_slot_tells_what_a_clock_change_did_to_it() -> None:
 
 def test_no_clock_change_is_cut_where_the_table_of_a_zone_is() -> None:
     """Offsets are kept in chunks; each must know of changes just before its first instant and after its last."""
-    border = timeline.epoch_seconds(utc("2026-10-25T01:00")) & -(1 << timeline.CHUNK_BITS)
-    for instant in range(border - timeline.DAY, border + timeline.DAY, 3600):
-        stretch = timeline.stretch_at(BERLIN, instant)
+    border = zones.epoch_seconds(utc("2026-10-25T01:00")) & -(1 << zones.CHUNK_BITS)
+    for instant in range(border - zones.DAY, border + zones.DAY, 3600):
+        stretch = zones.stretch_at(BERLIN, instant)
         assert stretch.start <= instant < stretch.end
-    first, second = (timeline.stretch_at(BERLIN, border + side) for side in (-1, 0))
-    assert first.end >= border + timeline.DAY
-    assert second.start <= border - timeline.DAY
+    first, second = (zones.stretch_at(BERLIN, border + side) for side in (-1, 0))
+    assert first.end >= border + zones.DAY
+    assert second.start <= border - zones.DAY
 
 
 @pytest.mark.parametrize("name", [*sorted(available_timezones())[::8], "Africa/Casablanca", "Asia/Gaza", "Asia/Hebron"])
 def test_clock_changes_of_the_far_future_are_found_with_few_looks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    zone = timeline.zone_named(name)
-    year = 365 * timeline.DAY
-    spans = [(first, first + year) for first in (timeline._RULES_FROM, timeline._RULES_FROM + 300 * year)]
-    found = [timeline._changes(zone, *span) for span in spans]
-    monkeypatch.setattr(timeline, "_PROBE_OF_RULES", timeline._PROBE)
-    assert found == [timeline._changes(zone, *span) for span in spans]
+    zone = zones.zone_named(name)
+    year = 365 * zones.DAY
+    spans = [(first, first + year) for first in (zones._RULES_FROM, zones._RULES_FROM + 300 * year)]
+    found = [zones._changes(zone, *span) for span in spans]
+    monkeypatch.setattr(zones, "_PROBE_OF_RULES", zones._PROBE)
+    assert found == [zones._changes(zone, *span) for span in spans]
 
 
 # --- promises -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 from cronsim import CronSim, CronSimError
 
-from horae.core.cron import NO_CHOICE, Dst, Fold, Gap, parse
+from horae.core.schedule.cron import NO_CHOICE, Dst, Fold, Gap, parse
 from tests.core.cron_cases import CHANGES, change_at, expression_near
 from tests.core.cron_oracle import Window, fires, look
 from tests.core.test_cron_differential import POLICIES, day_disagreements, disagreements

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from horae.core.cron import Dst, Fold, Gap, parse
+from horae.core.schedule.cron import Dst, Fold, Gap, parse
 from tests.core.cron_cases import CHANGES, change_at, expression_near
 from tests.core.cron_oracle import Window, fires, fits_day, look, numbers
 

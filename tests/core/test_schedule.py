@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horae.core.errors import InvalidSchedule
-from horae.core.schedule import (
+from horae.core.schedule.evaluate import (
     At,
     Calendar,
     CronSchedule,

@@ -5,20 +5,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-CORE = "src/horae/core/plan.py"
-CLAIMING = "src/horae/services/claiming.py"
-FLOOR = "src/horae/services/floor.py"
-JANITOR = "src/horae/services/janitor.py"
-POSTGRES = "src/horae/stores/sql/postgres.sql"
-SQLITE = "src/horae/stores/sql/sqlite.sql"
-WITHDRAWING = "src/horae/services/withdrawing.py"
+CORE = "src/horae/core/decisions.py"
+CLAIMING = "src/horae/engine/worker/claims.py"
+FLOOR = "src/horae/engine/worker/scan_floor.py"
+JANITOR = "src/horae/engine/duties/janitor.py"
+POSTGRES = "src/horae/stores/postgres/statements.sql"
+SQLITE = "src/horae/stores/sqlite/statements.sql"
+WITHDRAWING = "src/horae/engine/worker/withdrawals.py"
 
-ENGINE_TESTS = "tests/services/test_engine.py"
-FLOOR_TESTS = "tests/services/test_floor.py"
+ENGINE_TESTS = "tests/engine/test_engine.py"
+FLOOR_TESTS = "tests/engine/test_scan_floor.py"
 LIFE_TESTS = "tests/conformance/test_store_life.py"
 PLAN_TESTS = "tests/conformance/test_store_plan.py"
-CORE_TESTS = "tests/core/test_plan.py"
-UNANSWERED_TESTS = "tests/services/test_unanswered.py"
+CORE_TESTS = "tests/core/test_decisions.py"
+UNANSWERED_TESTS = "tests/engine/test_unanswered.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

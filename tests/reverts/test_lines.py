@@ -30,4 +30,4 @@ def test_each_care_is_reverted_on_both_stores_where_it_is_in_their_statements() 
     assert {revert.care for revert in REVERTS} == CARES
     for care in CARES:
         files = {revert.file for revert in REVERTS if revert.care == care}
-        assert {"src/horae/stores/sql/postgres.sql", "src/horae/stores/sql/sqlite.sql"} <= files, care
+        assert {"src/horae/stores/postgres/statements.sql", "src/horae/stores/sqlite/statements.sql"} <= files, care

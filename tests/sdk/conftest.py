@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from horae import Horae
+from horae.adapters import make_store
 from horae.config import Settings, load_settings
-from horae.connect import make_store
-from horae.store import Store
-from horae.wiring import NodePlan, RunningNode, running_node
+from horae.ports.store import Store
+from horae.runtime.wiring import NodePlan, RunningNode, running_node
 from tests.sdk.tasks import Tasks, declare
 from tests.system.fixtures import scratch_store
 

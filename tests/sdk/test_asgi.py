@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from horae import Horae, every
 from horae.app import Role
 from horae.core.errors import Misconfigured
-from horae.embedding import Embedded
-from horae.store import Store
+from horae.ports.store import Store
+from horae.runtime.asgi import Embedded
 from tests.sdk.tasks import declare
 
 ALL: tuple[Role, ...] = ("api", "planner", "worker")

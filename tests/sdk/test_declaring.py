@@ -7,13 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from horae import Horae, Run, cron, every
-from horae.clock import ManualClock
 from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import Job, JobStatus, Misfire, Overlap
-from horae.core.schedule import CronSchedule
+from horae.core.schedule.evaluate import CronSchedule
+from horae.jobs.declaring import Declaring, Outcome
+from horae.ports.clock import ManualClock
+from horae.ports.store import JobFilter, Store
 from horae.sdk.connection import Connection
-from horae.services.declaring import Declaring, Outcome
-from horae.store import JobFilter, Store
 from tests.sdk.conftest import node
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 from horae import Horae, Invalid, RunCancelled, RunFailed, RunSkipped, Unavailable
 from horae.core.errors import Conflict, NotFound
 from horae.core.model import Run, RunId
-from horae.sdk.waiting import Watch
-from horae.store import Store
+from horae.ports.store import Store
+from horae.sdk.wait import Watch
 from tests.sdk.conftest import Work, node
 from tests.sdk.tasks import Parcel, Tasks, declare
 

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from horae.checking import Recorder
+from horae.proof.checking import Recorder
 from tests.simulation.campaign import Report, campaign
 from tests.simulation.life import EPOCH, simulate
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from horae.store import Reader, Store
+from horae.ports.store import Reader, Store
 
 
 def verbs_of(port: type) -> tuple[str, ...]:

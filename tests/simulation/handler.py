@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from horae.checking.recording import Effect, Happening
+from horae.proof.checking.history.recording import Effect, Happening
 from horae.run import Run
 from horae.tasks.registry import Registry, Task
 from tests.simulation.virtual import MACHINE, Machine

@@ -6,23 +6,23 @@ from datetime import timedelta
 from random import Random
 from typing import cast
 
-from horae.api.context import Services
-from horae.clock import StoreClock
-from horae.connect import follow_store
+from horae.adapters import follow_store
+from horae.api.dispatch.context import Services
+from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
+from horae.engine.cluster.heartbeat import Pulse
+from horae.engine.cluster.lease import Heart, Lease, Timing, shards_of
+from horae.engine.duties.janitor import Janitor
+from horae.engine.duties.planner import Planner
+from horae.engine.duties.retention import Retention
+from horae.engine.execution.executor import Executor
+from horae.engine.node import NodeService
+from horae.engine.worker.settler import Settler
+from horae.engine.worker.worker import Worker
+from horae.loop import Loop
 from horae.metrics import Metrics
-from horae.services.execution import Executor
-from horae.services.ids import Ids
-from horae.services.janitor import Janitor
-from horae.services.loop import Loop
-from horae.services.membership import Heart, Lease, Timing, shards_of
-from horae.services.node import NodeService
-from horae.services.planner import Planner
-from horae.services.pulse import Pulse
-from horae.services.retention import Retention
-from horae.services.settler import Settler
-from horae.services.worker import Worker
-from horae.store import Store
+from horae.ports.clock import StoreClock
+from horae.ports.store import Store
 from tests.simulation.handler import REGISTRY, SCHEMAS, Workplace
 from tests.simulation.recording import History
 from tests.simulation.virtual import SimulatedLoop

@@ -1,10 +1,10 @@
-"""Whether a life kept the promises: its recorded history and its store, judged as any other by `horae.checking`."""
+"""Whether a life kept the promises: its recorded history and its store, judged by `horae.proof.checking`."""
 
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from horae.checking import Checker, Recording, Violation, judge_recording
+from horae.proof.checking import Checker, Recording, Violation, judge_recording
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life

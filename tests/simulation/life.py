@@ -10,15 +10,15 @@ from typing import Any
 
 import structlog.testing
 
-from horae.checking.final import read_final
-from horae.checking.history import run_name
-from horae.checking.recording import Beat, Died, Fault, Gone, Lease, Limit, Line, Report, Setup
 from horae.core.errors import Unavailable
 from horae.core.lifecycle import FINAL
 from horae.core.model import SHARDS, Misfire, State
-from horae.services.membership import Timing
-from horae.store import RunFilter
-from horae.stores.sqlite import SqliteStore
+from horae.engine.cluster.lease import Timing
+from horae.ports.store import RunFilter
+from horae.proof.checking.findings import run_name
+from horae.proof.checking.history.final import read_final
+from horae.proof.checking.history.recording import Beat, Died, Fault, Gone, Lease, Limit, Line, Report, Setup
+from horae.stores.sqlite.store import SqliteStore
 from tests.simulation.faults import DOWN_SECONDS, FROZEN_SECONDS, SLOW_SECONDS, Faults, Fired, Kind
 from tests.simulation.host import Host
 from tests.simulation.judging import LEAST_RUNS, judge

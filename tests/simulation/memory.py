@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_database import Database, migrate
-from horae.stores.sqlite_executor import InlineExecutor
+from horae.stores.sqlite.database import Database, migrate
+from horae.stores.sqlite.executor import InlineExecutor
+from horae.stores.sqlite.store import SqliteStore
 from tests.simulation.wire import finished
 
 T = TypeVar("T")

@@ -1,12 +1,12 @@
-"""What is recorded of one simulated life: lines of a history, as `horae.checking` judges it."""
+"""What is recorded of one simulated life: lines of a history, as `horae.proof.checking` judges it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from horae.checking.history import job_name, run_name
-from horae.checking.recording import Action, Definition, Fail, Info, Invoke, Line, Ok
+from horae.core.drafts import Draft
 from horae.core.model import JobId, RunId
-from horae.services.drafts import Draft
+from horae.proof.checking.findings import job_name, run_name
+from horae.proof.checking.history.recording import Action, Definition, Fail, Info, Invoke, Line, Ok
 
 
 class History:

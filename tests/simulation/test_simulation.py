@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from horae.checking import Recorder, Recording, judge_recording, read_lines
-from horae.checking.recording import Effect, FinalRun, Happening, Line
-from horae.services.janitor import Janitor
-from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_database import STATEMENTS
+from horae.engine.duties.janitor import Janitor
+from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
+from horae.proof.checking.history.recording import Effect, FinalRun, Happening, Line
+from horae.stores.sqlite.database import STATEMENTS
+from horae.stores.sqlite.store import SqliteStore
 from tests.simulation.campaign import live
 from tests.simulation.faults import POINTS, READS, VERBS, Kind
 from tests.simulation.judging import LEAST_FAULTS, LEAST_RUNS

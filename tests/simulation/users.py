@@ -8,22 +8,22 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from horae.api.context import Services
-from horae.checking.history import job_name, run_name
-from horae.checking.recording import Action, Definition
-from horae.core.changes import run_status
+from horae.api.dispatch.context import Services
+from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, NotFound, Unavailable
+from horae.core.job_rules import run_status
 from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
 from horae.core.retry import RetryPolicy
-from horae.core.schedule import schedule_to_wire
+from horae.core.schedule.evaluate import schedule_to_wire
 from horae.core.values import replace
-from horae.services.acting import id_of
-from horae.services.dead_letters import Selection
-from horae.services.declared import Declared
-from horae.services.declaring import Declaring
-from horae.services.drafts import Draft
-from horae.services.receipts import Ask, answer_of, fingerprint
-from horae.store import QueueSettings, Receipt
+from horae.jobs.dead_letters import Selection
+from horae.jobs.declared import Declared
+from horae.jobs.declaring import Declaring
+from horae.jobs.idempotency import Ask, answer_of, fingerprint
+from horae.jobs.optimistic import id_of
+from horae.ports.store import QueueSettings, Receipt
+from horae.proof.checking.findings import job_name, run_name
+from horae.proof.checking.history.recording import Action, Definition
 from tests.simulation.looks import LETTERS, look_at_everything
 from tests.simulation.recording import definition_of
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from horae.checking.recording import Sight
+from horae.proof.checking.history.recording import Sight
 from tests.soak.ending import end_in_order_when_told
 from tests.system.ordeal import Verdict, undergo
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from horae.checking.recording import Action, Definition, Fail, Info, Invoke, Ok, Recorder
+from horae.proof.checking.history.recording import Action, Definition, Fail, Info, Invoke, Ok, Recorder
 from tests.system.cluster import Cluster
 from tests.system.faults import clock
 from tests.system.rest import Document, run_of, timestamp

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import asyncpg
 
-from horae.checking import Recorder, Recording, judge_recording, read_lines
-from horae.checking.recording import Fault as FaultLine
-from horae.checking.recording import FinalRun, FinalSkip, Line, Setup
+from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
+from horae.proof.checking.history.recording import Fault as FaultLine
+from horae.proof.checking.history.recording import FinalRun, FinalSkip, Line, Setup
 from tests.system import faults
 from tests.system.clients import Clients
 from tests.system.faults import Fault, clock

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import asyncpg
 
-from horae.bench.recorder import FOLDER, count_starts, read_starts
-from horae.bench.tasks import APP
+from horae.core.decisions import gate_of
+from horae.core.ids import Ids
 from horae.core.model import JobId, Run, RunId, Spec, band_of
-from horae.core.plan import gate_of
-from horae.core.schedule import parse_schedule
-from horae.services.ids import Ids
-from horae.stores.postgres import PostgresStore
+from horae.core.schedule.evaluate import parse_schedule
+from horae.proof.bench.recorder import FOLDER, count_starts, read_starts
+from horae.proof.bench.tasks import APP
+from horae.stores.postgres.store import PostgresStore
 from tests.system.cluster import Cluster, Server
 from tests.system.on_time import percentile
 

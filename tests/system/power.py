@@ -17,14 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from horae.checking import Checker
+from horae.core.decisions import start, succeed
+from horae.core.ids import Ids
 from horae.core.model import JobId, Node, NodeId, Run, RunId, Spec
-from horae.core.plan import start, succeed
-from horae.core.schedule import parse_schedule
-from horae.services.ids import Ids
-from horae.store import ClaimRequest, Store
-from horae.stores import sqlite_database
-from horae.stores.sqlite import SqliteStore
+from horae.core.schedule.evaluate import parse_schedule
+from horae.ports.store import ClaimRequest, Store
+from horae.proof.checking import Checker
+from horae.stores.sqlite import database
+from horae.stores.sqlite.store import SqliteStore
 from tests.live import HORAE, environment
 from tests.system.cluster import REPOSITORY
 from tests.system.vfs import Journal, Record, Step
@@ -43,7 +43,7 @@ new_id = Ids()
 async def live(folder: Path, jobs: int) -> list[Record]:
     """Create so many jobs, several at a time, and work them off; answers everything that was written and told."""
     journal = Journal()
-    sqlite_database.CHECKPOINT_PAGES = CHECKPOINT_PAGES
+    database.CHECKPOINT_PAGES = CHECKPOINT_PAGES
     store = SqliteStore(folder / DATABASE)
     await store.open()
     node = Node(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from horae.stores.statements import load
+from horae.stores.common.statements import load
 
 T = TypeVar("T")
 

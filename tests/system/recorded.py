@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from horae.checking import read_final
-from horae.checking.recording import Effect, Happening, Line
-from horae.stores.postgres import PostgresStore
+from horae.proof.checking import read_final
+from horae.proof.checking.history.recording import Effect, Happening, Line
+from horae.stores.postgres.store import PostgresStore
 from tests.system import effects
 from tests.system.faults import clock
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import asyncpg
 
+from horae.core.decisions import Failure, Settled, cancel, fail, start, succeed
+from horae.core.ids import Ids
 from horae.core.model import JobError, JobId, JobStatus, Node, NodeId, Run, RunId, Spec, State
-from horae.core.plan import Failure, Settled, cancel, fail, start, succeed
-from horae.core.schedule import parse_schedule
+from horae.core.schedule.evaluate import parse_schedule
 from horae.core.values import replace
-from horae.services.ids import Ids
-from horae.store import ClaimRequest, JobFilter, RunFilter, Store
-from horae.stores.postgres import PostgresStore
-from horae.stores.postgres_pool import SERVER_SETTINGS
-from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_database import Database
-from horae.stores.statements import load
+from horae.ports.store import ClaimRequest, JobFilter, RunFilter, Store
+from horae.stores.common.statements import load
+from horae.stores.postgres.database import SERVER_SETTINGS
+from horae.stores.postgres.store import PostgresStore
+from horae.stores.sqlite.database import Database
+from horae.stores.sqlite.store import SqliteStore
 
 OWNER = "local"
 TASKS = ("demo.echo", "demo.sleep", "effects.work")

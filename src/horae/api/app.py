@@ -7,16 +7,29 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from horae.api import acts, batch, dead_letters, docs, events, health, jobs, openapi, queues, runs, schedules, tasks
-from horae.api.admission import Admission
-from horae.api.auth import OPEN, Guard
-from horae.api.context import Resource, Services
-from horae.api.origin import refuse_other_pages
-from horae.api.problems import on_error, on_http_error, on_surprise
-from horae.api.routing import Routes
+from horae.api.auth.guard import OPEN, Guard
+from horae.api.dispatch.context import Resource, Services
+from horae.api.dispatch.router import Routes
+from horae.api.http.admission import Admission
+from horae.api.http.origin import refuse_other_pages
+from horae.api.http.problems import on_error, on_http_error, on_surprise
+from horae.api.openapi import document
+from horae.api.routes import (
+    batch,
+    dead_letters,
+    docs,
+    events,
+    health,
+    job_actions,
+    jobs,
+    queues,
+    runs,
+    schedules,
+    tasks,
+)
 from horae.core.errors import HoraeError
 
-PARTS = (jobs, batch, acts, runs, dead_letters, queues, schedules, tasks, events, health, openapi, docs)
+PARTS = (jobs, batch, job_actions, runs, dead_letters, queues, schedules, tasks, events, health, document, docs)
 
 
 class Api(Starlette):

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 HELP = "Run jobs on time: now, at an instant, or again and again by a calendar."
 
 COMMANDS = {  # in the order of the help page; the sentence stands here so that `--help` imports nothing
-    "dev": ("horae.cli.serve:dev", "Start everything in one process, with demo jobs, on this machine only."),
-    "serve": ("horae.cli.serve:serve", "Start a node for production, with the roles you choose."),
-    "worker": ("horae.cli.serve:worker", "Start a node that only works: it runs your tasks."),
-    "db": ("horae.cli.db:app", "Prepare the store and see where it stands."),
-    "token": ("horae.cli.token:app", "Make tokens for a server that checks them with a secret."),
-    "jobs": ("horae.cli.jobs:app", "Create, list, change and stop jobs."),
-    "runs": ("horae.cli.runs:app", "See what became of each occurrence, and stop one."),
-    "run": ("horae.cli.runs:start", "Run a job now; with --follow the exit code tells how it ended."),
-    "dlq": ("horae.cli.dlq:app", "See, requeue or discard failed runs that nobody has resolved."),
-    "doctor": ("horae.cli.doctor:doctor", "Show each setting and its source, and what is well or not."),
-    "check": ("horae.cli.check:check", "Verify that what the store tells keeps every promise."),
-    "bench": ("horae.cli.bench:bench", "Measure how many jobs run how late here, in scratch data."),
-    "explain": ("horae.cli.explain:explain", "Say in words when a schedule fires; needs no server."),
+    "dev": ("horae.cli.commands.serve:dev", "Start everything in one process, with demo jobs, on this machine only."),
+    "serve": ("horae.cli.commands.serve:serve", "Start a node for production, with the roles you choose."),
+    "worker": ("horae.cli.commands.serve:worker", "Start a node that only works: it runs your tasks."),
+    "db": ("horae.cli.commands.db:app", "Prepare the store and see where it stands."),
+    "token": ("horae.cli.commands.token:app", "Make tokens for a server that checks them with a secret."),
+    "jobs": ("horae.cli.commands.jobs:app", "Create, list, change and stop jobs."),
+    "runs": ("horae.cli.commands.runs:app", "See what became of each occurrence, and stop one."),
+    "run": ("horae.cli.commands.runs:start", "Run a job now; with --follow the exit code tells how it ended."),
+    "dlq": ("horae.cli.commands.dlq:app", "See, requeue or discard failed runs that nobody has resolved."),
+    "doctor": ("horae.cli.commands.doctor:doctor", "Show each setting and its source, and what is well or not."),
+    "check": ("horae.cli.commands.check:check", "Verify that what the store tells keeps every promise."),
+    "bench": ("horae.cli.commands.bench:bench", "Measure how many jobs run how late here, in scratch data."),
+    "explain": ("horae.cli.commands.explain:explain", "Say in words when a schedule fires; needs no server."),
 }
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3

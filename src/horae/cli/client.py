@@ -5,7 +5,7 @@ from typing import Any
 
 from horae import client as rest
 from horae.client.call import Call, keyed
-from horae.client.groups import does
+from horae.client.methods import does
 from horae.core.errors import Conflict, NotFound
 
 RETRIES = 2  # a person waits

@@ -1,6 +1,6 @@
 """The REST API as typed Python: `Client` and `AsyncClient`, the values that they return and the errors they raise."""
 
-from horae.client.clients import AsyncClient, Client
+from horae.client.client import AsyncClient, Client
 from horae.client.errors import (
     Absent,
     Forbidden,

@@ -6,16 +6,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from horae.client.call import Call, Pages, Steps, act, get, given, keyed, pages, place
-from horae.client.groups import (
-    AsyncGroup,
-    Group,
-    async_does,
-    async_lists,
-    async_shows_page,
-    does,
-    lists,
-    shows_page,
-)
+from horae.client.methods import AsyncGroup, Group, async_does, async_lists, async_shows_page, does, lists, shows_page
 from horae.client.models import DeadLetterGroup, Page, Resolved, Run
 
 

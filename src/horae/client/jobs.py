@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack, cast
 
 from horae.client.call import Call, Pages, Steps, act, get, given, keyed, pages, place, with_header
 from horae.client.fields import JobChanges, JobFields, NewJob
-from horae.client.groups import (
+from horae.client.methods import (
     AsyncGroup,
     Group,
     async_does,
@@ -21,7 +21,7 @@ from horae.client.groups import (
 )
 from horae.client.models import Backfill, BatchItem, BatchResult, Job, Page, Run, Slot, Status, Upcoming
 from horae.client.runs import RunStatus, log_source
-from horae.client.sources import Source
+from horae.client.streams import Source
 
 BATCH = 10_000  # jobs in one request
 
@@ -229,7 +229,7 @@ def wire_schedule(schedule: Any) -> Any:
     """A schedule as the wire takes it."""
     if schedule is None or isinstance(schedule, str | datetime | Mapping):
         return schedule
-    from horae.core.schedule import schedule_to_wire  # here, for most schedules are texts and need no parser
+    from horae.core.schedule.evaluate import schedule_to_wire  # here, for most schedules are texts and need no parser
 
     return schedule_to_wire(schedule)
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from horae.client.call import Call, Pages, act, get, given, keyed, pages, place
-from horae.client.groups import (
+from horae.client.methods import (
     AsyncGroup,
     Group,
     async_does,
@@ -18,7 +18,7 @@ from horae.client.groups import (
     streams,
 )
 from horae.client.models import Run, Why
-from horae.client.sources import LogSource, Source, TextSource
+from horae.client.streams import LogSource, Source, TextSource
 
 RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 
 from horae.client.call import Call, Steps, act, get, place
-from horae.client.groups import AsyncGroup, Group, async_does, does
+from horae.client.methods import AsyncGroup, Group, async_does, does
 from horae.client.models import Page, QueueView, Task, Worker
 
 if TYPE_CHECKING:

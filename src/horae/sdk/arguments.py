@@ -89,6 +89,6 @@ class Arguments:
 
 
 def _with_secrets(params: str, secrets: str) -> str:
-    from horae.services.secrets import merged  # late: most submissions have none
+    from horae.secrets.sealer import merged  # late: most submissions have none
 
     return merged(params, secrets)

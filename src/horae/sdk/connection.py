@@ -15,17 +15,17 @@ one that moves it.
 from dataclasses import dataclass
 from datetime import timedelta
 
-from horae.blob import Blobs
-from horae.clock import Clock
+from horae.core.ids import Ids
+from horae.jobs.params import Parameters
+from horae.jobs.service import Jobs
+from horae.jobs.task_catalog import TaskBook
 from horae.metrics import Metrics
-from horae.sdk.waiting import Ends, Watch
-from horae.services.ids import Ids
-from horae.services.inspection import Inspection
-from horae.services.jobs import Jobs
-from horae.services.parameters import Parameters
-from horae.services.secrets import Sealer
-from horae.services.taskbook import TaskBook
-from horae.store import Store
+from horae.ports.blobs import Blobs
+from horae.ports.clock import Clock
+from horae.ports.store import Store
+from horae.queries.jobs import Inspection
+from horae.sdk.wait import Ends, Watch
+from horae.secrets.sealer import Sealer
 from horae.tasks.registry import Registry
 
 HORIZON = timedelta(seconds=30)

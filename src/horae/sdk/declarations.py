@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from horae.core.errors import Conflict, InvalidSchedule
-from horae.core.schedule import Schedule, is_recurring, parse_schedule, schedule_to_wire
+from horae.core.schedule.evaluate import Schedule, is_recurring, parse_schedule, schedule_to_wire
+from horae.jobs.declared import Declared
 from horae.schedules import EPOCH
 from horae.sdk.options import Repeating, choices
-from horae.services.declared import Declared
 from horae.tasks.registry import AnyTask
 
 When = Schedule | str | Mapping[str, object]  # cron(...), every(...), or any form of the REST API

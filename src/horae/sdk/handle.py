@@ -10,7 +10,7 @@ from horae.core.model import JobId, Reason, Run, RunId, State
 
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection
-    from horae.sdk.desk import Desk
+    from horae.sdk.event_loop import Desk
 
 T = TypeVar("T", covariant=True)
 
@@ -112,6 +112,6 @@ class Handle(Generic[T]):
 
 
 def _status(run: Run, connection: "Connection") -> str:
-    from horae.core.changes import run_status  # late: whoever only submits does not ask
+    from horae.core.job_rules import run_status  # late: whoever only submits does not ask
 
     return str(run_status(run, connection.clock.now()))

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from horae.core import values
+from horae.core.drafts import Draft
 from horae.core.errors import Invalid
+from horae.core.limits import Duration, Key, Labels, MaxRetries, Name, Priority, Queue, Timeout
 from horae.core.model import NO_LABELS, Misfire, OnFailure, Overlap, Policy
-from horae.core.schedule import rfc3339
-from horae.services.drafts import Draft
-from horae.services.limits import Duration, Key, Labels, MaxRetries, Name, Priority, Queue, Timeout
+from horae.core.schedule.evaluate import rfc3339
 
 Seconds = float | timedelta
 OnFailureChoice = Literal["continue", "block"]

@@ -12,8 +12,8 @@ from horae.sdk.results import Results
 from horae.tasks import registry
 
 if TYPE_CHECKING:
-    from horae.sdk.desk import Desk
-    from horae.sdk.submitting import Order
+    from horae.sdk.event_loop import Desk
+    from horae.sdk.submit import Order
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -123,7 +123,7 @@ class Submission(Generic[P, T]):
 
     @property
     def _order(self) -> "Order":
-        from horae.sdk.submitting import Order  # late: a process that declares tasks need not submit any
+        from horae.sdk.submit import Order  # late: a process that declares tasks need not submit any
 
         return Order(task=self._task.name, owner=self._task.owner, options=self._options)
 

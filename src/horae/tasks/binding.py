@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from horae.core.errors import Fatal, Fault
 from horae.run import Run
-from horae.tasks.schema import schema_faults
+from horae.tasks.param_schema import schema_faults
 from horae.tasks.tools import Tools
 
 Schema = Mapping[str, object]

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from horae.run import Run
-from horae.tasks.failures import TaskFailure
-from horae.tasks.http import http_request
+from horae.tasks.errors import TaskFailure
+from horae.tasks.http_request import http_request
 from horae.tasks.registry import Registry, Task
-from horae.tasks.shell import shell_run
+from horae.tasks.shell_run import shell_run
 
 
 class DemoError(TaskFailure):

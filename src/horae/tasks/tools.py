@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that `import horae`, and with it every process of the pool, starts twice as fast
-    from horae.tasks.processes import ProcessGroups
+    from horae.tasks.process_groups import ProcessGroups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 from horae.core.model import Run
-from horae.services.attempt import Done, Progressed
-from horae.services.execution import Execution, Executor
-from horae.services.execution_thread import ThreadPool, Work
-from horae.services.results import Result
+from horae.engine.execution.attempt import Done, Progressed
+from horae.engine.execution.executor import Execution, Executor
+from horae.engine.execution.outcome import Result
+from horae.engine.execution.thread_attempt import ThreadPool, Work
 from horae.tasks.registry import Kind
 from horae.testing.virtual_time import VirtualLoop, outside_function
 

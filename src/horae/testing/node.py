@@ -8,19 +8,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from horae.core.decisions import Settled
+from horae.core.ids import Ids
 from horae.core.model import SHARDS, Node, NodeId
-from horae.core.plan import Settled
+from horae.engine.cluster.lease import Heart, Lease, Timing
+from horae.engine.duties.janitor import Janitor
+from horae.engine.duties.planner import Planner
+from horae.engine.execution.executor import Executor
+from horae.engine.worker.settler import Settler
+from horae.engine.worker.timer import LoopAlarm
+from horae.engine.worker.worker import Worker
+from horae.loop import Loop
 from horae.metrics import Metrics
-from horae.services.alarm import LoopAlarm
-from horae.services.execution import Executor
-from horae.services.ids import Ids
-from horae.services.janitor import Janitor
-from horae.services.loop import Loop
-from horae.services.membership import Heart, Lease, Timing
-from horae.services.planner import Planner
-from horae.services.settler import Settler
-from horae.services.worker import Worker
-from horae.store import Kind, Signal, Store
+from horae.ports.store import Kind, Signal, Store
 from horae.tasks.registry import Registry
 from horae.testing.handlers import Handlers, TurnPool
 from horae.testing.virtual_time import VirtualClock, VirtualLoop

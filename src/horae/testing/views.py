@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from horae.core.changes import run_status, runs_next_at, status_of
+from horae.core.job_rules import run_status, runs_next_at, status_of
 from horae.core.model import Attempt, Job, JobError, Run
-from horae.core.words import describe
+from horae.core.schedule.describe import describe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,16 +12,16 @@ from typing import Any, Protocol, Self, TypeVar
 
 from horae.app import Horae
 from horae.core.errors import Invalid
+from horae.core.ids import Ids
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
+from horae.jobs.declaring import Declaring, Outcome
+from horae.jobs.params import Parameters
+from horae.ports.store import JobFilter, RunFilter, Store
+from horae.run_logs.recorder import read_log
 from horae.sdk.connection import Connection
-from horae.services.declaring import Declaring, Outcome
-from horae.services.ids import Ids
-from horae.services.logs import read_log
-from horae.services.parameters import Parameters
-from horae.store import JobFilter, RunFilter, Store
-from horae.stores.sqlite import SqliteStore
-from horae.stores.sqlite_executor import InlineExecutor
+from horae.stores.sqlite.executor import InlineExecutor
+from horae.stores.sqlite.store import SqliteStore
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.registry import AnyTask, Registry
 from horae.testing.node import VirtualNode

@@ -1,0 +1,1 @@
+"""The way of a request to its route, and of an answer back."""

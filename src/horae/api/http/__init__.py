@@ -1,0 +1,1 @@
+"""HTTP itself: bodies, query parameters, problems, limits; nothing here knows about jobs."""

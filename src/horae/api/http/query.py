@@ -1,0 +1,101 @@
+"""Query parameters: each is read once and by name; what is left over is refused."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+from starlette.requests import Request
+
+from horae.api.http.operation import Param, operation_of
+from horae.core.errors import Fault, Invalid
+from horae.core.schedule.evaluate import parse_timestamp
+
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 50
+MAX_TEXT = 500
+MAX_CURSOR = 2000
+
+Choice = TypeVar("Choice", bound=StrEnum)
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+Cursor = Annotated[str, Meta(min_length=1, max_length=MAX_CURSOR)]
+
+PAGING = (
+    Param(name="limit", schema=Count, description=f"how many at most on this page; {DEFAULT_LIMIT} unless said"),
+    Param(name="cursor", schema=Cursor, description="`next_cursor` of the page before"),
+)
+
+
+class Query:
+    """The parameters of one request, which are those that its operation declares; errors point at them by name."""
+
+    def __init__(self, request: Request) -> None:
+        known = operation_of(request).queries
+        self._values: dict[str, str] = {}
+        for name, value in request.query_params.multi_items():
+            if name not in known:
+                raise _unknown(name, known)
+            if name in self._values:
+                raise Invalid(f"{name} is given twice", pointer=f"/{name}")
+            if "\0" in value:
+                raise Invalid(f"{name} cannot hold the character NUL", pointer=f"/{name}")
+            self._values[name] = value
+
+    def text(self, name: str, longest: int = MAX_TEXT) -> str | None:
+        """Some text that is not empty; None when it is not given."""
+        value = self._values.get(name)
+        if value is not None and not 0 < len(value) <= longest:
+            raise Invalid(f"{name} has from 1 to {longest} characters", pointer=f"/{name}")
+        return value
+
+    def number(self, name: str, default: int, largest: int) -> int:
+        """A number from 1 to `largest`."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if not (value.isascii() and value.isdecimal() and len(value) <= 9 and 1 <= int(value) <= largest):
+            raise Invalid(f"{name} is a number from 1 to {largest}", pointer=f"/{name}")
+        return int(value)
+
+    def one_of(self, name: str, choices: Iterable[str]) -> str | None:
+        """One of some words."""
+        value = self._values.get(name)
+        if value is not None and value not in (known := list(choices)):
+            raise Invalid(f"{name} is one of {', '.join(known)}", pointer=f"/{name}")
+        return value
+
+    def choice(self, name: str, kind: type[Choice]) -> Choice | None:
+        """One of the words of a closed choice."""
+        value = self.one_of(name, list(kind))
+        return None if value is None else kind(value)
+
+    def time(self, name: str) -> datetime | None:
+        """A timestamp with an offset; a `+` that came as a blank, as it does unless it is escaped, is understood."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if len(value) > 6 and value[-6] == " ":
+            value = f"{value[:-6]}+{value[-5:]}"
+        try:
+            return parse_timestamp(value, f"/{name}")
+        except Invalid as exc:
+            raise Invalid(str(exc), faults=exc.faults) from exc
+
+    @property
+    def limit(self) -> int:
+        return self.number("limit", DEFAULT_LIMIT, MAX_LIMIT)
+
+    @property
+    def cursor(self) -> str | None:
+        return self.text("cursor", MAX_CURSOR)
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> Invalid:
+    close = get_close_matches(name[:100], known, n=1)
+    there = f"there are {', '.join(known)}" if known else "there is none"
+    hint = f"did you mean {close[0]}?" if close else there
+    detail = f"unknown parameter {name[:100]!r}; {hint}"
+    return Invalid(detail, faults=[Fault(f"/{name[:100]}", detail)])

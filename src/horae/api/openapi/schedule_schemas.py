@@ -1,0 +1,108 @@
+"""JSON schemas of schedules, which are read by the core and have no types of their own on the wire."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from horae.core.schedule.cron_syntax import ALIASES, MAX_LENGTH
+from horae.core.schedule.parse import CALENDAR_FIELDS, KEYS, MAX_INTERVAL, MAX_JITTER, MIN_INTERVAL, WEEK
+from horae.core.schedule.timestamps import FIRST_YEAR, LAST_YEAR
+
+Schema = dict[str, Any]
+
+_INSTANT: Schema = {"type": "string", "format": "date-time"}
+_LIMITS: Mapping[str, tuple[int, int]] = {
+    "year": (FIRST_YEAR, LAST_YEAR),
+    "month": (1, 12),
+    "day": (1, 31),
+    "hour": (0, 23),
+    "minute": (0, 59),
+    "second": (0, 59),
+}
+_CRON: Schema = {
+    "type": "string",
+    "format": "cron",
+    "maxLength": MAX_LENGTH,
+    "description": "5 fields; 6 with seconds first; 7 with a year last",
+    "examples": ["0 9 * * mon-fri"],
+}
+
+
+def _optional(schema: Schema, **words: Any) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}], **words}
+
+
+_FIELDS: Mapping[str, Schema] = {
+    "time": _INSTANT,
+    "seconds": {
+        "type": "number",
+        "minimum": MIN_INTERVAL.total_seconds(),
+        "maximum": MAX_INTERVAL.total_seconds(),
+    },
+    "anchor": _optional(_INSTANT, description="one of the instants; the creation unless said"),
+    "expression": _CRON,
+    "timezone": _optional({"type": "string", "format": "timezone", "examples": ["Europe/Paris"]}, default="UTC"),
+    "starts_at": _optional(_INSTANT),
+    "ends_at": _optional(_INSTANT),
+    "jitter_seconds": _optional(
+        {"type": "number", "minimum": 0, "maximum": MAX_JITTER.total_seconds()}, description="a random delay up to this"
+    ),
+    "dst": _optional(
+        {
+            "type": "object",
+            "properties": {
+                "gap": _optional({"enum": ["run_after", "skip"]}),
+                "fold": _optional({"enum": ["first", "second", "both"]}),
+            },
+            "additionalProperties": False,
+        },
+        description="what becomes of times that a clock change takes away or repeats",
+    ),
+    "weekdays": _optional({"type": "array", "items": {"enum": list(WEEK)}, "minItems": 1}),
+}
+
+
+def _calendar_field(name: str) -> Schema:
+    lowest, highest = _LIMITS[name]
+    number = {"type": "integer", "minimum": lowest, "maximum": highest}
+    numbers = {"type": "array", "items": number, "minItems": 1}
+    return _optional({"anyOf": [number, numbers, {"type": "string", "format": f"cron-{name}"}]})
+
+
+_ALL_FIELDS = {**_FIELDS, **{name: _calendar_field(name) for name in CALENDAR_FIELDS}}
+_NEEDED = {"at": ["time"], "every": ["seconds"], "cron": ["expression"]}
+
+
+def _form(kind: str) -> Schema:
+    form: Schema = {
+        "type": "object",
+        "properties": {"type": {"const": kind}, **{name: _ALL_FIELDS[name] for name in KEYS[kind]}},
+        "required": ["type", *_NEEDED.get(kind, [])],
+        "additionalProperties": False,
+    }
+    return form
+
+
+SCHEDULE_SCHEMAS: Mapping[str, Schema] = {
+    "ScheduleObject": {
+        "title": "ScheduleObject",
+        "description": "When a job runs, as an object.",
+        "oneOf": [_form(kind) for kind in KEYS],
+    },
+    "Schedule": {
+        "title": "Schedule",
+        "description": "When a job runs: a string for the simple cases, an object for the rest.",
+        "anyOf": [
+            {"const": "now"},
+            _INSTANT,
+            {
+                "type": "string",
+                "pattern": "^every [1-9][0-9]{0,3} ?(s|m|h|d|seconds|minutes|hours|days)$",
+                "description": "an interval; `every 1h30m` and `every hour` are understood too",
+            },
+            {"enum": list(ALIASES)},
+            _CRON,
+            {"$ref": "#/components/schemas/ScheduleObject"},
+        ],
+        "examples": ["now", "every 5m", "0 9 * * mon-fri", {"type": "every", "seconds": 300}],
+    },
+}

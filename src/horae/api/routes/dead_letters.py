@@ -1,0 +1,183 @@
+"""Routes of dead letters: failed runs that nobody has resolved."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.api.auth.guard import Principal, principal, refuse_shell
+from horae.api.dispatch.context import answer, page, resource, services_of
+from horae.api.dispatch.idempotency import once_in_steps
+from horae.api.http.body import decode, read_body
+from horae.api.http.operation import Param, Scope, operation
+from horae.api.http.problems import Problem
+from horae.api.http.query import PAGING, Query
+from horae.api.schemas.filters import LETTER_FILTERS, letter_filter, owner_allowed
+from horae.api.schemas.requests import read_job_id, read_moment, read_run_ids
+from horae.api.schemas.responses import ErrorView, run_view
+from horae.core.errors import Invalid, NotFound
+from horae.core.limits import Queue, Task
+from horae.core.model import JobId
+from horae.jobs.dead_letters import MAX_LETTERS, Selection, Tally
+from horae.jobs.idempotency import Ask
+from horae.ports.store import ErrorGroup, RunFilter
+
+Ids = Annotated[list[str], Meta(min_length=1, max_length=MAX_LETTERS)]
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+
+GROUP = Param(name="group", schema=Literal["error"], description="`error`: by task and error, the most frequent first")
+
+
+class LetterFilterBody(Struct, forbid_unknown_fields=True):
+    """Which dead letters are meant; `{}` means all of one's own."""
+
+    job_id: str | None = None
+    task: Task | None = None
+    queue: Queue | None = None
+    owner: Word | None = None
+    error: Word | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+
+
+class DiscardBody(Struct, forbid_unknown_fields=True):
+    """Dead letters by their ids, or by a filter."""
+
+    ids: Ids | None = None
+    filter: LetterFilterBody | None = None
+
+
+class RequeueBody(Struct, forbid_unknown_fields=True):
+    """Dead letters by their ids, or by a filter; `params` is a merge patch over the parameters of each."""
+
+    ids: Ids | None = None
+    filter: LetterFilterBody | None = None
+    params: dict[str, Any] | None = None
+
+
+class DeadLetterGroupView(Struct):
+    """Dead letters that failed alike."""
+
+    error: ErrorView
+    task: str
+    count: int
+    oldest_at: datetime
+    newest_at: datetime
+    example_run_id: str
+
+
+class DeadLetterPageView(Struct):
+    """Dead letters as runs, or with `group=error` what they failed of."""
+
+    items: list[DeadLetterGroupView]  # or runs
+    next_cursor: str | None
+
+
+class ResolvedView(Struct):
+    """What became of dead letters: how many matched, were resolved, and still match (counted up to 10,000)."""
+
+    matched: int
+    done: int
+    remaining: int
+
+
+_DISCARD = msgspec.json.Decoder(DiscardBody)
+_REQUEUE = msgspec.json.Decoder(RequeueBody)
+
+
+@operation(
+    scope=Scope.READ,
+    tag="dead letters",
+    params=(GROUP, *LETTER_FILTERS, *PAGING),
+    answers={200: DeadLetterPageView, 404: Problem},
+)
+async def list_letters(request: Request) -> Response:
+    """List failed runs that nobody has resolved, by due time, latest first; or what they failed of."""
+    services = services_of(request)
+    query = Query(request)
+    which, cursor, limit = letter_filter(query, principal(request)), query.cursor, query.limit
+    if query.one_of("group", ("error",)) is not None:
+        return page([_group_view(group) for group in await services.dead_letters.groups(which)], None)
+    found = await services.dead_letters.list(which, cursor=cursor, limit=limit)
+    now = services.clock.now()
+    return page([run_view(run, now) for run in found.items], found.cursor)
+
+
+@operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
+async def requeue(request: Request) -> Response:
+    """Run dead letters once more, each as a new run; at most 10,000 a call."""
+    who, services = principal(request), services_of(request)
+    data = await read_body(request)
+
+    async def act(ask: Ask | None) -> Response:
+        body = decode(data, RequeueBody, _REQUEUE)
+        tally = await services.dead_letters.requeue(
+            _selection(body, who), body.params, by=who.subject, refuse=lambda task: refuse_shell(who, task)
+        )
+        return answer(_resolved(tally))
+
+    return await once_in_steps(request, who, data, act)
+
+
+@operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView})
+async def discard(request: Request) -> Response:
+    """Give dead letters up; at most 10,000 a call."""
+    who, services = principal(request), services_of(request)
+    selection = _selection(decode(await read_body(request), DiscardBody, _DISCARD), who)
+    return answer(_resolved(await services.dead_letters.discard(selection)))
+
+
+ROUTES = [
+    resource("/v1/dead-letters", GET=list_letters),
+    resource("/v1/dead-letters/requeue", POST=requeue),
+    resource("/v1/dead-letters/discard", POST=discard),
+]
+
+
+# --- helpers
+
+
+def _selection(body: DiscardBody | RequeueBody, who: Principal) -> Selection:
+    if (body.ids is None) == (body.filter is None):
+        raise Invalid("give either ids or filter; an empty filter means all of your own")
+    if body.ids is not None:
+        return Selection(ids=read_run_ids(body.ids), which=RunFilter(owner=who.reach, dead_letters=True))
+    assert body.filter is not None
+    given = body.filter
+    return Selection(
+        which=RunFilter(
+            owner=owner_allowed(given.owner, who),
+            job_id=None if given.job_id is None else _job_id(given.job_id),
+            task=given.task,
+            queue=given.queue,
+            start_at=None if given.start_time is None else read_moment(given.start_time, "/filter/start_time"),
+            end_at=None if given.end_time is None else read_moment(given.end_time, "/filter/end_time"),
+            dead_letters=True,
+            error_type=given.error,
+        )
+    )
+
+
+def _job_id(text: str) -> JobId:
+    try:
+        return read_job_id(text)
+    except NotFound as exc:
+        raise Invalid(f"{text[:100]!r} is no id of a job", pointer="/filter/job_id") from exc
+
+
+def _group_view(group: ErrorGroup) -> DeadLetterGroupView:
+    return DeadLetterGroupView(
+        error=ErrorView(group.error.type, group.error.message),
+        task=group.task,
+        count=group.count,
+        oldest_at=group.oldest_at,
+        newest_at=group.newest_at,
+        example_run_id=f"run_{group.example}",
+    )
+
+
+def _resolved(tally: Tally) -> ResolvedView:
+    return ResolvedView(matched=tally.matched, done=tally.done, remaining=tally.remaining)

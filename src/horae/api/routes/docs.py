@@ -1,0 +1,90 @@
+"""Pages for people: where things are, and the reference of the API. They need nothing from elsewhere."""
+
+import base64
+import hashlib
+from html import escape
+from pathlib import Path
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from horae.api.dispatch.context import resource
+from horae.api.http.operation import operation
+from horae.api.openapi.document import document_of
+from horae.api.openapi.reference import Reference
+
+_FILES = Path(__file__).parent / "pages"
+STYLE = (_FILES / "style.css").read_text(encoding="utf-8")
+SCRIPT = (_FILES / "docs.js").read_text(encoding="utf-8")
+
+
+@operation(scope=None, tag="server", answers={200: None}, media="text/html")
+async def front(request: Request) -> Response:
+    """Show a page that says where things are."""
+    return _page("Horae", _front(request.scope.get("root_path", "")))
+
+
+@operation(scope=None, tag="server", answers={200: None}, media="text/html")
+async def reference(request: Request) -> Response:
+    """Show the reference of the API, with a form to try each operation."""
+    prefix, drawn = request.scope.get("root_path", ""), request.app.state.references
+    if prefix not in drawn:
+        drawn[prefix] = Reference(msgspec.json.decode(document_of(request))).html()
+    return _page("Horae: the API", drawn[prefix], script=True)
+
+
+ROUTES = [resource("/", GET=front), resource("/docs", GET=reference)]
+
+
+def _page(title: str, body: str, *, script: bool = False) -> Response:
+    """A page that may load nothing and be framed by nobody."""
+    scripts = _source(SCRIPT) if script else "'none'"
+    policy = (
+        f"default-src 'none'; style-src {_source(STYLE)}; script-src {scripts}; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    html = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n{body}'
+        f"{f'<script>{SCRIPT}</script>' if script else ''}</body></html>\n"
+    )
+    headers = {
+        "Content-Security-Policy": policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+    return HTMLResponse(html, headers=headers)
+
+
+def _source(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _front(prefix: str) -> str:
+    places = {
+        "/docs": "the reference of the API, with forms to try it",
+        "/openapi.json": "the same for programs",
+        "/v1/jobs": "the jobs",
+        "/v1/runs": "the runs, latest first",
+        "/metrics": "figures for Prometheus",
+        "/healthz": "whether the process answers",
+        "/readyz": "whether it is ready to work",
+    }
+    commands = {
+        "horae jobs ls": "the jobs",
+        "horae jobs create demo.echo --schedule 'every 5m'": "a new one",
+        "horae runs ls": "what ran, runs and will run",
+        'horae explain "0 9 * * mon-fri"': "what a schedule means",
+    }
+    links = "".join(
+        f'<tr><td><a href="{escape(prefix + path)}"><code>{path}</code></a></td><td>{text}</td></tr>'
+        for path, text in places.items()
+    )
+    lines = "".join(
+        f"<tr><td><code>{escape(command)}</code></td><td>{text}</td></tr>" for command, text in commands.items()
+    )
+    return (
+        f'<body class="page"><h1>Horae</h1><p>Runs jobs on time. This server answers at:</p><table>{links}</table>'
+        f"<p>On the command line:</p><table>{lines}</table>"
+    )

@@ -1,0 +1,152 @@
+"""The route that tells what happens, as it happens."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.api.auth.guard import Principal, principal
+from horae.api.dispatch.context import Services, resource, services_of
+from horae.api.dispatch.sse import (
+    BEGINNING,
+    KEEP_ALIVE_SECONDS,
+    MEDIA,
+    RESUME,
+    Span,
+    comment,
+    last_event_id,
+    message,
+    stream,
+)
+from horae.api.http.operation import Param, Scope, operation
+from horae.api.http.problems import Forbidden, Problem
+from horae.api.http.query import Query, Text
+from horae.api.schemas.filters import JobIdText
+from horae.api.schemas.requests import read_job_id
+from horae.api.schemas.responses import JobView, RunView, job_view, run_view
+from horae.core.errors import Invalid, NotFound, Unavailable
+from horae.core.events import EventKind
+from horae.core.model import JobId, Run
+from horae.events.event import EventId, Happening, Interest
+from horae.queries.jobs import Overview
+
+EVERYBODY = "*"
+ENCODED = 500  # messages that are kept for the next who is told of the same event
+
+PARAMS = (
+    Param(name="types", schema=Text, description="only these, such as `run.failed,job.*`"),
+    Param(name="job_id", schema=JobIdText, description="only of this job and its runs"),
+    Param(
+        name="owner",
+        schema=Text,
+        description="whose; another owner than oneself, or `*` for everybody, needs the scope admin",
+    ),
+    *RESUME,
+)
+
+
+class EventView(Struct):
+    """Something that happened, with the job or run as it is now; null when it is not kept any more."""
+
+    type: EventKind
+    at: datetime
+    job_id: str | None
+    run_id: str | UnsetType = UNSET
+    job: JobView | UnsetType | None = UNSET
+    run: RunView | UnsetType | None = UNSET
+
+
+@operation(
+    scope=Scope.READ, tag="events", params=PARAMS, media=MEDIA, answers={200: EventView, 404: Problem, 410: Problem}
+)
+async def listen(request: Request) -> Response:
+    """Listen to what happens, as server-sent events.
+
+    Events of jobs and the ends of runs are kept for a day: whoever comes back with `Last-Event-ID` misses none of them.
+    Starts and progress of runs are told as far as they are seen.
+    """
+    services = services_of(request)
+    query = Query(request)
+    interest = await _interest(services, query, principal(request))
+    after = await services.feed.position(last_event_id(request, query))
+    return stream(_messages(services, Span(request), interest, after))
+
+
+async def _messages(services: Services, span: Span, interest: Interest, after: EventId) -> AsyncIterator[bytes]:
+    with services.feed.listen(interest, after) as listener:
+        yield BEGINNING + message(ident=str(after))
+        while not span.over:
+            try:
+                found = await listener.next(span.at_most(KEEP_ALIVE_SECONDS))
+            except Unavailable as error:  # the listener comes back, and is answered when the store is
+                yield comment(str(error))
+                return
+            if found:
+                yield b"".join(map(_message, found))
+            else:  # tells also where the listener stands, so that it need not go back to the last event it was told
+                yield comment("keep-alive") + message(ident=str(listener.seen(services.clock.now())))
+
+
+@lru_cache(ENCODED)
+def _message(happening: Happening) -> bytes:
+    """Written once, however many are told."""
+    ident = None if happening.id is None else str(happening.id)
+    return message(msgspec.json.encode(event_view(happening)), event=happening.kind, ident=ident)
+
+
+def event_view(happening: Happening) -> EventView:
+    """An event as users see it."""
+    view = EventView(
+        type=happening.kind,
+        at=happening.at,
+        job_id=None if happening.job_id is None else f"job_{happening.job_id}",
+    )
+    subject = happening.subject
+    if happening.run_id is None:
+        view.job = job_view(subject) if isinstance(subject, Overview) else None
+    else:
+        view.run_id = f"run_{happening.run_id}"
+        view.run = run_view(subject, happening.at) if isinstance(subject, Run) else None
+    return view
+
+
+async def _interest(services: Services, query: Query, who: Principal) -> Interest:
+    owner = _owner(query, who)
+    types, job = query.text("types"), query.text("job_id")
+    kinds = frozenset(EventKind) if types is None else _kinds(types)
+    return Interest(owner=owner, kinds=kinds, job_id=None if job is None else await _job(services, job, owner))
+
+
+def _owner(query: Query, who: Principal) -> str | None:
+    owner = query.text("owner") or who.owner
+    if owner != who.owner and not who.admin:
+        raise Forbidden("only an administrator may listen to what happens to others", scope=Scope.ADMIN)
+    return None if owner == EVERYBODY else owner
+
+
+async def _job(services: Services, text: str, owner: str | None) -> JobId:
+    """A job that the listener can see; one that it cannot would never be heard of."""
+    job_id = read_job_id(text)
+    if await services.store.job(job_id, owner=owner) is None:
+        raise NotFound("job", text)
+    return job_id
+
+
+def _kinds(types: str) -> frozenset[EventKind]:
+    """`run.failed,job.*` as kinds."""
+    kinds: set[EventKind] = set()
+    for name in map(str.strip, types.split(",")):
+        group = name.removesuffix("*")
+        found = {kind for kind in EventKind if kind == name or (group != name and kind.startswith(group))}
+        if not found or (group != name and group not in ("", "job.", "run.")):
+            known = ", ".join((*EventKind, "job.*", "run.*"))
+            raise Invalid(f"there is no type of events {name[:100]!r}; there are {known}", pointer="/types")
+        kinds |= found
+    return frozenset(kinds)
+
+
+ROUTES = [resource("/v1/events", GET=listen)]

@@ -1,0 +1,311 @@
+"""Routes of jobs."""
+
+from datetime import datetime
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.api.auth.guard import Principal, principal, refuse_shell
+from horae.api.dispatch.context import Page, answer, located, page, resource, services_of
+from horae.api.dispatch.idempotency import once
+from horae.api.http.body import read_body
+from horae.api.http.conditional import IF_MATCH, IF_NONE_MATCH, expected_revision, refuse_changed
+from horae.api.http.operation import Param, Scope, operation
+from horae.api.http.problems import Problem
+from horae.api.http.query import PAGING, Count, Query
+from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, job_log
+from horae.api.schemas.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, run_filter
+from horae.api.schemas.requests import (
+    JobBody,
+    PatchBody,
+    ReplacementBody,
+    read_job,
+    read_job_id,
+    read_key,
+    read_patch,
+    read_replacement,
+)
+from horae.api.schemas.responses import (
+    JobView,
+    RunView,
+    SlotView,
+    StatusView,
+    UpcomingView,
+    job_view,
+    run_view,
+    slot_view,
+    status_view,
+    upcoming_view,
+)
+from horae.core.drafts import Draft
+from horae.core.model import Job, JobId, Run
+from horae.jobs.idempotency import Issue
+from horae.jobs.optimistic import id_of
+from horae.ports.store import Receipt
+from horae.queries.jobs import Overview
+
+Creation = Issue[Job | Run]  # here, for what stands in the head of an inner function is made at every call
+
+# --- all jobs
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=JobBody,
+    answers={201: JobView, 409: Problem},
+    headers=("ETag", "Location"),
+    idempotent=True,
+)
+async def create(request: Request) -> Response:
+    """Create a job."""
+    who, services = principal(request), services_of(request)
+    data = await read_body(request)
+
+    async def act(issue: Creation | None) -> Job | Run | Receipt:
+        draft = read_job(data)
+        refuse_shell(who, draft.task)
+        if issue is None:
+            return await services.jobs.create(draft, owner=who.owner, by=who.subject)
+        return await services.jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue)
+
+    async def told(job: Job | Run) -> Response:
+        return job_answer(await services.inspection.created(job), 201, _place(request, job))
+
+    return await once(request, who, data, act, told)
+
+
+@operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: Page[JobView]})
+async def list_jobs(request: Request) -> Response:
+    """List jobs, newest first."""
+    services = services_of(request)
+    query = Query(request)
+    which = job_filter(query, principal(request), services.clock.now())
+    found = await services.inspection.jobs(which, cursor=query.cursor, limit=query.limit)
+    return page([job_view(overview) for overview in found.items], found.cursor)
+
+
+# --- one job
+
+
+@operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
+async def show(request: Request) -> Response:
+    """Show a job."""
+    job_id, who = asked(request)
+    return job_answer(await services_of(request).inspection.job(job_id, owner=who.reach))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=PatchBody,
+    takes=("application/json", "application/merge-patch+json"),
+    params=(IF_MATCH,),
+    answers={200: JobView, 409: Problem, 412: Problem},
+    headers=("ETag",),
+)
+async def patch(request: Request) -> Response:
+    """Change some fields of a job by a merge patch."""
+    job_id, who = asked(request)
+    services = services_of(request)
+    before = await services.inspection.job(job_id, owner=who.reach)
+    expected = expected_revision(request, before.job)
+    data = await read_body(request)
+
+    async def revise(job: Job | Run) -> Draft:
+        overview = before if job == before.job else await services.inspection.overview(job)
+        assert overview.params is not None
+        draft = read_patch(data, job, overview.params)
+        refuse_shell(who, draft.task)
+        return draft
+
+    job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
+    return job_answer(await services.inspection.overview(job))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=ReplacementBody,
+    params=(IF_MATCH,),
+    answers={200: JobView, 409: Problem, 412: Problem},
+    headers=("ETag",),
+)
+async def put(request: Request) -> Response:
+    """Replace a job as a whole.
+
+    Fields that are left out take their defaults, but secrets that are left out stay. What only the server can tell is
+    passed over, so that the answer to a GET can be changed and sent back.
+    """
+    job_id, who = asked(request)
+    services = services_of(request)
+    before = await services.jobs.find(job_id, owner=who.reach)
+    expected = expected_revision(request, before)
+    draft = read_replacement(await read_body(request), before.spec.key)
+    refuse_shell(who, draft.task)
+
+    async def revise(job: Job | Run) -> Draft:
+        return draft
+
+    job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
+    return job_answer(await services.inspection.overview(job))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    body=ReplacementBody,
+    params=(IF_MATCH, IF_NONE_MATCH),
+    answers={200: JobView, 201: JobView, 409: Problem, 412: Problem},
+    headers=("ETag", "Location"),
+)
+async def put_by_key(request: Request) -> Response:
+    """Create the job with this key, or make it what the body says.
+
+    A job that is so already stays as it is. One that runs once and shall recur, or the other way round, is cancelled
+    and gets a successor under the key.
+    """
+    who, services = principal(request), services_of(request)
+    key = read_key(request.path_params["key"])
+    refuse_changed(request, await services.jobs.find_by_key(who.owner, key))
+    draft = read_replacement(await read_body(request), key)
+    refuse_shell(who, draft.task)
+    done = await services.jobs.put(
+        draft, owner=who.owner, by=who.subject, check=lambda there: refuse_changed(request, there)
+    )
+    overview = services.inspection.created if done.created else services.inspection.overview
+    return job_answer(await overview(done.job), 201 if done.created else 200, _place(request, done.job))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="jobs",
+    params=(
+        Param(
+            name="running",
+            schema=Literal["cancel", "keep"],
+            description="what becomes of the runs that are under way; `cancel` unless said",
+        ),
+    ),
+    answers={200: JobView, 409: Problem},
+    headers=("ETag",),
+)
+async def cancel(request: Request) -> Response:
+    """Cancel a job and its waiting runs, and those under way unless told to keep them."""
+    job_id, who = asked(request)
+    services = services_of(request)
+    await services.jobs.find(job_id, owner=who.reach)
+    running = Query(request).one_of("running", ("cancel", "keep"))
+    job = await services.jobs.cancel(job_id, keep_running=running == "keep", owner=who.reach)
+    return job_answer(await services.inspection.overview(job))
+
+
+@operation(scope=Scope.READ, tag="jobs", answers={200: StatusView})
+async def status(request: Request) -> Response:
+    """Show how the latest run of a job that is due stands."""
+    job_id, who = asked(request)
+    return answer(status_view(await services_of(request).inspection.glance(job_id, owner=who.reach)))
+
+
+@operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: Page[RunView]})
+async def list_runs(request: Request) -> Response:
+    """List the runs of a job, by due time, latest first."""
+    job_id, who = asked(request)
+    services = services_of(request)
+    job = await services.jobs.find(job_id, owner=who.reach)
+    query = Query(request)
+    now = services.clock.now()
+    which = run_filter(query, owner=job.owner, job_id=job_id, now=now)
+    found = await services.inspection.runs(which, cursor=query.cursor, limit=query.limit)
+    return page([run_view(run, now) for run in found.items], found.cursor)
+
+
+@operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=(Param(name="count", schema=Count, description="how many times; 10 unless said"),),
+    answers={200: Page[UpcomingView]},
+)
+async def upcoming(request: Request) -> Response:
+    """List the times at which a job will run next."""
+    job_id, who = asked(request)
+    services = services_of(request)
+    await services.jobs.find(job_id, owner=who.reach)
+    count = Query(request).number("count", 10, 1000)
+    found = await services.inspection.upcoming(job_id, count, owner=who.reach)
+    return page([upcoming_view(one) for one in found], None)
+
+
+@operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=(
+        Param(name="start", schema=datetime, description="slots from this time on; the job's creation unless said"),
+        Param(
+            name="end", schema=datetime, description="slots up to this time, ten years ahead at most; now unless said"
+        ),
+        *PAGING,
+    ),
+    answers={200: Page[SlotView]},
+)
+async def slots(request: Request) -> Response:
+    """List what became of every slot of a job: the ledger."""
+    job_id, who = asked(request)
+    services = services_of(request)
+    await services.jobs.find(job_id, owner=who.reach)
+    query = Query(request)
+    found = await services.inspection.slots(
+        job_id,
+        owner=who.reach,
+        start=query.time("start"),
+        end=query.time("end"),
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    return page([slot_view(entry) for entry in found.items], found.cursor)
+
+
+@operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=LOG_PARAMS,
+    media=LOG_MEDIA,
+    headers=("X-Run-Id",),
+    answers={200: None, 410: Problem},
+)
+async def logs(request: Request) -> Response:
+    """Show what the latest run of a job that is due wrote, as text, or follow it to its end."""
+    job_id, _ = asked(request)
+    return await job_log(request, job_id)
+
+
+ROUTES = [
+    resource("/v1/jobs", POST=create, GET=list_jobs),
+    resource("/v1/jobs/by-key/{key:path}", PUT=put_by_key),
+    resource("/v1/jobs/{id}", GET=show, PUT=put, PATCH=patch, DELETE=cancel),
+    resource("/v1/jobs/{id}/status", GET=status),
+    resource("/v1/jobs/{id}/runs", GET=list_runs),
+    resource("/v1/jobs/{id}/next", GET=upcoming),
+    resource("/v1/jobs/{id}/slots", GET=slots),
+    resource("/v1/jobs/{id}/logs", GET=logs),
+]
+
+
+# --- helpers
+
+
+def asked(request: Request) -> tuple[JobId, Principal]:
+    """Which job a request is about, and who asks."""
+    who = principal(request)
+    return read_job_id(request.path_params["id"]), who
+
+
+def job_answer(overview: Overview, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A job as an answer, with its revision as its ETag."""
+    etag = {"ETag": f'"{overview.job.revision}"'}
+    return answer(job_view(overview), status, etag if headers is None else etag | headers)
+
+
+def _place(request: Request, job: Job | Run) -> dict[str, str]:
+    return located(request, f"/v1/jobs/job_{id_of(job)}")

@@ -1,0 +1,114 @@
+"""Logs as answers: what was written as text, or as messages while it is being written."""
+
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from horae.api.auth.guard import principal
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.sse import (
+    BEGINNING,
+    KEEP_ALIVE,
+    KEEP_ALIVE_SECONDS,
+    MEDIA,
+    RESUME,
+    Span,
+    comment,
+    last_event_id,
+    message,
+    stream,
+)
+from horae.api.http.operation import Param
+from horae.api.http.query import Query
+from horae.api.schemas.responses import ErrorView, error_view
+from horae.core.errors import Unavailable
+from horae.core.job_rules import run_status
+from horae.core.model import JobId, Run, RunId
+from horae.queries.log_tail import Follower
+
+TEXT = "text/plain"
+LOG_MEDIA = (TEXT, MEDIA)
+LOG_PARAMS = (
+    Param(
+        name="follow", schema=Literal["0", "1"], description="`1`: go on as server-sent events until the run has ended"
+    ),
+    *RESUME,
+)
+
+
+class LogEnd(Struct):
+    """How the run ended whose log was followed; without a run, that its job will have none."""
+
+    run_id: str | None
+    status: str | None
+    error: ErrorView | None
+
+
+async def run_log(request: Request, run_id: RunId) -> Response:
+    """The log of a run."""
+    services = services_of(request)
+    run, _ = await services.inspection.run(run_id, owner=principal(request).reach)
+    query = Query(request)
+    if not _follows(query):
+        return _text(request, run)
+    follower = services.following.run(run_id, after=last_event_id(request, query))
+    return stream(_messages(follower, Span(request)), _naming(run_id))
+
+
+async def job_log(request: Request, job_id: JobId) -> Response:
+    """The log of the latest run of a job that is due."""
+    services, owner = services_of(request), principal(request).reach
+    await services.jobs.find(job_id, owner=owner)
+    query = Query(request)
+    if not _follows(query):
+        return _text(request, await services.inspection.last_run(job_id, owner=owner))
+    follower = await services.following.job(job_id, after=last_event_id(request, query))
+    return stream(_messages(follower, Span(request)))
+
+
+async def _messages(follower: Follower, span: Span) -> AsyncIterator[bytes]:
+    yield BEGINNING
+    spoken_at = monotonic()
+    while not span.over:
+        try:
+            chunks = await follower.look()
+        except Unavailable as error:  # the listener comes back, and is answered when the store is
+            yield comment(str(error))
+            return
+        for chunk in chunks:
+            yield message(chunk.text, event="log", ident=chunk.place)
+        if follower.over:
+            yield message(msgspec.json.encode(_end(follower.run)), event="end")
+            return
+        if chunks:
+            spoken_at = monotonic()
+        elif monotonic() - spoken_at >= KEEP_ALIVE_SECONDS:
+            spoken_at = monotonic()
+            yield KEEP_ALIVE
+        await span.wait(follower.seconds)
+
+
+def _end(run: Run | None) -> LogEnd:
+    if run is None:
+        return LogEnd(run_id=None, status=None, error=None)
+    status = run_status(run, run.finished_at or run.due_at)
+    return LogEnd(run_id=f"run_{run.id}", status=status, error=error_view(run.error))
+
+
+def _follows(query: Query) -> bool:
+    return query.one_of("follow", ("0", "1")) == "1"
+
+
+def _text(request: Request, run: Run) -> Response:
+    text = services_of(request).inspection.logs(run.id)
+    headers = _naming(run.id) | {"X-Content-Type-Options": "nosniff"}  # whatever a task wrote, a browser shows text
+    return StreamingResponse(text, media_type=f"{TEXT}; charset=utf-8", headers=headers)
+
+
+def _naming(run_id: RunId) -> dict[str, str]:
+    return {"X-Run-Id": f"run_{run_id}"}

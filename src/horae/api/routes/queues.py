@@ -1,0 +1,89 @@
+"""Routes of queues."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.api.auth.guard import principal
+from horae.api.dispatch.context import Page, answer, page, resource, services_of
+from horae.api.http.body import decode, read_body
+from horae.api.http.operation import Scope, operation
+from horae.api.schemas.responses import milliseconds, seconds_of
+from horae.core.errors import NotFound
+from horae.core.limits import Queue
+from horae.core.values import replace
+from horae.jobs.queues import QueueFigures
+from horae.ports.store import SETTINGS, QueueSettings
+
+Concurrency = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class QueueBody(Struct, forbid_unknown_fields=True):
+    """What administrators say about a queue; a concurrency of null removes the limit."""
+
+    paused: bool | UnsetType = UNSET
+    concurrency: Concurrency | UnsetType | None = UNSET
+
+
+class QueueView(Struct):
+    """A queue and how it fares; an administrator sees all owners' runs, others their own."""
+
+    name: str
+    depth: int  # due and not started, counted up to 10,000
+    oldest_age_seconds: float | None
+    running: int
+    lateness_p99_ms: float | None  # of runs that ended in the last minutes
+    paused: bool
+    concurrency: int | None
+
+
+_QUEUE = msgspec.json.Decoder(QueueBody)
+
+
+@operation(scope=Scope.READ, tag="queues", answers={200: Page[QueueView]})
+async def list_queues(request: Request) -> Response:
+    """List queues with what waits in them and how late it gets: what an autoscaler needs."""
+    found = await services_of(request).queues.list(owner=principal(request).reach)
+    return page([_view(one) for one in found], None)
+
+
+@operation(
+    scope=Scope.ADMIN,
+    tag="queues",
+    body=QueueBody,
+    takes=("application/json", "application/merge-patch+json"),
+    answers={200: QueueView},
+)
+async def change(request: Request) -> Response:
+    """Pause a queue, or limit how many of its runs all workers together hold."""
+    settings = QueueSettings(queue=_name(request))
+    body = decode(await read_body(request), QueueBody, _QUEUE)
+    said = {field: value for field in SETTINGS if (value := getattr(body, field)) is not UNSET}
+    return answer(_view(await services_of(request).queues.set(replace(settings, **said), fields=said)))
+
+
+ROUTES = [resource("/v1/queues", GET=list_queues), resource("/v1/queues/{name}", PATCH=change)]
+
+
+def _name(request: Request) -> str:
+    """The queue of the path; a name that no queue can have names nothing."""
+    name = request.path_params["name"]
+    try:
+        return msgspec.convert(name, Queue)
+    except msgspec.ValidationError as exc:
+        raise NotFound("queue", name[:100]) from exc
+
+
+def _view(figures: QueueFigures) -> QueueView:
+    return QueueView(
+        name=figures.queue,
+        depth=figures.depth,
+        oldest_age_seconds=seconds_of(figures.oldest_age),
+        running=figures.running,
+        lateness_p99_ms=milliseconds(figures.lateness_p99),
+        paused=figures.paused,
+        concurrency=figures.concurrency,
+    )

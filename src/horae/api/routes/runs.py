@@ -1,0 +1,121 @@
+"""Routes of runs."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.api.auth.guard import Principal, principal, refuse_shell
+from horae.api.dispatch.context import Page, answer, located, page, resource, services_of
+from horae.api.dispatch.idempotency import once
+from horae.api.http.body import decode, read_body
+from horae.api.http.operation import Scope, operation
+from horae.api.http.problems import Problem
+from horae.api.http.query import PAGING, Query
+from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, run_log
+from horae.api.schemas.filters import RUN_FILTERS, owner_asked_for, run_filter
+from horae.api.schemas.requests import AgainBody, EmptyBody, read_job_id, read_run_id
+from horae.api.schemas.responses import RunView, WhyView, run_view, why_view
+from horae.core.model import Run, RunId
+from horae.jobs.idempotency import Issue
+from horae.ports.store import Receipt
+
+_AGAIN = msgspec.json.Decoder(AgainBody)
+_EMPTY = msgspec.json.Decoder(EmptyBody)
+
+
+@operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: Page[RunView], 404: Problem})
+async def list_runs(request: Request) -> Response:
+    """List runs, by due time, latest first."""
+    services, who = services_of(request), principal(request)
+    query = Query(request)
+    job = query.text("job_id")
+    now = services.clock.now()
+    which = run_filter(
+        query, owner=owner_asked_for(query, who), job_id=None if job is None else read_job_id(job), now=now
+    )
+    found = await services.inspection.runs(which, cursor=query.cursor, limit=query.limit)
+    return page([run_view(run, now) for run in found.items], found.cursor)
+
+
+@operation(scope=Scope.READ, tag="runs", answers={200: RunView})
+async def show(request: Request) -> Response:
+    """Show a run and its attempts."""
+    services = services_of(request)
+    run_id, who = _asked(request)
+    run, attempts = await services.inspection.run(run_id, owner=who.reach)
+    return answer(run_view(run, services.clock.now(), attempts))
+
+
+@operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})
+async def cancel(request: Request) -> Response:
+    """Cancel a run; it is `cancelling` until its worker confirms."""
+    services = services_of(request)
+    run_id, who = _asked(request)
+    await services.inspection.run(run_id, owner=who.reach)
+    decode(await read_body(request), EmptyBody, _EMPTY)
+    await services.jobs.cancel_run(run_id, owner=who.reach)
+    run, attempts = await services.inspection.run(run_id, owner=who.reach)
+    return answer(run_view(run, services.clock.now(), attempts))
+
+
+@operation(scope=Scope.READ, tag="runs", answers={200: WhyView})
+async def why(request: Request) -> Response:
+    """Tell why a run has not started."""
+    run_id, who = _asked(request)
+    return answer(why_view(await services_of(request).why.explain(run_id, owner=who.reach)))
+
+
+@operation(
+    scope=Scope.WRITE,
+    tag="runs",
+    body=AgainBody,
+    answers={202: RunView, 409: Problem},
+    headers=("Location",),
+    idempotent=True,
+)
+async def retry(request: Request) -> Response:
+    """Try a failed run again, as a new run that takes its place."""
+    services = services_of(request)
+    run_id, who = _asked(request)
+    run, _ = await services.inspection.run(run_id, owner=who.reach)
+    refuse_shell(who, run.spec.task)
+    data = await read_body(request)
+
+    async def act(issue: Issue[Run] | None) -> Run | Receipt:
+        patch = decode(data, AgainBody, _AGAIN).params
+        return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
+
+    async def told(successor: Run) -> Response:
+        view = run_view(successor, services.clock.now(), [])
+        return answer(view, 202, located(request, f"/v1/runs/{view.id}"))
+
+    return await once(request, who, data, act, told)
+
+
+@operation(
+    scope=Scope.READ,
+    tag="runs",
+    params=LOG_PARAMS,
+    media=LOG_MEDIA,
+    headers=("X-Run-Id",),
+    answers={200: None, 410: Problem},
+)
+async def logs(request: Request) -> Response:
+    """Show what the attempts of a run wrote, as text, or follow it to its end."""
+    run_id, _ = _asked(request)
+    return await run_log(request, run_id)
+
+
+ROUTES = [
+    resource("/v1/runs", GET=list_runs),
+    resource("/v1/runs/{id}", GET=show),
+    resource("/v1/runs/{id}/cancel", POST=cancel),
+    resource("/v1/runs/{id}/retry", POST=retry),
+    resource("/v1/runs/{id}/why", GET=why),
+    resource("/v1/runs/{id}/logs", GET=logs),
+]
+
+
+def _asked(request: Request) -> tuple[RunId, Principal]:
+    who = principal(request)
+    return read_run_id(request.path_params["id"]), who

@@ -1,0 +1,121 @@
+"""`horae bench`: how many jobs run how late on this machine, measured with the real thing in scratch data."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from cyclopts import Parameter, validators
+
+from horae.cli.arguments import Positive
+from horae.cli.output import NOTHING, Output, milliseconds, print_fields, print_json, print_note
+from horae.cli.progress import progress_stages
+
+INTERRUPTED = 130  # as shells tell a Ctrl-C
+
+T = TypeVar("T")
+
+NotNegative = Parameter(validator=validators.Number(gte=0))
+
+
+def bench(
+    *,
+    store: Annotated[str | None, Parameter(help="Beside which store (HORAE_STORE); its data are not touched.")] = None,
+    queue: Annotated[str | None, Parameter(help="The queue's address (HORAE_QUEUE).")] = None,
+    mode: Annotated[
+        Literal["now", "timed", "herd", "cron"],
+        Parameter(help="As fast as it goes, spread evenly, all at one instant, or recurring jobs."),
+    ] = "now",
+    rate: Annotated[
+        int | None, Positive, Parameter(help="timed: jobs a second (1000). cron: jobs, each fires every second (100).")
+    ] = None,
+    jobs: Annotated[int | None, Positive, Parameter(help="now, herd: how many (herd: 2000).")] = None,
+    seconds: Annotated[int | None, Positive, Parameter(help="now, timed, cron: for how long (10).")] = None,
+    backlog: Annotated[int, NotNegative, Parameter(help="First store so many jobs due far in the future.")] = 0,
+    overlap: Annotated[
+        Literal["allow", "skip"] | None, Parameter(help="cron: when a run of the job is still going (skip).")
+    ] = None,
+    processes: Annotated[
+        int | None, Positive, Parameter(help="How many workers (1; 2 for now, herd, high rates).")
+    ] = None,
+    output: Output = "table",
+) -> int:
+    """Run jobs that do nothing on a real planner and real workers, and tell how late they started and at what cost.
+
+    It works in a scratch schema or file beside the store, which is gone afterwards. The exit code is 1 when a job was
+    lost, ran twice or early, or when the store does not agree with what was recorded.
+    """
+    from horae.config import load_settings
+    from horae.proof.bench.options import offer_of
+
+    offer = offer_of(mode, rate=rate, jobs=jobs, seconds=seconds, backlog=backlog, overlap=overlap, processes=processes)
+    settings = load_settings({"store": store, "queue": queue})
+    from horae.proof.bench.report import is_good  # late: it imports everything
+    from horae.proof.bench.run import run_bench
+
+    try:
+        with progress_stages("preparing") as tell:
+            report = _run(run_bench(settings, offer, tell))
+    except asyncio.CancelledError:
+        print_note("interrupted; the scratch data are gone")
+        return INTERRUPTED
+    if output == "json":
+        print_json(report)
+    else:
+        print_fields(_fields(report))
+    return 0 if is_good(report) else 1
+
+
+def _run(act: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; a signal ends it in order, and a second one does not disturb that."""
+    import uvloop
+
+    async def main() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.create_task(act)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+        return await task
+
+    return uvloop.run(main())
+
+
+def _fields(report: Mapping[str, Any]) -> dict[str, str | None]:
+    """The report for people."""
+    late, slots, beside = report["lateness_ms"], report.get("slots"), report.get("bystanders_ms")
+    return {
+        "mode": f"{report['mode']}, with {_count(report['processes'], 'worker')}",
+        "store": report["store"],
+        "queue": report["queue"],
+        "backlog": f"{report['backlog']:,} jobs, stored in {report['backlog_seconds']} s"
+        if "backlog" in report
+        else None,
+        "offered": _rate(report["offered_per_s"], report["submitted"]),
+        "completed": _rate(report["completed_per_s"], report["completed"]),
+        "lateness": _lateness(late),
+        "bystanders": None if beside is None else _lateness(beside),
+        "slots": None if slots is None else ", ".join(f"{count:,} {what}" for what, count in slots.items()),
+        "wrong": f"{report['lost']:,} lost, {report['duplicated']:,} doubled, {report['early']:,} early",
+        "store says": "the same" if report["verified"] else "; ".join(report["problems"]),
+        "CPU": _cpu(report),
+        "stolen": f"{report['stolen_percent']} % of the CPUs went to others on the host",
+        "memory": ", ".join(f"{role} {peak} MB" for role, peak in report["rss_mb"].items()),
+    }
+
+
+def _lateness(figures: Mapping[str, float | None]) -> str:
+    return " · ".join(f"{name} {milliseconds(value)}" for name, value in figures.items())
+
+
+def _rate(per_second: float | None, count: int) -> str:
+    return f"{count:,} jobs, {NOTHING if per_second is None else f'{per_second:,.0f}'} a second"
+
+
+def _cpu(report: Mapping[str, Any]) -> str | None:
+    if report["cpu_s_per_1000"] is None:
+        return None
+    roles = ", ".join(f"{role} {seconds * 1000:.0f}" for role, seconds in report["cpu"].items())
+    return f"{report['cpu_s_per_1000'] * 1000:.0f} µs a job: {roles}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,158 @@
+"""`horae check`: verify that what the store tells keeps every promise."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from horae.cli.output import Column, Format, Output, print_fields, print_json, print_note, print_table
+from horae.cli.progress import progress_line
+from horae.core.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from horae.config import Settings
+    from horae.proof.checking import Seen, Violation
+    from horae.proof.checking.history.recording import Line
+
+MOST = 1000  # violations that are told; whoever has more has seen enough
+
+COLUMNS = (Column(title="violation"), Column(title="subject"), Column(title="detail"))
+
+StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
+Since = Annotated[
+    datetime | None, Parameter(help="Judge only what was due since then, for example 2026-03-01T00:00:00Z.")
+]
+History = Annotated[
+    list[Path] | None,
+    Parameter(
+        consume_multiple=True,
+        negative=(),
+        help="Verify a recorded history, from one or more files; with --store its final state is read from there.",
+    ),
+]
+Prove = Annotated[
+    bool, Parameter(negative=(), help="Fail too when a recorded history lacks a planned fault or what has to occur.")
+]
+
+
+def check(
+    *,
+    store: StoreUrl = None,
+    since: Since = None,
+    history: History = None,
+    prove: Prove = False,
+    output: Output = "table",
+) -> int:
+    """Verify every slot, run and attempt in the store: on time, in order, once, and accounted for.
+
+    It only reads, and may do so while nodes are at work. The exit code is 1 when something is wrong.
+    """
+    from horae.config import load_settings, without_password
+
+    settings = load_settings({"store": store})
+    if history:
+        return _check_history(history, None if store is None else settings, prove, output)
+    with progress_line("opening the store") as say:
+        seen, found = asyncio.run(_check(settings, since, lambda seen: say(_progress(seen))))
+    if output == "json":
+        print_json(_document(without_password(settings.store), seen, found))
+    elif found:
+        print_table(COLUMNS, [(v.code, v.subject, v.detail) for v in found], empty="")
+    else:
+        shown = without_password(settings.store)
+        print_fields({"store": shown, "looked at": _amount(seen), "violations": "none"})
+    if found and output == "table":
+        more = f"; only the first {MOST} are shown" if len(found) >= MOST else ""
+        print_note(f"{len(found)} violations in {_amount(seen)}{more}")
+    return 1 if found else 0
+
+
+def _check_history(paths: list[Path], settings: "Settings | None", prove: bool, output: Format) -> int:
+    from horae.cli.commands.check_history import judge_files, tell
+
+    with progress_line("reading the history"):
+        final = [] if settings is None else asyncio.run(_final_state(settings))
+        verdict = judge_files(paths, final)
+    tell(verdict, paths, output=output, most=MOST)
+    return 1 if verdict.violations or (prove and not verdict.proof.proves) else 0
+
+
+async def _final_state(settings: "Settings") -> list["Line"]:
+    from horae.proof.checking import read_final
+
+    async with _opened(settings) as store:
+        now = await store.time()
+        return [line async for line in read_final(store, now=now, at=now.timestamp())]
+
+
+async def _check(
+    settings: "Settings", since: datetime | None, told: Callable[["Seen"], None]
+) -> tuple["Seen", list["Violation"]]:
+    from horae.proof.checking import Checker, Tolerance
+
+    async with _opened(settings) as store:
+        kept_since = await store.time() - settings.retention + timedelta(days=1)
+        checker = Checker(
+            store,
+            since=kept_since if since is None else max(_aware(since), kept_since),
+            tolerance=Tolerance(lead=settings.lead_seconds),
+            progress=told,
+        )
+        found: list[Violation] = []
+        async for violation in checker.violations():
+            found.append(violation)
+            if len(found) >= MOST:
+                break
+    return checker.seen, found
+
+
+@asynccontextmanager
+async def _opened(settings: "Settings") -> AsyncIterator[Any]:
+    """The store, to be read."""
+    from horae.adapters import make_store  # late: it imports the drivers
+
+    store = make_store(settings.store)
+    await _refuse_other_schema(settings.store, store)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _refuse_other_schema(url: str, store: Any) -> None:
+    """A look must not make a store, nor bring one up to date."""
+    from horae.adapters import sqlite_path
+
+    if url.startswith("sqlite:") and not sqlite_path(url).exists():
+        raise Misconfigured(f"there is no store at {sqlite_path(url)}; name another with --store or HORAE_STORE")
+    version, expected = await store.status()
+    if version != expected:
+        raise Misconfigured(f"the store has schema version {version}, not {expected}: run `horae db migrate` first")
+
+
+def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, object]:
+    return {
+        "store": store,
+        "jobs": seen.jobs,
+        "runs": seen.runs,
+        "violations": [
+            {"code": v.code, "invariant": v.invariant, "subject": v.subject, "detail": v.detail} for v in found
+        ],
+    }
+
+
+def _progress(seen: "Seen") -> str:
+    return f"{_amount(seen)}, {seen.violations} violations"
+
+
+def _amount(seen: "Seen") -> str:
+    return f"{seen.runs:,} runs and {seen.jobs:,} recurring jobs"
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

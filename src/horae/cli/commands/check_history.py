@@ -1,0 +1,95 @@
+"""`horae check --history`: verify what a harness has recorded beside the store."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from horae.cli.output import Column, print_fields, print_json, print_note, print_table
+from horae.core.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from horae.proof.checking import Verdict, Violation
+    from horae.proof.checking.history.recording import Line
+
+COLUMNS = (Column(title="broken"), Column(title="violation"), Column(title="subject"), Column(title="detail"))
+
+
+def judge_files(paths: Sequence[Path], final: Sequence["Line"]) -> "Verdict":
+    """Judge the history that some files make, together with a final state that was read elsewhere."""
+    from horae.proof.checking import Recording, judge_recording, read_lines
+
+    for path in paths:
+        if not path.is_file():
+            raise Misconfigured(f"there is no recorded history at {path}")
+    return judge_recording(Recording([*read_lines(*paths), *final]))
+
+
+def tell(verdict: "Verdict", paths: Sequence[Path], *, output: str, most: int) -> None:
+    """Print what was found, and what the history proves."""
+    found = verdict.violations[:most]
+    if output == "json":
+        print_json({**_document(verdict, paths), "violations": [_violation(each) for each in found]})
+        return
+    if found:
+        print_table(COLUMNS, [(v.invariant, v.code, v.subject, v.detail) for v in found], empty="")
+        more = f"; only the first {most} are shown" if len(verdict.violations) > most else ""
+        print_note(f"{len(verdict.violations)} violations in {_amount(verdict)}{more}")
+        return
+    print_fields(
+        {
+            "history": ", ".join(map(str, paths)),
+            "looked at": _amount(verdict),
+            "violations": "none",
+            "occurred": _counts({str(sight): times for sight, times in verdict.proof.sights.items() if times}),
+            "not seen": ", ".join(verdict.proof.unseen) or None,
+            "faults": _counts(verdict.proof.faults),
+            "never fired": ", ".join(verdict.proof.unfired) or None,
+            "lateness": _lateness(verdict),
+            "slots by": ", ".join(verdict.evaluators) or None,
+        }
+    )
+
+
+def _amount(verdict: "Verdict") -> str:
+    return f"{verdict.calls:,} calls, {verdict.jobs:,} jobs, {verdict.runs:,} runs and {verdict.starts:,} starts"
+
+
+def _counts(counts: Mapping[str, int]) -> str | None:
+    return ", ".join(f"{name} {times}" for name, times in counts.items()) or None
+
+
+def _lateness(verdict: "Verdict") -> str | None:
+    if (late := verdict.lateness) is None:
+        return None
+    figures = ("p50", late.p50), ("p99", late.p99), ("at most", late.longest)
+    return f"{', '.join(f'{name} {seconds * 1000:.0f} ms' for name, seconds in figures)} of {late.starts} starts"
+
+
+def _document(verdict: "Verdict", paths: Sequence[Path]) -> dict[str, object]:
+    late, proof = verdict.lateness, verdict.proof
+    return {
+        "history": [str(path) for path in paths],
+        "calls": verdict.calls,
+        "jobs": verdict.jobs,
+        "runs": verdict.runs,
+        "starts": verdict.starts,
+        "proof": {
+            "proves": proof.proves,
+            "sights": {str(sight): times for sight, times in proof.sights.items()},
+            "faults": dict(proof.faults),
+            "unfired": list(proof.unfired),
+        },
+        "lateness_ms": None
+        if late is None
+        else {"p50": late.p50 * 1000, "p99": late.p99 * 1000, "max": late.longest * 1000},
+        "slots_by": list(verdict.evaluators),
+    }
+
+
+def _violation(violation: "Violation") -> dict[str, object]:
+    return {
+        "invariant": violation.invariant,
+        "code": violation.code,
+        "subject": violation.subject,
+        "detail": violation.detail,
+    }

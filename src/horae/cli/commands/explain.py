@@ -1,0 +1,61 @@
+"""`horae explain`: a schedule in words, with the next instants and what daylight saving does to them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from horae.cli.arguments import Positive, schedule_of
+from horae.cli.output import Column, Output, distance, print_json, print_lines, print_table
+from horae.core.schedule.describe import describe
+from horae.core.schedule.evaluate import (
+    Fire,
+    Now,
+    Schedule,
+    parse_schedule,
+    preview,
+    refuse_never_firing,
+    rfc3339,
+    warnings,
+)
+from horae.core.schedule.zones import zone_named
+
+COLUMNS = (Column(title="NEXT"), Column(title=""), Column(title="", rank=1, least=20))
+
+
+def explain(
+    schedule: str,
+    /,
+    *,
+    tz: Annotated[str | None, Parameter(help="The time zone it is meant in (default UTC).")] = None,
+    count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many instants.")] = 5,
+    output: Output = "table",
+) -> None:
+    """Say in words when a schedule fires, and when next. Needs no server."""
+    now = datetime.now(UTC)
+    parsed = parse_schedule(schedule_of(schedule, tz), now=now)
+    refuse_never_firing(parsed, now)
+    fires, surprises = preview(parsed, now, count), warnings(parsed, now)
+    if output == "json":
+        print_json(_document(parsed, fires, surprises))
+    else:
+        _print(parsed, fires, surprises, now)
+
+
+def _print(schedule: Schedule, fires: Sequence[Fire], surprises: Sequence[str], now: datetime) -> None:
+    print_lines([describe(schedule), ""])
+    zone = zone_named("UTC" if isinstance(schedule, Now) else schedule.timezone)
+    rows = [(f"{f.at.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}", distance(f.at, now), f.note or "") for f in fires]
+    print_table(COLUMNS, rows, empty="it has no time to come: it runs as soon as it is created")
+    if untold := [surprise for surprise in surprises if surprise not in {fire.note for fire in fires}]:
+        print_lines(["", *(f"note: {surprise}" for surprise in untold)])
+
+
+def _document(schedule: Schedule, fires: Sequence[Fire], surprises: Sequence[str]) -> dict[str, object]:
+    """The same document as `POST /v1/schedules/preview` answers with."""
+    return {
+        "description": describe(schedule),
+        "fires": [{"at": rfc3339(f.at), **({"note": f.note} if f.note else {})} for f in fires],
+        "warnings": list(surprises),
+    }

@@ -1,0 +1,331 @@
+"""`horae jobs`: create, list, change and stop jobs over REST."""
+
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from horae.cli.arguments import (
+    Flag,
+    Positive,
+    Several,
+    changes,
+    json_object,
+    pairs,
+    schedule_of,
+    secret_pairs,
+    text_pairs,
+)
+from horae.cli.client import Client, Document
+from horae.cli.commands import runs
+from horae.cli.commands.create_batch import create_from
+from horae.cli.output import (
+    NOTHING,
+    Column,
+    Output,
+    hint,
+    one_line,
+    print_fields,
+    print_json,
+    print_page,
+    print_table,
+    status,
+    when,
+)
+from horae.core.errors import Malformed
+
+app = App(name="jobs", help="Create, list, change and stop jobs.")
+
+JobName = Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")]
+Params = Annotated[
+    list[str] | None, Several, Parameter(name="--param", help="A parameter, as key=value; JSON or text.")
+]
+ParamsObject = Annotated[str | None, Parameter(name="--params", help="All parameters, as a JSON object.")]
+Labels = Annotated[list[str] | None, Several, Parameter(name="--label", help="A label, as key=value.")]
+
+COLUMNS = (
+    Column(title="ID"),
+    Column(title="NAME", least=16),
+    Column(title="STATUS"),
+    Column(title="NEXT", rank=1),
+    Column(title="LAST", rank=2),
+    Column(title="SCHEDULE", rank=3, least=24),
+    Column(title="TASK", rank=4, least=10),
+)
+FIRES = (Column(title="WHEN"), Column(title=""), Column(title="NOTE", rank=1, least=20))
+
+
+@app.command(sort_key=0)
+def create(
+    task: Annotated[str | None, Parameter(help="The task's name, such as http.request.")] = None,
+    /,
+    *,
+    file: Annotated[str | None, Parameter(help="Many jobs instead, one JSON object a line; - reads stdin.")] = None,
+    schedule: Annotated[
+        str | None, Parameter(help="now (default), a timestamp, cron, 'every 5m', or an object.")
+    ] = None,
+    tz: Annotated[str | None, Parameter(help="The time zone of a schedule.")] = None,
+    param: Params = None,
+    params: ParamsObject = None,
+    name: Annotated[str | None, Parameter(help="For people.")] = None,
+    key: Annotated[str | None, Parameter(help="Unique among your unfinished jobs.")] = None,
+    label: Labels = None,
+    queue: Annotated[str | None, Parameter(help="Where workers look for it (default `default`).")] = None,
+    priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None,
+    ordering_key: Annotated[str | None, Parameter(help="Runs that share one start one after another.")] = None,
+    on_failure: Annotated[
+        Literal["continue", "block"] | None,
+        Parameter(help="What a dead letter means for those behind it; block needs --ordering-key."),
+    ] = None,
+    secret: Annotated[
+        list[str] | None, Several, Parameter(help="A parameter that is never shown, as key=value; or key=@FILE.")
+    ] = None,
+    timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None,
+    start_within: Annotated[float | None, Parameter(help="Seconds late that a run may still start.")] = None,
+    max_retries: Annotated[
+        int | None, Parameter(help="Tries after the first (default: the task's own, else 3).")
+    ] = None,
+    overlap: Annotated[
+        Literal["allow", "skip", "buffer_one"] | None, Parameter(help="When the run before still goes (default skip).")
+    ] = None,
+    misfire: Annotated[
+        Literal["skip", "once", "all"] | None, Parameter(help="What becomes of missed slots (default once).")
+    ] = None,
+    catchup: Annotated[float | None, Parameter(help="Seconds back for which missed slots are made up.")] = None,
+    allow_unknown_task: Annotated[bool, Flag, Parameter(help="Although no worker knows the task yet.")] = False,
+    output: Output = "table",
+) -> int:
+    """Create a job: TASK, when to run it and how; or with --file many, and the exit code is 1 if one was refused."""
+    given: dict[str, Any] = {
+        "task": task,
+        "schedule": _schedule(schedule, tz),
+        "params": {**json_object(params, "--params"), **pairs(param, "--param")} or None,
+        "name": name,
+        "key": key,
+        "labels": text_pairs(label, "--label") or None,
+        "queue": queue,
+        "priority": priority,
+        "ordering_key": ordering_key,
+        "on_failure": on_failure,
+        "secrets": secret_pairs(secret, "--secret") or None,
+        "timeout_seconds": timeout,
+        "start_within_seconds": start_within,
+        "max_retries": max_retries,
+        "overlap": overlap,
+        "misfire": misfire,
+        "catchup_seconds": catchup,
+        "allow_unknown_task": allow_unknown_task or None,
+    }
+    body = {field: value for field, value in given.items() if value is not None}
+    if file is not None:
+        if body:
+            raise Malformed("--file has everything about its jobs; leave TASK and the other options away")
+        return create_from(file, output)
+    if task is None:
+        raise Malformed("name the TASK to run, or a --file of jobs")
+    with Client() as client:
+        job = client.create("/v1/jobs", body)
+    _tell("created", job, output)
+    return 0
+
+
+@app.command(sort_key=1)
+def ls(
+    *,
+    status: Annotated[
+        Literal["scheduled", "paused", "finished", "cancelled"] | None, Parameter(help="Only jobs that stand so.")
+    ] = None,
+    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
+    name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None,
+    key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None,
+    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None,
+    label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None,
+    limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
+    cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
+    output: Output = "table",
+) -> None:
+    """List jobs, newest first."""
+    with Client() as client:
+        page = client.get(
+            "/v1/jobs",
+            status=status,
+            task=task,
+            name=name,
+            key=key,
+            queue=queue,
+            label=None if label is None else label.replace("=", ":", 1),
+            limit=limit,
+            cursor=cursor,
+        )
+    print_page(page, output, COLUMNS, _row, empty="no jobs; make one with `horae jobs create TASK`")
+
+
+@app.command(sort_key=2)
+def show(job: JobName, /, *, output: Output = "table") -> None:
+    """Show a job: what, when, how, and its last and next run."""
+    with Client() as client:
+        found = client.get(f"/v1/jobs/{client.job_id(job)}")
+    if output == "json":
+        print_json(found)
+    else:
+        print_fields(_fields(found))
+
+
+@app.command(sort_key=3)
+def edit(
+    job: JobName,
+    /,
+    *,
+    set_: Annotated[
+        list[str],
+        Several,
+        Parameter(name="--set", help="A change, as field=json; a dot reaches inside, null clears."),
+    ],
+    output: Output = "table",
+) -> None:
+    """Change fields of a job; a new schedule moves its next run."""
+    with Client() as client:
+        changed = client.patch(f"/v1/jobs/{client.job_id(job)}", changes(set_, "--set"))
+    _tell("changed", changed, output)
+
+
+@app.command(sort_key=4)
+def pause(job: JobName, /, *, output: Output = "table") -> None:
+    """Start no more runs of a job until it is resumed; what is already due still runs."""
+    with Client() as client:
+        paused = client.post(f"/v1/jobs/{client.job_id(job)}/pause")
+    _tell("paused", paused, output)
+
+
+@app.command(sort_key=5)
+def resume(
+    job: JobName,
+    /,
+    *,
+    missed: Annotated[
+        Literal["skip", "once", "all"] | None,
+        Parameter(help="What becomes of slots missed while paused (default skip)."),
+    ] = None,
+    output: Output = "table",
+) -> None:
+    """Let a paused job go on."""
+    with Client() as client:
+        body = {} if missed is None else {"missed": missed}
+        resumed = client.post(f"/v1/jobs/{client.job_id(job)}/resume", body)
+    _tell("resumed", resumed, output)
+
+
+app.command(runs.start, name="run", sort_key=6, help="Run a job now, whatever its schedule; also while it is paused.")
+
+
+@app.command(sort_key=7)
+def cancel(
+    job: JobName,
+    /,
+    *,
+    keep_running: Annotated[bool, Flag, Parameter(help="Let what already runs end by itself.")] = False,
+    output: Output = "table",
+) -> None:
+    """End a job for good, with the runs that wait and those that run."""
+    with Client() as client:
+        cancelled = client.delete(f"/v1/jobs/{client.job_id(job)}", running="keep" if keep_running else None)
+    _tell("cancelled", cancelled, output)
+
+
+@app.command(name="next", sort_key=8)
+def next_fires(
+    job: JobName,
+    /,
+    *,
+    count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many.")] = 10,
+    output: Output = "table",
+) -> None:
+    """Show when a job fires next."""
+    with Client() as client:
+        coming = client.get(f"/v1/jobs/{client.job_id(job)}/next", count=count)
+    if output == "json":
+        print_json(coming)
+    else:
+        print_table(FIRES, map(_fire, coming["items"]), empty="it does not fire again")
+
+
+app.command(
+    "horae.cli.commands.backfill:backfill",
+    name="backfill",
+    sort_key=9,
+    help="Run the slots of a job in a range of the past once more.",
+)
+app.command(
+    "horae.cli.commands.prune:prune",
+    name="prune",
+    sort_key=10,
+    help="Cancel the schedules that an application no longer declares in its code.",
+)
+
+
+def _schedule(schedule: str | None, tz: str | None) -> Any:
+    if schedule is not None:
+        return schedule_of(schedule, tz)
+    if tz is not None:
+        raise Malformed("--tz needs a --schedule")
+    return None
+
+
+def _tell(done: str, job: Document, output: str) -> None:
+    if output == "json":
+        print_json(job)
+        return
+    named = f" ({job['name']})" if job.get("name") else ""
+    fires = None if job["status"] == "cancelled" else job["description"]
+    print_fields({done: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)})
+
+
+def _next_run(job: Document) -> str | None:
+    return when(job["next_run_at"]) if job.get("next_run_at") else None
+
+
+def _row(job: Document) -> list[Any]:
+    last = job.get("last_run") or {}
+    return [
+        job["id"],
+        job.get("name") or job.get("key") or job["task"],
+        status(job["status"]),
+        hint(job.get("next_run_at")),
+        status(last.get("status")),
+        job.get("description") or NOTHING,
+        job["task"],
+    ]
+
+
+def _fields(job: Document) -> dict[str, Any]:
+    last = job.get("last_run")
+    recurring = job["schedule"]["type"] not in ("now", "at")
+    return {
+        "id": job["id"],
+        "name": job.get("name"),
+        "key": job.get("key"),
+        "status": status(job["status"]),
+        "task": job["task"],
+        "params": one_line(job["params"]) if job.get("params") else None,
+        "labels": ", ".join(f"{key}={value}" for key, value in job["labels"].items()) if job.get("labels") else None,
+        "fires": job.get("description"),
+        "next run": _next_run(job),
+        "last run": _last_run(last) if last and last.get("run_id") else None,
+        "queue": f"{job['queue']}, priority {job['priority']}",
+        "retries": str(job["max_retries"]),
+        "timeout": f"{job['timeout_seconds']:g} s" if job.get("timeout_seconds") else None,
+        "ordering key": job.get("ordering_key"),
+        "overlap": job.get("overlap") if recurring else None,
+        "misfire": job.get("misfire") if recurring else None,
+        "owner": job["owner"],
+        "created": when(job["created_at"]),
+        "revision": str(job["revision"]),
+    }
+
+
+def _last_run(run: Document) -> str:
+    return f"{run['status']}, due {when(run.get('due_at'))}, {run['run_id']}"
+
+
+def _fire(fire: Document) -> list[str]:
+    moment, _, far = when(fire["at"]).partition(" · ")
+    return [moment, far, fire.get("note") or ""]

@@ -1,0 +1,101 @@
+"""`horae dev`, `serve` and `worker`: start a node and stay until it is told to stop."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from horae.cli.arguments import Flag, Positive
+from horae.core.errors import Misconfigured
+
+DEV_DRAIN_SECONDS = 2  # whoever presses Ctrl-C does not want to wait for a demo
+ROLES = ("api", "planner", "worker")
+
+App = Annotated[str | None, Parameter(help="Your tasks, as MODULE:APP.")]
+Store = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
+Port = Annotated[int | None, Parameter(help="Where to listen (HORAE_PORT, 8765).")]
+Queues = Annotated[str | None, Parameter(help="Only work on these queues, as a,b (default all).")]
+Concurrency = Annotated[int | None, Positive, Parameter(help="Runs at a time.")]
+
+
+def dev(
+    *,
+    app: App = None,
+    port: Port = None,
+    store: Store = None,
+    no_demo: Annotated[bool, Flag, Parameter(help="Without demo jobs.")] = False,
+) -> int:
+    """Start all roles in one process on this machine only: SQLite in .horae/, no auth, `shell.run` allowed."""
+    flags = {
+        "host": "127.0.0.1",
+        "port": port,
+        "store": store,
+        "auth": "off",
+        "allow_shell": True,
+        "drain_seconds": DEV_DRAIN_SECONDS,
+    }
+    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo, local=True)
+
+
+def serve(
+    *,
+    roles: Annotated[str, Parameter(help="What this node does, as a list.")] = ",".join(ROLES),
+    app: App = None,
+    host: Annotated[str | None, Parameter(help="Where to listen (HORAE_HOST, 127.0.0.1).")] = None,
+    port: Port = None,
+    store: Store = None,
+    queues: Queues = None,
+    concurrency: Concurrency = None,
+    processes: Annotated[int, Positive, Parameter(help="How many processes share the port and the work.")] = 1,
+) -> int:
+    """Start a node for production; any number of them share one store."""
+    flags = {"host": host, "port": port, "store": store}
+    return _run(flags, roles=_roles(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
+
+
+def worker(
+    *,
+    app: Annotated[str, Parameter(help="Your tasks, as MODULE:APP.")],
+    store: Store = None,
+    queues: Queues = None,
+    concurrency: Concurrency = None,
+) -> int:
+    """Start a node that only works; the same as `serve --roles worker`."""
+    return _run({"store": store}, roles=frozenset({"worker"}), app=app, queues=queues, concurrency=concurrency)
+
+
+def _run(
+    flags: Mapping[str, object],
+    *,
+    roles: frozenset[str],
+    app: str | None,
+    queues: str | None = None,
+    concurrency: int | None = None,
+    demo: bool = False,
+    local: bool = False,
+    processes: int = 1,
+) -> int:
+    from horae.config import load_settings
+    from horae.runtime.launch import run_node  # late: it imports everything
+    from horae.runtime.wiring import DEFAULT_CONCURRENCY, NodePlan
+
+    plan = NodePlan(
+        roles=roles,
+        app=app,
+        queues=_names(queues),
+        concurrency=concurrency or DEFAULT_CONCURRENCY,
+        demo=demo,
+        local=local,
+    )
+    return run_node(load_settings(flags), plan, processes=processes)
+
+
+def _roles(text: str) -> frozenset[str]:
+    given = frozenset(_names(text))
+    if not given or not given <= set(ROLES):
+        raise Misconfigured(f"--roles {text!r}: choose among {', '.join(ROLES)}")
+    return given
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name for part in (text or "").split(",") if (name := part.strip()))

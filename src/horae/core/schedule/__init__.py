@@ -1,0 +1,1 @@
+"""Schedules: parse, evaluate, describe."""

@@ -1,0 +1,251 @@
+"""A schedule in plain English, the same for all expressions that fire at the same times and for no others."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from itertools import product
+from typing import assert_never
+
+from horae.core.schedule import cron
+from horae.core.schedule.cron import Note, NoteKind
+from horae.core.schedule.cron_syntax import LAST, DayOfMonth, DayOfWeek, Fields
+from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Recurring, Schedule
+from horae.core.schedule.zones import zone_named
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST: "last"}
+MOST_TIMES = 4  # more times of day than this are told by their fields
+UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
+
+
+def describe(schedule: Schedule) -> str:
+    match schedule:
+        case Now():
+            return "once, at once"
+        case At():
+            return f"once, at {_moment(schedule.time, schedule.timezone)}"
+        case Every():
+            return f"every {_each(schedule.interval)}{_limits(schedule)}"
+        case CronSchedule() | Calendar():
+            fields = cron.parse(schedule.expression).fields
+            return f"{describe_cron(fields)}{_place(fields, schedule.timezone)}{_limits(schedule)}"
+        case _:
+            assert_never(schedule)
+
+
+def describe_cron(fields: Fields) -> str:
+    """When an expression fires, without its time zone."""
+    clock = _clock(fields)
+    if date := _single_date(fields):
+        return f"{clock} on {date}"
+    days = _days(fields)
+    if not days and clock.startswith("at ") and _names_times(fields):
+        days = "every day"
+    return " ".join(filter(None, (clock, days, _months(fields), _years(fields))))
+
+
+def describe_note(note: Note, at: datetime, timezone: str) -> str:
+    """What daylight saving did to a slot."""
+    local = f"{_time_of(note.local)} %s on {note.local:%Y-%m-%d} in {timezone}"
+    match note.kind:
+        case NoteKind.AFTER_GAP:
+            return f"{local % 'does not exist'}; runs at {_time_of(at.astimezone(zone_named(timezone)))}"
+        case NoteKind.FIRST_PASS:
+            return f"{local % 'happens twice'}; {'runs the first time only' if note.once else 'this is the first'}"
+        case NoteKind.SECOND_PASS:
+            return f"{local % 'happens twice'}; {'runs the second time only' if note.once else 'this is the second'}"
+        case _:
+            assert_never(note.kind)
+
+
+def describe_skip(at: datetime, timezone: str) -> str:
+    """Of a slot that `gap: skip` dropped, known by the instant right after the gap."""
+    local = at.astimezone(zone_named(timezone))
+    return f"the slot before {_time_of(local)} on {local:%Y-%m-%d} in {timezone} does not exist; it is skipped"
+
+
+# --- the pieces of a cron expression --------------------------------------------------------------------------------
+
+
+def _clock(fields: Fields) -> str:
+    hours = sorted(fields.hour.values)
+    on_the_hour = fields.minute.values == {0} and fields.second.values == {0}
+    if on_the_hour and _cycle("hour", hours, 24):
+        return _cycle("hour", hours, 24)
+    if _names_times(fields):
+        return f"at {_listed(_times(fields))}"
+    once_an_hour = len(fields.minute.values) == 1 and fields.second.values == {0}
+    if once_an_hour and len(hours) < 24 and len(_runs(hours)) == 1:
+        [minute] = fields.minute.values
+        return f"every hour from {hours[0]:02}:{minute:02} to {hours[-1]:02}:{minute:02}"
+    return _nested(fields)
+
+
+def _names_times(fields: Fields) -> bool:
+    return len(fields.hour.values) * len(fields.minute.values) * len(fields.second.values) <= MOST_TIMES
+
+
+def _times(fields: Fields) -> list[str]:
+    parts = (sorted(field.values) for field in (fields.hour, fields.minute, fields.second))
+    return [f"{hour:02}:{minute:02}" + (f":{second:02}" if second else "") for hour, minute, second in product(*parts)]
+
+
+def _nested(fields: Fields) -> str:
+    """From the finest field to the coarsest: every 10 seconds of minute 5 of every hour."""
+    levels = [("minute", sorted(fields.minute.values), 60), ("hour", sorted(fields.hour.values), 24)]
+    if fields.second.values != {0}:
+        levels.insert(0, ("second", sorted(fields.second.values), 60))
+    (unit, values, size), *coarser = levels
+    phrases = [_cycle(unit, values, size) or f"at {_counted(unit, values)}"]
+    for unit, values, size in coarser:
+        if len(values) < size:
+            phrases.append(_nth(unit, values, size) or _counted(unit, values))
+        elif not phrases[-1].startswith("every"):  # every second of every minute is every second
+            phrases.append(f"every {unit}")
+    return " of ".join(phrases)
+
+
+def _cycle(unit: str, values: Sequence[int], size: int) -> str:
+    """`every 5 minutes`, where the values repeat evenly; else nothing."""
+    step = size // len(values)
+    if list(values) != list(range(0, size, step)) or size % step or len(values) == 1:
+        return ""
+    return f"every {unit}" if step == 1 else f"every {step} {unit}s"
+
+
+def _nth(unit: str, values: Sequence[int], size: int) -> str:
+    step = size // len(values)
+    ordinal = {2: "2nd", 3: "3rd"}.get(step, f"{step}th")
+    return f"every {ordinal} {unit} from 0" if _cycle(unit, values, size) else ""
+
+
+def _single_date(fields: Fields) -> str:
+    """`1 January`, `1 January 2030`; empty for what is not one day of one month."""
+    day, month = fields.day, fields.month
+    if day.moving or not fields.weekday.everything or len(day.values) != 1 or len(month.values) != 1:
+        return ""
+    if fields.year is not None and len(fields.year.values) > 1:
+        return ""
+    years = list(fields.year.values) if fields.year else []
+    return " ".join(map(str, [*day.values, MONTHS[min(month.values) - 1], *years]))
+
+
+def _days(fields: Fields) -> str:
+    every_date, every_weekday = len(fields.day.values) == 31, len(fields.weekday.values) == 7
+    by_date, by_weekday = f"on {_dates(fields.day)}", f"on {_weekdays(fields.weekday)}"
+    if fields.both_days:
+        if every_date or every_weekday:
+            return "" if every_date and every_weekday else by_weekday if every_date else by_date
+        return f"{by_date} if that is {_weekdays(fields.weekday, 'or')}"
+    return "" if every_date or every_weekday else f"{by_date} or {by_weekday}"
+
+
+def _dates(day: DayOfMonth) -> str:
+    dates = [_counted("day", sorted(day.values))] if day.values else []
+    dates += [f"the workday nearest to day {target}" for target in sorted(day.near)]
+    dates += [f"{_plural(back, 'day')} before the last day" for back in sorted(day.before_last - {0}, reverse=True)]
+    dates += ["the last day"] if 0 in day.before_last else []
+    dates += ["the last workday"] if day.last_workday else []
+    return f"{_listed(dates)} of the month"
+
+
+def _weekdays(weekday: DayOfWeek, joint: str = "and") -> str:
+    monday_first = sorted(day or 7 for day in weekday.values)
+    nth = sorted(weekday.nth, key=lambda item: (item[1] or 6, item[0] or 7))
+    named = _ranges(monday_first, WEEKDAYS.__getitem__)
+    return _listed([*named, *(f"the {ORDINALS[which]} {WEEKDAYS[day]} of the month" for day, which in nth)], joint)
+
+
+def _months(fields: Fields) -> str:
+    if len(fields.month.values) == 12:
+        return ""
+    return f"in {_listed(_ranges(sorted(fields.month.values), lambda month: MONTHS[month - 1]))}"
+
+
+def _years(fields: Fields) -> str:
+    if fields.year is None:
+        return ""
+    return f"{'in' if len(fields.month.values) == 12 else 'of'} {_listed(_ranges(sorted(fields.year.values), str))}"
+
+
+# --- small pieces ---------------------------------------------------------------------------------------------------
+
+
+def _listed(items: Sequence[str], joint: str = "and") -> str:
+    *most, last = items
+    return f"{', '.join(most)} {joint} {last}" if most else last
+
+
+def _ranges(values: Sequence[int], name: Callable[[int], str]) -> list[str]:
+    """Each value by name; three or more in a row as `first through last`."""
+    pieces: list[str] = []
+    for run in _runs(values):
+        pieces += [f"{name(run[0])} through {name(run[-1])}"] if len(run) > 2 else [name(value) for value in run]
+    return pieces
+
+
+def _runs(values: Sequence[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return runs
+
+
+def _counted(unit: str, values: Sequence[int]) -> str:
+    return f"{unit}{'s' if len(values) > 1 else ''} {_listed(_ranges(values, str))}"
+
+
+def _plural(count: float, unit: str) -> str:
+    return f"{count:.9g} {unit}{'' if count == 1 else 's'}"
+
+
+def _each(interval: timedelta) -> str:
+    """`5 minutes`, and `minute` rather than `1 minute`."""
+    span = _span(interval)
+    return span.removeprefix("1 ") if span.count(" ") == 1 else span
+
+
+def _span(duration: timedelta) -> str:
+    """`1 minute`, `1 hour 30 minutes`, `0.5 seconds`."""
+    pieces = []
+    rest = duration
+    for unit, size in UNITS:
+        count, rest = divmod(rest, size)
+        if count:
+            pieces.append(_plural(count, unit))
+    if rest:
+        pieces.append(_plural(rest.total_seconds(), "second"))
+    return " ".join(pieces)
+
+
+def _time_of(moment: datetime) -> str:
+    return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
+
+
+def _moment(moment: datetime, timezone: str) -> str:
+    local = moment.astimezone(zone_named(timezone))
+    return f"{local:%Y-%m-%d} {_time_of(local)} ({timezone})"
+
+
+def _place(fields: Fields, timezone: str) -> str:
+    """The time zone, wherever it makes a difference that a reader may care about."""
+    sizes = ((fields.hour, 24), (fields.day, 31), (fields.month, 12), (fields.weekday, 7))
+    anywhere = fields.year is None and all(len(field.values) == size for field, size in sizes)
+    return "" if anywhere and timezone == "UTC" else f" ({timezone})"
+
+
+def _limits(schedule: Recurring) -> str:
+    pieces = []
+    if schedule.starts_at is not None:
+        pieces.append(f", from {_moment(schedule.starts_at, schedule.timezone)}")
+    if schedule.ends_at is not None:
+        pieces.append(f", until {_moment(schedule.ends_at, schedule.timezone)}")
+    if schedule.jitter:
+        pieces.append(f", each up to {_span(schedule.jitter)} later")
+    return "".join(pieces)

@@ -1,0 +1,1 @@
+"""A node's place among the others: its lease, heartbeat and clock."""

@@ -1,0 +1,84 @@
+"""Turns slots into runs ahead of their time: each tick looks at the jobs of this node's shards that want planning."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from horae.core.decisions import Due, NewId, Page, fill, fire
+from horae.core.ids import Ids
+from horae.core.job_rules import give_up
+from horae.core.model import Backfill, JobStatus
+from horae.metrics import Metrics
+from horae.ports.clock import Clock
+from horae.ports.store import Plannable, Store
+
+BATCH = 500
+REST = 2  # times as long as a look took; with less, what is due meanwhile would wait for what is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What one look of the planner did."""
+
+    jobs: int
+    runs: int
+    next_at: datetime | None
+
+
+class Planner:
+    """Fires due jobs and fills backfills; any number of planners may do so at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        horizon: timedelta,
+        shards: Callable[[], Sequence[int]],
+        new_id: Ids,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._horizon = horizon
+        self._shards = shards
+        self._new_id = new_id
+
+    async def tick(self) -> datetime | None:
+        """One round; answers when there is something to plan again."""
+        return (await self.plan()).next_at
+
+    async def plan(self) -> Fired:
+        """Fire what wants planning now."""
+        now = self._clock.now()
+        found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
+        lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
+        self._metrics.planned(max(lags, default=timedelta()))
+        new_id = self._new_id.stock()
+        firings = [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]
+        pages = [_page(backfill, due, now, new_id) for backfill, due in found.backfills]
+        fired = await self._store.fire(firings) if firings else []
+        filled = await self._store.fill(pages) if pages else []
+        return Fired(
+            jobs=sum(fired),
+            runs=sum(len(firing.runs) for firing, done in zip(firings, fired, strict=True) if done)
+            + sum(len(page.runs) for page, done in zip(pages, filled, strict=True) if done),
+            next_at=self._next_at(found, now),
+        )
+
+    def _next_at(self, found: Plannable, now: datetime) -> datetime | None:
+        """When to look again: if there is more, at once, or after a rest where nothing that was found was urgent."""
+        if len(found.jobs) < BATCH and len(found.backfills) < BATCH:
+            return found.next_at
+        soon = now + self._horizon / 2
+        if found.backfills or any(due.job.next_fire_at is None or due.job.next_fire_at < soon for due in found.jobs):
+            return now
+        return self._clock.now() + REST * (self._clock.now() - now)
+
+
+def _page(backfill: Backfill, due: Due, now: datetime, new_id: NewId) -> Page:
+    """The next runs of a backfill; none if a cancel that came to no end has left it behind."""
+    if due.job.status is JobStatus.CANCELLED:
+        return give_up(due.job, backfill)
+    return fill(backfill, due, now=now, new_id=new_id)

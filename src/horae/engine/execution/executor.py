@@ -1,0 +1,199 @@
+"""Runs the tasks: coroutines in the event loop, functions in threads or processes."""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from horae.core.errors import Fatal
+from horae.core.model import Run
+from horae.engine.execution.attempt import Done, Execution, Progressed, Surroundings
+from horae.engine.execution.outcome import Result, Stopped, Success, failure, failure_of, success, trace
+from horae.engine.execution.process_attempt import ProcessExecution, ProcessPool
+from horae.engine.execution.shared_task import Carrier
+from horae.engine.execution.thread_attempt import ThreadExecution, ThreadPool
+from horae.ports.blobs import Blobs
+from horae.ports.clock import Clock
+from horae.run_logs.recorder import LIMIT, LogKeeper
+from horae.secrets.sealer import Sealer, SecretsLocked
+from horae.tasks.process_groups import ProcessGroups
+from horae.tasks.registry import AnyTask, Kind, Registry, Task
+from horae.tasks.tools import Tools
+
+__all__ = ["Execution", "Executor", "Result", "Stopped", "Success"]
+
+log = structlog.get_logger(__name__)
+
+
+class NoSuchTask(Fatal):
+    """The run names a task that this node does not have."""
+
+
+class AsyncExecution(Execution):
+    """An attempt of a coroutine, in the event loop with a context of its own."""
+
+    def start(self, params: str) -> None:
+        self._params = params
+        self.around.carrier.carry(self.task.name, self._handle)
+
+    async def _handle(self, handler: asyncio.Task[None]) -> None:
+        if self.ended:
+            return  # withdrawn before its first step
+        self._begun = True
+        self._handler = handler
+        if self.run.spec.policy.timeout is not None:
+            self.arm_timeout()
+        result: Result
+        try:
+            arguments = self.task.bind(self._params)
+            if self.task.injected:
+                arguments = {**arguments, **self.injected()}
+            result = success(await self.task.function(**arguments))
+        except BaseException as exc:  # a task that raises SystemExit must not end the worker
+            if isinstance(exc, GeneratorExit) and asyncio.current_task(self.around.loop) is not handler:
+                raise  # not the task's: it is thrown away together with its event loop
+            result = self._judged(exc)
+        self.end_if_forked()
+        if self._abandoned:
+            self.let_go()
+        self.finish(Stopped() if self.stopping else result)
+
+    def _judged(self, exc: BaseException) -> Result:
+        if isinstance(exc, asyncio.CancelledError):
+            return failure("CancelledError", "the task was cancelled, but not by Horae")
+        if (text := trace(exc)) is not None:
+            self.log.write("ERROR", text)
+        return failure_of(exc)
+
+    @property
+    def _patience(self) -> float:
+        return self.around.grace * 1.5  # it may itself be waiting out the grace of a program
+
+    def _ask_to_stop(self) -> None:
+        self._handler.cancel()
+
+    def _end_by_force(self) -> None:
+        """A second cancel interrupts whatever the task does on its way out."""
+        self._handler.cancel()
+        self.around.loop.call_soon(self._handler.cancel)
+        self.around.leftovers.add(self._handler)
+        self._handler.add_done_callback(self.around.leftovers.discard)
+        self.abandon()
+
+
+class Executor:
+    """Begins attempts and sees each through to its result."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        blobs: Blobs,
+        clock: Clock,
+        *,
+        threads: int,
+        allow_shell: bool,
+        pool: ThreadPool | None = None,
+        processes: int | None = None,
+        http_allow: tuple[str, ...] = (),
+        sealer: Sealer | None = None,
+        log_limit: int = LIMIT,
+        grace: float = 1.0,
+    ) -> None:
+        """To be made on the event loop. `processes` None means one per core; `grace` is in seconds.
+
+        Without a `sealer` only secrets that were kept without a key can be read.
+        """
+        self.registry = registry
+        self._sealer = sealer or Sealer()
+        self._blobs = blobs
+        self._groups = ProcessGroups()
+        loop = asyncio.get_running_loop()
+        self._around = Surroundings(
+            loop=loop,
+            carrier=Carrier(loop),
+            logs=LogKeeper(blobs, clock, limit=log_limit),
+            tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
+            grace=grace,
+        )
+        self._threads = pool or ThreadPool(threads)
+        self._processes = ProcessPool(self._groups, self._around, limit=processes)
+        self._loading: set[asyncio.Task[None]] = set()
+
+    @property
+    def abandoned(self) -> int:
+        """Attempts that are over while their code still runs: each holds a slot until it ends."""
+        return self._around.abandoned
+
+    def begin(self, run: Run, done: Done, progressed: Progressed) -> Execution:
+        """Start an attempt; `done` is called once, on the event loop and never before this returns."""
+        spec = run.spec
+        execution = self._execution(self.registry.get(spec.task) or _missing(spec.task), run, done, progressed)
+        if spec.secrets is not None and not self._open_secrets(execution, spec.secrets):
+            return execution
+        if spec.params_blob is None:
+            execution.start_with(spec.params)
+        else:
+            loading = self._around.loop.create_task(self._load_and_start(execution, spec.params_blob))
+            self._loading.add(loading)
+            loading.add_done_callback(self._loading.discard)
+        return execution
+
+    def _open_secrets(self, execution: Execution, sealed: str) -> bool:
+        """Give the attempt its secrets; False when it fails because they cannot be read here."""
+        try:
+            execution.hide(self._sealer.open(sealed))
+        except SecretsLocked as exc:
+            self._around.loop.call_soon(execution.finish, failure("secrets", str(exc)))  # another node may have the key
+            return False
+        return True
+
+    def _execution(self, task: AnyTask, run: Run, done: Done, progressed: Progressed) -> Execution:
+        match task.kind:
+            case Kind.ASYNC:
+                return AsyncExecution(run, task, self._around, done, progressed)
+            case Kind.THREAD:
+                return ThreadExecution(run, task, self._around, done, progressed, self._threads)
+            case Kind.PROCESS:
+                return ProcessExecution(run, task, self._around, done, progressed, self._processes)
+
+    async def _load_and_start(self, execution: Execution, key: str) -> None:
+        try:
+            data = await self._blobs.get(key)
+            params = None if data is None else data.decode()
+        except Exception as exc:  # noqa: BLE001 - whatever ails the blobs, it is this attempt that fails
+            execution.finish(failure_of(exc))
+            return
+        if params is None:
+            execution.finish(failure("ParamsLost", f"the parameters are not in the blobs any more ({key})", fatal=True))
+        else:
+            execution.start_with(params)
+
+    def flush_logs(self) -> None:
+        """Write what tasks have logged so far, rather than within a second."""
+        self._around.logs.arm(0)
+
+    async def close(self) -> None:
+        """End everything that still runs, by force, and write the logs."""
+        for execution in list(self._around.live):
+            execution.kill()
+        if self._loading:
+            for loading in self._loading:
+                loading.cancel()
+            await asyncio.wait(self._loading)
+        await self._processes.close()
+        await self._groups.close()
+        self._threads.close()
+        if self._around.leftovers:
+            await asyncio.wait(self._around.leftovers, timeout=self._around.grace)
+        if self.abandoned:
+            log.warning("tasks_left_running", count=self.abandoned)
+        await self._around.logs.close()
+
+
+def _missing(name: str) -> AnyTask:
+    """Stands for a task that is not there."""
+
+    async def missing(**params: object) -> None:
+        raise NoSuchTask(f"this node has no task {name!r}")
+
+    return Task[Any, Any](missing)

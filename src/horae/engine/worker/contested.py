@@ -1,0 +1,34 @@
+"""Decides on runs that are due behind a run of another node in their gate: they are skipped, parked, or left open."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from horae.core.decisions import Settled, Verdict, overlap_is_open, release, skip
+from horae.core.model import Reason, Run, State
+from horae.metrics import Metrics
+from horae.ports.store import Contested, Store
+
+START_KNOWN = timedelta(seconds=1)  # starts are written late, but not by more than this
+
+
+async def decide_contested(contested: Sequence[Contested], now: datetime, store: Store, metrics: Metrics) -> bool:
+    """Skip or park what is due behind another node's run; True when something has to be looked at again soon."""
+    ended: list[Settled] = []
+    parked: list[Run] = []
+    unsure = False
+    for item in contested:
+        match release(item.run, item.rivals, now):
+            case Verdict.START:
+                unsure = True  # its gate is just being freed
+            case Verdict.WAIT if now - item.run.due_at < START_KNOWN and overlap_is_open(item.run, item.rivals):
+                unsure = True
+            case Verdict.WAIT:
+                parked.append(item.run)
+            case Verdict.OVERLAP | Verdict.TOO_LATE as verdict:
+                ended.append(skip(item.run, Reason(verdict), now))
+    if ended:
+        await store.end_waiting(ended)
+        metrics.ended(State.SKIPPED, len(ended))
+    if parked:
+        await store.park(parked)
+    return unsure

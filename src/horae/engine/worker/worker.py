@@ -1,0 +1,179 @@
+"""The runs that one node works on: claimed ahead of their time, released each at its instant, settled, or withdrawn."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from horae.core.model import NodeId, Run
+from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.worker.claims import Claiming
+from horae.engine.worker.releases import Alarm, Releasing
+from horae.engine.worker.results import Ending
+from horae.engine.worker.settler import Settler
+from horae.engine.worker.state import Executor, Workload
+from horae.engine.worker.withdrawals import Withdrawing
+from horae.metrics import Metrics
+from horae.ports.clock import Clock
+from horae.ports.store import Store
+
+
+class Worker:
+    """Holds the parts of a worker together; each of them has one duty."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        lease: Lease,
+        executor: Executor,
+        settler: Settler,
+        metrics: Metrics,
+        timing: Timing,
+        node_id: Callable[[], NodeId],
+        tasks: Sequence[str],
+        queues: Sequence[str],
+        concurrency: int,
+        luck: Callable[[], float],
+        spacing: timedelta = timedelta(milliseconds=5),
+    ) -> None:
+        """`spacing` is what claims that bring a little each keep between them."""
+        self._lease = lease
+        self._settler = settler
+        self._timing = timing
+        self._workload = Workload(executor, concurrency=concurrency)
+        self._ending = Ending(self._workload, clock=clock, settler=settler, metrics=metrics, luck=luck)
+        self._releasing = Releasing(
+            self._workload,
+            self._ending,
+            clock=clock,
+            lease=lease,
+            executor=executor,
+            settler=settler,
+            metrics=metrics,
+        )
+        self._claiming = Claiming(
+            self._workload,
+            self._ending,
+            self._releasing,
+            store=store,
+            clock=clock,
+            lease=lease,
+            settler=settler,
+            metrics=metrics,
+            timing=timing,
+            node_id=node_id,
+            tasks=tasks,
+            queues=queues,
+            spacing=spacing,
+        )
+        self._withdrawing = Withdrawing(
+            self._workload,
+            self._ending,
+            store=store,
+            clock=clock,
+            lease=lease,
+            settler=settler,
+            timing=timing,
+            node_id=node_id,
+        )
+        self._ending.slot_freed = self._slot_freed
+        self._ending.answered = self._answered
+        self.wake: Callable[[datetime | None], None] = lambda at: None  # have `tick` called then, or now
+
+    @property
+    def running(self) -> int:
+        """Attempts under way."""
+        return len(self._workload.running)
+
+    @property
+    def holding(self) -> int:
+        """Runs claimed and not yet started."""
+        return len(self._workload.holding)
+
+    @property
+    def unsettled(self) -> int:
+        """Results that the store has not answered yet."""
+        return self._settler.unsettled
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether claims must be confirmed before anything starts."""
+        return self._workload.doubtful
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """What calls `release_due` at the next instant."""
+        return self._releasing.alarm
+
+    @alarm.setter
+    def alarm(self, alarm: Alarm) -> None:
+        self._releasing.alarm = alarm
+
+    def heard(self, at: datetime | None) -> None:
+        """There are runs to claim from `at` on; None when nobody knows from when on."""
+        self._claiming.tell(at)
+        self.wake(None if at is None else at - self._timing.lead)
+
+    async def tick(self) -> datetime | None:
+        """Claim once; answers when there is something to claim again."""
+        if self._workload.draining or self._lease.lost:
+            return None
+        if not self._lease.safe:
+            self._workload.doubtful = True
+            return None  # the next heartbeat wakes us
+        if self._workload.doubtful:
+            await self._withdrawing.confirm_claims()
+            self.release_due()
+        await self._withdrawing.return_unknown()
+        try:
+            return await self._claiming.claim()
+        finally:
+            await self._take_back(self._claiming.take_stopped())
+
+    def release_due(self) -> int:
+        """Start what is due; called at the earliest instant that `alarm` was set to. Answers how many were released."""
+        released = self._releasing.release_due()
+        if (look_at := self._claiming.look_for_overdue()) is not None:
+            self.wake(look_at)
+        return released
+
+    async def obey_stops(self) -> None:
+        """Look up and follow the stop requests for runs of this node: a cancel always, others before the start only."""
+        await self._withdrawing.obey_stops()
+        self.release_due()
+
+    def check_lease(self) -> None:
+        """Stop everything when others may have been given our runs."""
+        self._withdrawing.check_lease()
+
+    def abandon_all(self) -> None:
+        """Forget every run: whatever they still do is void."""
+        self._withdrawing.abandon_all()
+
+    def begin_drain(self) -> None:
+        """Start nothing more and return what has not started."""
+        self._withdrawing.begin_drain()
+
+    def end_drain(self) -> None:
+        """Stop what still runs; it is given back, not failed."""
+        self._withdrawing.end_drain()
+
+    async def _take_back(self, stopped: Sequence[Run]) -> None:
+        if stopped:
+            await self._withdrawing.take_back(stopped)
+            self.release_due()
+
+    def _slot_freed(self, now: datetime) -> None:
+        self._releasing.slot_freed(now)
+        if self._claiming.starved:
+            self._claim_again()
+
+    def _answered(self, gated: bool) -> None:
+        if self._claiming.starved or (gated and self._claiming.lined_up):
+            self._claim_again()
+        elif gated:
+            self.wake(self._claiming.soon())  # gates that are not needed any more are freed with the next claim
+
+    def _claim_again(self) -> None:
+        self._claiming.starved = False
+        self.wake(None)

@@ -1,0 +1,1 @@
+"""What people do with jobs: create, update, pause, cancel, backfill, requeue."""

@@ -1,0 +1,217 @@
+"""Creating jobs, one by one or many at once, and runs outside of their schedule."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from horae.core.decisions import NewId, manual_run
+from horae.core.drafts import Draft
+from horae.core.errors import HoraeError, KeyTaken, Unavailable
+from horae.core.ids import Ids
+from horae.core.job_rules import status_of
+from horae.core.model import Job, JobId, JobStatus, Run
+from horae.core.values import replace
+from horae.jobs.group_commit import Group
+from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of
+from horae.jobs.optimistic import find, id_of, over, refuse_over
+from horae.jobs.params import Parameters
+from horae.jobs.prepare import Item, Preparation
+from horae.ports.clock import Clock
+from horae.ports.store import NOBODY, Receipt, Receipted, Store
+
+BATCH = 500  # jobs of one request that are written in one go
+SLICE = 100  # jobs that are prepared before other requests get their turn
+TURN = 8  # ids that are made at a time for jobs that come one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn of the event loop: the jobs that it brings share their time, so that a store can write them as one."""
+
+    at: datetime
+    new_id: NewId
+
+
+class Creating:
+    """Writes new jobs; those that are asked for at the same time are written together."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        preparation: Preparation,
+        parameters: Parameters,
+        receipts: Receipts,
+        ids: Ids,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._preparation = preparation
+        self._parameters = parameters
+        self._receipts = receipts
+        self._ids = ids
+        self._creates: Group[Item | Receipted, JobId | Receipt] = Group(store.create)
+        self._turn: Turn | None = None
+
+    # --- one job
+
+    async def create(self, draft: Draft, *, owner: str, by: str) -> Job | Run:
+        """Make one job durable; its first runs are planned with it."""
+        item = await self.prepare(draft, owner, by)
+        return _created(item, await self._write(item))
+
+    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job | Run]) -> Job | Run | Receipt:
+        """Make one job durable together with its receipt, or answer the receipt of an earlier request."""
+        item = await self.prepare(draft, owner, by)
+        written = await self._creates.add(Receipted(item=item, receipt=await issue(_job_of(item))))
+        return written if isinstance(written, Receipt) else _created(item, written)
+
+    async def prepare(self, draft: Draft, owner: str, by: str) -> Item:
+        """The rows of a new job; raises what is wrong with it."""
+        turn = self._turn or self._begin_turn()
+        return await self._preparation.item(draft, JobId(turn.new_id()), owner=owner, by=by, now=turn.at)
+
+    def _begin_turn(self) -> Turn:
+        self._turn = Turn(at=self._clock.now(), new_id=self._ids.stock(TURN))
+        asyncio.get_running_loop().call_soon(self._end_turn)
+        return self._turn
+
+    def _end_turn(self) -> None:
+        self._turn = None
+
+    async def write_if_free(self, item: Item) -> Job | Run | None:
+        """Make prepared rows durable; None when another job holds the key."""
+        job = _job_of(item)
+        return job if await self._write(item) == id_of(job) else None
+
+    async def _write(self, item: Item) -> JobId:
+        """Write one item with its group; the id of the job that holds its key."""
+        holder = await self._creates.add(item)
+        assert not isinstance(holder, Receipt)
+        return holder
+
+    # --- many jobs
+
+    async def create_many(
+        self, drafts: Sequence[Draft | HoraeError], *, owner: str, by: str, asks: Sequence[Ask | None] | None = None
+    ) -> list[JobId | HoraeError]:
+        """Create each draft or tell why not; drafts that are errors already are passed on.
+
+        With `asks`, a draft whose own request was met before is answered the id that it got then.
+        """
+        outcomes: list[JobId | HoraeError] = []
+        asks = [None] * len(drafts) if asks is None else asks
+        items: list[Item | HoraeError] = []
+        since = self._preparation.reads
+        for start in range(0, len(drafts) + BATCH, BATCH):  # while some are written the next are prepared
+            written, items = await asyncio.gather(
+                self._write_all(items, asks[max(start - BATCH, 0) : start]),
+                self._prepare_all(drafts[start : start + BATCH], owner, by, since),
+            )
+            outcomes += written
+        _raise_if_down(outcomes)
+        return outcomes
+
+    async def _prepare_all(
+        self, drafts: Sequence[Draft | HoraeError], owner: str, by: str, since: int
+    ) -> list[Item | HoraeError]:
+        items: list[Item | HoraeError] = []
+        for start in range(0, len(drafts), SLICE):
+            items += await self._prepare_slice(drafts[start : start + SLICE], owner, by, since)
+            await asyncio.sleep(0)
+        return items
+
+    async def _prepare_slice(
+        self, drafts: Sequence[Draft | HoraeError], owner: str, by: str, since: int
+    ) -> list[Item | HoraeError]:
+        now, ids = self._clock.now(), self._ids.many(len(drafts))
+        items: list[Item | HoraeError] = []
+        for draft, job_id in zip(drafts, ids, strict=True):
+            if isinstance(draft, HoraeError):
+                items.append(draft)
+                continue
+            try:
+                item = await self._preparation.item(draft, JobId(job_id), owner=owner, by=by, now=now, since=since)
+            except HoraeError as exc:
+                items.append(exc)
+            else:
+                items.append(item)
+        return items
+
+    async def _write_all(
+        self, items: Sequence[Item | HoraeError], asks: Sequence[Ask | None]
+    ) -> list[JobId | HoraeError]:
+        """What became of each item that is none of the errors."""
+        pairs = [(item, ask) for item, ask in zip(items, asks, strict=True) if not isinstance(item, HoraeError)]
+        if not pairs:
+            return [item for item in items if isinstance(item, HoraeError)]
+        try:
+            written = await self._store.create([self._receipted(*pair) for pair in pairs])
+        except Unavailable as exc:
+            return [item if isinstance(item, HoraeError) else exc for item in items]
+        outcomes = iter([_outcome(*pair, answer) for pair, answer in zip(pairs, written, strict=True)])
+        return [item if isinstance(item, HoraeError) else next(outcomes) for item in items]
+
+    def _receipted(self, item: Item, ask: Ask | None) -> Item | Receipted:
+        if ask is None:
+            return item
+        return Receipted(item=item, receipt=self._receipts.of(ask, id_of(_job_of(item))))
+
+    # --- running now
+
+    async def run_now(
+        self,
+        job_id: JobId,
+        params: str | None,
+        *,
+        owner: str | None,
+        by: str,
+        issue: Issue[Run] | None = None,
+    ) -> Run | Receipt:
+        """Run the job once more at once, whatever its schedule says, also while it is paused or finished."""
+        job = await find(self._store, job_id, owner=owner)
+        if status_of(job) is JobStatus.CANCELLED:
+            refuse_over(job)
+        run = replace(manual_run(job, None, now=self._clock.now(), new_id=self._ids), created_by=by)
+        if params is not None:
+            self._preparation.check_params(run.spec, params)
+            kept, blob = await self._parameters.keep(params, run.id)
+            run = replace(run, spec=replace(run.spec, params=kept, params_blob=blob))
+        written = await self._creates.add(run if issue is None else Receipted(item=run, receipt=await issue(run)))
+        if written == NOBODY:
+            raise over(job_id, JobStatus.CANCELLED)
+        return written if isinstance(written, Receipt) else run
+
+
+def _created(item: Item, holder: JobId) -> Job | Run:
+    """The job that was written; raises KeyTaken when another one holds its key."""
+    job = _job_of(item)
+    if holder != id_of(job):
+        raise KeyTaken(job.spec.key or "", f"job_{holder}")
+    return job
+
+
+def _outcome(item: Item, ask: Ask | None, written: JobId | Receipt) -> JobId | HoraeError:
+    """The id of the job that was written for an item, now or before, or why none was."""
+    try:
+        if not isinstance(written, Receipt):
+            return id_of(_created(item, written))
+        assert ask is not None
+        return JobId(answer_of(written, ask))
+    except HoraeError as exc:
+        return exc
+
+
+def _raise_if_down(outcomes: Sequence[object]) -> None:
+    """When nothing at all was written the whole request can be repeated."""
+    down = [outcome for outcome in outcomes if isinstance(outcome, Unavailable)]
+    if outcomes and len(down) == len(outcomes):
+        raise down[0]
+
+
+def _job_of(item: Item) -> Job | Run:
+    if isinstance(item, Run):
+        return item
+    return replace(item.job, next_fire_at=item.next_fire_at, plan_at=item.plan_at, status=item.status)

@@ -1,0 +1,91 @@
+"""Pausing jobs and resuming them."""
+
+from horae.core.decisions import NewId, skip
+from horae.core.errors import Conflict
+from horae.core.events import EventKind
+from horae.core.job_rules import resume, status_of
+from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
+from horae.core.values import replace
+from horae.jobs.catch_up import Accounting
+from horae.jobs.optimistic import act, next_revision, refuse_begun, refuse_over
+from horae.metrics import Metrics
+from horae.ports.clock import Clock
+from horae.ports.store import JobChange, Store
+
+
+class Pausing:
+    """Holds jobs, and lets them go on."""
+
+    def __init__(self, *, store: Store, clock: Clock, accounting: Accounting, metrics: Metrics, new_id: NewId) -> None:
+        self._store = store
+        self._clock = clock
+        self._accounting = accounting
+        self._metrics = metrics
+        self._new_id = new_id
+
+    async def pause(self, job_id: JobId, *, owner: str | None) -> Job | Run:
+        """Let no further slot run until the job is resumed; a run that is already due still runs."""
+
+        async def change(job: Job | Run) -> Job | Run | None:
+            refuse_over(job)
+            if status_of(job) is JobStatus.PAUSED:
+                return job
+            return await (self._pause_recurring(job) if isinstance(job, Job) else self._pause_one_shot(job))
+
+        return await act(self._store, job_id, owner, change)
+
+    async def _pause_recurring(self, job: Job) -> Job | None:
+        now = self._clock.now()
+        up_to_date = await self._accounting.account_for_past(job, now)
+        if up_to_date is None:
+            return None
+        changed = await self._store.change(
+            JobChange(
+                job=replace(next_revision(up_to_date, now), status=JobStatus.PAUSED, plan_at=None),
+                expected=job.revision,
+                was=job.status,
+                retract_after=now,
+                rewind=True,
+                stop=Reason.PAUSED,
+                event=EventKind.JOB_PAUSED,
+            )
+        )
+        return None if changed is None else changed.job
+
+    async def _pause_one_shot(self, run: Run) -> Run | None:
+        refuse_begun(run)
+        if run.due_at <= self._clock.now():
+            raise Conflict(f"job_{run.job_id} is already due, and what is due still runs; cancel it instead")
+        paused = replace(run, paused=True, revision=run.revision + 1)
+        written = await self._store.change_one_shot(paused, expected=run.revision, event=EventKind.JOB_PAUSED)
+        return paused if written else None
+
+    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job | Run:
+        """End a pause; `missed` says what becomes of the slots that came due in it."""
+
+        async def change(job: Job | Run) -> Job | Run | None:
+            refuse_over(job)
+            if status_of(job) is not JobStatus.PAUSED:
+                return job
+            if isinstance(job, Job):
+                return await self._resume_recurring(job, missed)
+            return await self._resume_one_shot(job, missed)
+
+        return await act(self._store, job_id, owner, change)
+
+    async def _resume_recurring(self, job: Job, missed: Misfire) -> Job | None:
+        firing = resume(job, missed, now=self._clock.now(), new_id=self._new_id)
+        fired = await self._accounting.fire(firing)
+        return None if fired is None else await self._accounting.fire_ahead(fired)
+
+    async def _resume_one_shot(self, run: Run, missed: Misfire) -> Run | None:
+        now = self._clock.now()
+        if run.due_at <= now and missed is Misfire.SKIP:
+            ended = skip(run, Reason.PAUSED, now)
+            if not (await self._store.end_waiting([ended]))[0]:
+                return None
+            self._metrics.ended(State.SKIPPED)
+            return ended.run
+        resumed = replace(run, paused=False, wake_at=max(run.due_at, now), revision=run.revision + 1)
+        written = await self._store.change_one_shot(resumed, expected=run.revision, event=EventKind.JOB_RESUMED)
+        return resumed if written else None

@@ -1,0 +1,154 @@
+"""From what somebody asks for to what is written: drafts are checked, completed, and turned into rows."""
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from horae.core.decisions import Due, Firing, NewId, fire, gate_of, one_shot_due
+from horae.core.drafts import Draft
+from horae.core.errors import Invalid
+from horae.core.model import Job, JobId, OnFailure, Run, RunId, Spec
+from horae.core.schedule.evaluate import Every, Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
+from horae.core.values import replace
+from horae.jobs.params import Parameters
+from horae.jobs.task_catalog import TaskBook
+from horae.secrets.sealer import Opened, Sealer
+
+Item = Run | Firing
+
+
+class Preparation:
+    """Checks drafts against tasks and the calendar, and makes the rows of jobs of them."""
+
+    def __init__(
+        self, tasks: TaskBook, parameters: Parameters, sealer: Sealer, *, new_id: NewId, horizon: timedelta
+    ) -> None:
+        self._tasks = tasks
+        self._parameters = parameters
+        self._sealer = sealer
+        self._new_id = new_id
+        self._horizon = horizon
+
+    async def item(
+        self, draft: Draft, job_id: JobId, *, owner: str, by: str, now: datetime, since: int | None = None
+    ) -> Item:
+        """The rows of a new job: one run, or a job with the runs of its first horizon; `since` as for `require`."""
+        schedule = await self.check(draft, now, since=since)
+        spec = await self._spec(draft, job_id)
+        if is_recurring(schedule):
+            job = Job(
+                id=job_id,
+                owner=owner,
+                created_by=by,
+                spec=spec,
+                schedule=schedule,
+                next_fire_at=next_after(schedule, now),
+                plan_at=now,
+                created_at=now,
+                updated_at=now,
+            )
+            return fire(Due(job=job), now=now, horizon=self._horizon, new_id=self._new_id)
+        due_at = one_shot_due(schedule, now)
+        return Run(
+            id=RunId(job_id),
+            job_id=job_id,
+            owner=owner,
+            created_by=by,
+            spec=spec,
+            schedule=schedule,
+            due_at=due_at,
+            wake_at=max(due_at, now),
+            gate=gate_of(spec, job_id, owner, recurring=False),
+            created_at=now,
+        )
+
+    async def check(
+        self, draft: Draft, now: datetime, before: Job | Run | None = None, *, since: int | None = None
+    ) -> Schedule:
+        """The schedule of a draft, after everything in it that is new was found to be right."""
+        _refuse_blocking_nothing(draft, before)
+        schedule = _schedule(draft, now, before)
+        if before is None or schedule != before.schedule:
+            refuse_never_firing(schedule, now)
+        if not draft.allow_unknown_task and (before is None or draft.task != before.spec.task):
+            await self._tasks.require(draft.task, since=since)
+        self._tasks.check(draft.task, draft.params, _text(self._secrets(draft, before)))
+        return schedule
+
+    @property
+    def reads(self) -> int:
+        """What many items of one request are prepared with as `since`."""
+        return self._tasks.reads
+
+    def check_params(self, spec: Spec, params: str) -> None:
+        """Raise Invalid when other parameters do not fit the task of a job, together with its secrets."""
+        self._tasks.check(spec.task, params, None if spec.secrets is None else self._sealer.open(spec.secrets))
+
+    def standing_alone(self, job: Job | Run, draft: Draft) -> Draft:
+        """The draft of another job with the secrets that this one would have."""
+        return replace(draft, secrets=_text(self._secrets(draft, job)))
+
+    async def revised(self, job: Job | Run, draft: Draft) -> Spec:
+        """The spec of the next version of a job; parameters that did not change stay where they are."""
+        if draft.key != job.spec.key:
+            raise Invalid("the key of a job cannot be changed; create another job with that key", pointer="/key")
+        if _same_json(draft.params, await self._parameters.of(job.spec)):
+            return self._completed(draft, job.spec.params, job.spec.params_blob, job)
+        return await self._spec(draft, f"{job.id}/{self._new_id()}", job)
+
+    async def _spec(self, draft: Draft, name: str, before: Job | Run | None = None) -> Spec:
+        params, blob = await self._parameters.keep(draft.params, name)
+        return self._completed(draft, params, blob, before)
+
+    def _completed(self, draft: Draft, params: str, blob: str | None, before: Job | Run | None) -> Spec:
+        secrets = self._secrets(draft, before)
+        return draft.spec(
+            self._tasks.defaults(draft.task),
+            params=params,
+            params_blob=blob,
+            secrets=None if secrets is None else secrets.sealed,
+        )
+
+    def _secrets(self, draft: Draft, before: Job | Run | None) -> Opened | None:
+        if draft.secrets is None:
+            return None
+        return self._sealer.revised(draft.secrets, None if before is None else before.spec.secrets)
+
+
+def _refuse_blocking_nothing(draft: Draft, before: Job | Run | None) -> None:
+    """A failure blocks what has its ordering key, without one nothing; jobs from before this was refused may stay."""
+    if draft.policy.on_failure is not OnFailure.BLOCK or draft.ordering_key is not None:
+        return
+    if before is None or before.spec.policy.on_failure is not OnFailure.BLOCK or before.spec.ordering_key is not None:
+        detail = "on_failure: block stops later runs with the same ordering_key; give one, too, or leave on_failure out"
+        raise Invalid(detail, pointer="/on_failure")
+
+
+def _schedule(draft: Draft, now: datetime, before: Job | Run | None) -> Schedule:
+    """What a draft says about time; an interval that names no anchor keeps the one that it has."""
+    if before is not None and isinstance(before.schedule, Every):
+        anchored = parse_schedule(draft.schedule, now=before.schedule.anchor)
+        if anchored == before.schedule:
+            return anchored
+    if isinstance(draft.schedule, str):
+        return _parsed(draft.schedule, now)
+    return parse_schedule(draft.schedule, now=now)
+
+
+@lru_cache(64)  # most jobs of a batch say the same
+def _parsed(text: str, now: datetime) -> Schedule:
+    return parse_schedule(text, now=now)
+
+
+def _text(secrets: Opened | None) -> str | None:
+    return None if secrets is None else secrets.text
+
+
+def _same_json(one: str, other: str) -> bool:
+    """Whether two texts say the same, whatever their spaces and the order of their names."""
+    return one == other or _canonical(one) == _canonical(other)
+
+
+def _canonical(text: str) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(text), order="sorted")

@@ -1,0 +1,105 @@
+"""Which tasks there are: those of this process, and those that any node ever registered."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+
+import msgspec
+
+from horae.core.drafts import TaskDefaults
+from horae.core.errors import Fault, Invalid, UnknownTask
+from horae.ports.clock import Clock
+from horae.ports.store import Reader
+from horae.secrets.redaction import Redactor
+from horae.secrets.sealer import merged
+from horae.tasks.param_schema import Schema, schema_faults
+
+FRESH_SECONDS = 5.0  # how long the names that the store told are believed; a refusal always asks again
+
+CheckParams = Callable[[str, str], Sequence[Fault]]
+
+
+class TaskBook:
+    """Knows tasks by name, their defaults, and whether parameters fit them."""
+
+    def __init__(
+        self,
+        store: Reader,
+        clock: Clock,
+        *,
+        defaults: Callable[[str], TaskDefaults | None],
+        check_params: CheckParams,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self.defaults = defaults  # None for a task that this process does not know
+        self._check_params = check_params
+        self._schemas: Mapping[str, str] = {}
+        self._told_by = 0  # the number of the read that told them
+        self._read_at: float | None = None
+        self.reads = 0  # of the store, that have begun
+
+    async def schemas(self) -> Mapping[str, str]:
+        """Every registered task with the JSON schema of its parameters."""
+        if self._read_at is None or self._clock.elapsed() - self._read_at > FRESH_SECONDS:
+            await self._refresh()
+        return self._schemas
+
+    async def require(self, task: str, *, since: int | None = None) -> None:
+        """Raise UnknownTask unless this process or some node knows the task.
+
+        `since` is what `reads` was when the request began: many misses of one request share a read that began later.
+        """
+        since = self.reads if since is None else since
+        if self.defaults(task) is not None or task in await self.schemas():
+            return
+        if self._told_by <= since:
+            await self._refresh()
+        if task not in self._schemas:
+            raise UnknownTask(task, _hint(task, self._schemas))
+
+    def check(self, task: str, params: str, secrets: str | None = None) -> None:
+        """Raise Invalid when the parameters do not fit the task, as far as this process or its schema can tell."""
+        faults = self._faults(task, params if secrets is None else merged(params, secrets))
+        if faults and secrets is not None:
+            faults = _secret_faults(faults, secrets)
+        if faults:
+            first = f"{faults[0].pointer} {faults[0].detail}"
+            raise Invalid(f"the parameters do not fit the task {task}: {first}", faults=faults)
+
+    def _faults(self, task: str, params: str) -> Sequence[Fault]:
+        if self.defaults(task) is not None:
+            return self._check_params(task, params)
+        return schema_faults(_decoded(self._schemas[task]), params) if task in self._schemas else ()
+
+    async def _refresh(self) -> None:
+        self.reads += 1
+        number = self.reads
+        schemas = await self._store.tasks()
+        if number > self._told_by:  # no later read was faster
+            self._schemas, self._told_by = schemas, number
+            self._read_at = self._clock.elapsed()
+
+
+@lru_cache(1000)  # many jobs in a row are of one task
+def _decoded(schema: str) -> Schema:
+    decoded: Schema = msgspec.json.decode(schema)
+    return decoded
+
+
+def _secret_faults(faults: Sequence[Fault], secrets: str) -> list[Fault]:
+    """The faults, said of the secrets where they are theirs, and without their values."""
+    names, redact = json.loads(secrets).keys(), Redactor(secrets).text
+    return [Fault(_place(fault.pointer, names), redact(fault.detail)) for fault in faults]
+
+
+def _place(pointer: str, names: Collection[str]) -> str:
+    name = pointer.removeprefix("/params/").partition("/")[0]
+    plain = name.replace("~1", "/").replace("~0", "~")
+    return pointer.replace("/params/", "/secrets/", 1) if plain in names else pointer
+
+
+def _hint(task: str, known: Collection[str]) -> str:
+    close = get_close_matches(task, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,165 @@
+"""Changing jobs: in part, as a whole, and by their key whether or not there is one yet."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from horae.core.decisions import gate_of, one_shot_due
+from horae.core.drafts import Draft
+from horae.core.errors import Conflict, Invalid, RevisionChanged
+from horae.core.events import EventKind
+from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
+from horae.core.schedule.evaluate import Schedule, is_recurring, next_after
+from horae.core.values import replace
+from horae.jobs.cancel import Cancelling
+from horae.jobs.catch_up import Accounting
+from horae.jobs.create import Creating
+from horae.jobs.optimistic import TRIES, act, always_changing, id_of, next_revision, refuse_begun, refuse_over
+from horae.jobs.prepare import Item, Preparation
+from horae.ports.clock import Clock
+from horae.ports.store import JobChange, Store
+
+Revise = Callable[[Job | Run], Awaitable[Draft]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """The job that now has a key, and whether it is a new one."""
+
+    job: Job | Run
+    created: bool
+
+
+class Changing:
+    """Writes new versions of jobs."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        preparation: Preparation,
+        accounting: Accounting,
+        creating: Creating,
+        cancelling: Cancelling,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._preparation = preparation
+        self._accounting = accounting
+        self._creating = creating
+        self._cancelling = cancelling
+
+    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None) -> Job | Run:
+        """Write what `revise` makes of the job, if its revision is `expected`; None takes any revision."""
+
+        async def change(job: Job | Run) -> Job | Run | None:
+            if expected is not None and job.revision != expected:
+                raise RevisionChanged(f"job_{job_id}")
+            refuse_over(job)
+            return await self._change(job, await revise(job))
+
+        return await act(self._store, job_id, owner, change)
+
+    # --- by key
+
+    async def put(self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | Run | None], None]) -> Put:
+        """Create the job with the key of the draft, or make it what the draft says; `check` may refuse."""
+        assert draft.key is not None
+        for _ in range(TRIES):
+            there = await self._store.job_by_key(owner, draft.key)
+            check(there)
+            done = await (self._create(draft, owner, by) if there is None else self._replace(there, draft, by))
+            if done is not None:
+                return done
+        raise always_changing(f"the job with the key {draft.key!r}")
+
+    async def _create(self, draft: Draft, owner: str, by: str) -> Put | None:
+        return await self._write(await self._creating.prepare(draft, owner, by))
+
+    async def _write(self, item: Item) -> Put | None:
+        """The new job; None when another one got the key first."""
+        job = await self._creating.write_if_free(item)
+        return None if job is None else Put(job=job, created=True)
+
+    async def _replace(self, job: Job | Run, draft: Draft, by: str) -> Put | None:
+        """The job as it was changed, or its successor when it becomes one of another kind; None on a lost race."""
+        schedule = await self._preparation.check(draft, self._clock.now(), job)
+        if is_recurring(schedule) == isinstance(job, Job):
+            changed = await self._change(job, draft)
+            return None if changed is None else Put(job=changed, created=False)
+        if isinstance(job, Run):
+            refuse_begun(job)
+        alone = self._preparation.standing_alone(job, draft)
+        successor = await self._creating.prepare(alone, job.owner, by)  # a mistake in it must not cost the old one
+        try:
+            await self._cancelling.cancel(id_of(job), keep_running=True, owner=job.owner)
+        except Conflict:
+            return None  # it ended meanwhile
+        return await self._write(successor)
+
+    # --- one version after another
+
+    async def _change(self, job: Job | Run, draft: Draft) -> Job | Run | None:
+        """The job as the draft wants it, which it may be already; None on a lost race."""
+        schedule = await self._preparation.check(draft, self._clock.now(), job)
+        if is_recurring(schedule) != isinstance(job, Job):
+            raise Invalid(_OTHER_KIND[isinstance(job, Job)], pointer="/schedule")
+        spec = await self._preparation.revised(job, draft)
+        if spec == job.spec and schedule == job.schedule:
+            return job
+        if isinstance(job, Job):
+            return await self._change_recurring(job, spec, schedule)
+        return await self._change_one_shot(job, spec, schedule)
+
+    async def _change_recurring(self, job: Job, spec: Spec, schedule: Schedule) -> Job | None:
+        assert is_recurring(schedule)
+        now = self._clock.now()
+        moved = schedule != job.schedule
+        if moved or job.status is JobStatus.SCHEDULED:
+            up_to_date = await self._accounting.account_for_past(job, now, for_good=moved)
+            if up_to_date is None:
+                return None
+            job = up_to_date
+        active = job.status is JobStatus.SCHEDULED
+        changed = await self._store.change(
+            JobChange(
+                job=replace(
+                    next_revision(job, now),
+                    spec=spec,
+                    schedule=schedule,
+                    next_fire_at=next_after(schedule, now) if moved else job.next_fire_at,
+                    plan_at=now if active else None,
+                ),
+                expected=job.revision,
+                was=job.status,
+                retract_after=now,
+                rewind=not moved,
+                stop=Reason.CANCELLED if moved else None,
+                event=EventKind.JOB_UPDATED,
+            )
+        )
+        if changed is None:
+            return None
+        return await self._accounting.fire_ahead(changed.job) if active else changed.job
+
+    async def _change_one_shot(self, run: Run, spec: Spec, schedule: Schedule) -> Run | None:
+        now = self._clock.now()
+        refuse_begun(run)
+        due_at = run.due_at if schedule == run.schedule else one_shot_due(schedule, now)
+        changed = replace(
+            run,
+            spec=spec,
+            schedule=schedule,
+            due_at=due_at,
+            wake_at=max(due_at, now),
+            gate=gate_of(spec, run.job_id, run.owner, recurring=False),
+            revision=run.revision + 1,
+        )
+        written = await self._store.change_one_shot(changed, expected=run.revision, event=EventKind.JOB_UPDATED)
+        return changed if written else None
+
+
+_OTHER_KIND = {
+    True: "a recurring job cannot become one that runs once; create another job",
+    False: "a job that runs once cannot become a recurring one; create another job",
+}

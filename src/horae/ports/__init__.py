@@ -1,0 +1,1 @@
+"""What the engine needs from outside; each port has a conformance suite."""

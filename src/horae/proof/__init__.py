@@ -1,0 +1,1 @@
+"""Shows that the promises hold: the checker and the benchmark."""

@@ -1,0 +1,334 @@
+"""What is offered to the workers: jobs by their numbers, made as `submit_many` makes them, each due at a known time.
+
+A load numbers its jobs from 0. What handlers record is that number; `place` and `due_us` turn it back into what was
+promised.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from horae.core.drafts import Draft
+from horae.core.errors import HoraeError, InternalError
+from horae.core.model import LOCAL, JobId, Overlap, Policy, Run
+from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.types import At
+from horae.core.values import replace
+from horae.jobs.bulk_create import BATCH
+from horae.proof.bench.options import Mode, Offer
+from horae.proof.bench.tasks import once, slot, warm_up
+from horae.sdk.connection import Connection
+
+MOST_WAITING = 20_000  # jobs that `now` lets wait, so that creating and running go on side by side
+WAIT_SECONDS = 0.01  # before it looks again whether there is room for more
+AT_ONCE = 2  # batches on their way to the store, as `submit_many` has it
+AHEAD = timedelta(seconds=2.5)  # how long before its time a timed job is created
+BATCHES_A_SECOND = 10  # of a timed load
+QUIET = timedelta(seconds=0.5)  # before the first timed job is created
+BACKLOG_AT_ONCE = 4  # batches on their way while a backlog is stored
+FAR = timedelta(days=365)  # when a backlog is due
+HERD_JOBS_A_SECOND = 5_000  # that are surely created, so that a herd is there before its time
+CRON_JOBS_A_SECOND = 500
+BYSTANDERS_A_SECOND = 100  # in a queue of their own, due while a herd runs
+BYSTANDERS = "bystanders"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_STRIDE = 1 << 32  # between the numbers of two recurring jobs
+_NOTICE = timedelta(seconds=3)  # between the creation of a few jobs and their time
+
+Tell = Callable[[int], None]  # how many jobs are stored so far
+
+
+class Load(Protocol):
+    """Jobs with numbers, and what was promised about each."""
+
+    @property
+    def submitted(self) -> int:
+        """How many occurrences were offered so far."""
+
+    def place(self, number: int) -> int | None:
+        """The place of a recorded number among those offered; None for one that is not measured."""
+
+    def due_us(self, place: int) -> int:
+        """When the occurrence at a place was due, in microseconds since 1970."""
+
+
+class NowLoad:
+    """Jobs due at once, created as fast as it goes, until there are enough of them or the time is over."""
+
+    def __init__(self, rows: "Rows", started: Callable[[], int], *, jobs: int | None, seconds: int | None) -> None:
+        self._rows = rows
+        self._started = started
+        self._seconds = seconds
+        self._due = array("q")
+        self.expected = jobs  # None: that depends on the speed
+        self.created_late = 0
+
+    @property
+    def submitted(self) -> int:
+        return len(self._due)
+
+    @property
+    def last_due_at(self) -> datetime:
+        return _instant(self._due[-1] if self._due else 0)
+
+    async def offer(self) -> None:
+        end_at = None if self._seconds is None else self._rows.now() + timedelta(seconds=self._seconds)
+
+        async def write_some() -> None:
+            while self._is_wanted(end_at):
+                if self.submitted - self._started() > MOST_WAITING - BATCH:
+                    await asyncio.sleep(WAIT_SECONDS)
+                else:
+                    await self._rows.write(await self._next())
+
+        await asyncio.gather(*(write_some() for _ in range(AT_ONCE)))
+
+    def _is_wanted(self, end_at: datetime | None) -> bool:
+        enough = self.expected is not None and self.submitted >= self.expected
+        return not enough and (end_at is None or self._rows.now() < end_at)
+
+    async def _next(self) -> list[Run]:
+        size = BATCH if self.expected is None else min(BATCH, self.expected - self.submitted)
+        numbers = range(self.submitted, self.submitted + size)
+        self._due.extend([_micros(self._rows.now())] * size)
+        runs = await self._rows.due_now(numbers)
+        self._due[numbers.start : numbers.stop] = array("q", [_micros(runs[0].due_at)] * size)
+        return runs
+
+    def place(self, number: int) -> int | None:
+        return number
+
+    def due_us(self, place: int) -> int:
+        return self._due[place]
+
+
+class TimedLoad:
+    """Jobs due one after another, evenly spread; each is created a few seconds before its time."""
+
+    def __init__(self, rows: "Rows", *, rate: int, jobs: int) -> None:
+        self._rows = rows
+        self._rate = rate
+        self._first_us = _micros(rows.now() + AHEAD + QUIET)
+        self.expected = jobs
+        self.submitted = 0
+        self.created_late = 0  # after their time: the producer could not keep up
+
+    @property
+    def last_due_at(self) -> datetime:
+        return _instant(self.due_us(self.expected - 1))
+
+    async def offer(self) -> None:
+        size = min(max(self._rate // BATCHES_A_SECOND, 1), BATCH)
+        await in_batches(self.expected, self._write, size=size)
+
+    async def _write(self, numbers: range) -> None:
+        await self._rows.sleep_until(_instant(self.due_us(numbers.start)) - AHEAD)
+        await self._rows.write(await self._rows.due_at(numbers, [_instant(self.due_us(n)) for n in numbers]))
+        self.submitted += len(numbers)
+        late_us = _micros(self._rows.now()) - self.due_us(numbers.start)
+        self.created_late += min(max(late_us * self._rate // 1_000_000, 0), len(numbers))
+
+    def place(self, number: int) -> int | None:
+        return number
+
+    def due_us(self, place: int) -> int:
+        return self._first_us + place * 1_000_000 // self._rate
+
+
+class HerdLoad:
+    """Jobs all due at one instant, and beside them a small stream in another queue, which must not suffer."""
+
+    def __init__(self, rows: "Rows", *, jobs: int) -> None:
+        self._rows = rows
+        self.jobs = jobs
+        self._at = rows.now() + _NOTICE + timedelta(seconds=jobs / HERD_JOBS_A_SECOND)
+        self._at_us = _micros(self._at)
+        seconds = 1 + max(2, jobs // 20_000)  # one before the herd, the others while it runs
+        self.expected = jobs + seconds * BYSTANDERS_A_SECOND
+        self.submitted = 0
+        self.created_late = 0
+
+    @property
+    def last_due_at(self) -> datetime:
+        return _instant(self.due_us(self.expected - 1))
+
+    async def offer(self) -> None:
+        await in_batches(self.expected, self._write)
+
+    async def _write(self, numbers: range) -> None:
+        herd, beside = numbers[: max(self.jobs - numbers.start, 0)], numbers[max(self.jobs - numbers.start, 0) :]
+        bystanders = await self._rows.due_at(beside, [_instant(self.due_us(n)) for n in beside], queue=BYSTANDERS)
+        await self._rows.write([*await self._rows.due_at(herd, [self._at] * len(herd)), *bystanders])
+        self.submitted += len(numbers)
+        self.created_late += len(numbers) if self._rows.now() > self._at else 0
+
+    def place(self, number: int) -> int | None:
+        return number
+
+    def due_us(self, place: int) -> int:
+        if place < self.jobs:
+            return self._at_us
+        return self._at_us + ((place - self.jobs) * 1_000_000) // BYSTANDERS_A_SECOND - 1_000_000
+
+
+class CronLoad:
+    """Recurring jobs that fire every second, spread evenly over it; their slots within the time are what is offered."""
+
+    def __init__(self, rows: "Rows", *, rate: int, seconds: int, overlap: Overlap) -> None:
+        self._rows = rows
+        self.rate = rate
+        self.seconds = seconds
+        self._overlap = overlap
+        self.job_ids: list[JobId] = []
+        self.first_at = rows.now() + _NOTICE + timedelta(seconds=rate / CRON_JOBS_A_SECOND)
+        self._first_us = _micros(self.first_at)
+        self.expected = self.submitted = rate * seconds
+        self.created_late = 0
+
+    @property
+    def last_due_at(self) -> datetime:
+        return self.end_at
+
+    @property
+    def end_at(self) -> datetime:
+        """Slots from here on are not measured."""
+        return _instant(self._first_us + self.seconds * 1_000_000)
+
+    async def offer(self) -> None:
+        await in_batches(self.rate, self._write)
+        if self._rows.now() >= self.first_at:
+            raise InternalError(f"the store took longer than expected to create {self.rate} jobs: offer fewer")
+
+    async def _write(self, numbers: range) -> None:
+        self.job_ids += await self._rows.recur([self._draft(job) for job in numbers])
+
+    def place(self, number: int) -> int | None:
+        job, second = divmod(number, _STRIDE)
+        return job * self.seconds + second if second < self.seconds else None
+
+    def due_us(self, place: int) -> int:
+        job, second = divmod(place, self.seconds)
+        return self._anchor_us(job) + second * 1_000_000
+
+    def _anchor_us(self, job: int) -> int:
+        return self._first_us + job * 1_000_000 // self.rate
+
+    def _draft(self, job: int) -> Draft:
+        anchor_us = self._anchor_us(job)
+        return Draft(
+            task=slot.name,
+            params=f'{{"n":{job * _STRIDE},"first_us":{anchor_us}}}',
+            schedule={"type": "every", "seconds": 1, "anchor": rfc3339(_instant(anchor_us))},
+            policy=Policy(overlap=self._overlap),
+        )
+
+
+class Rows:
+    """Makes jobs through the use cases of the SDK, and writes them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._jobs = connection.jobs
+        self._store = connection.store
+        self._clock = connection.clock
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def sleep_until(self, moment: datetime) -> None:
+        await asyncio.sleep(max((moment - self.now()).total_seconds(), 0))
+
+    async def due_now(self, numbers: Iterable[int]) -> list[Run]:
+        """Jobs that are due at once."""
+        return await self._prepare(Draft(task=once.name), _params(numbers))
+
+    async def due_at(self, numbers: Iterable[int], moments: Sequence[datetime], queue: str = "default") -> list[Run]:
+        """Jobs that are due at their own moments each."""
+        if not moments:
+            return []
+        runs = await self._prepare(Draft(task=once.name, queue=queue, schedule=rfc3339(moments[0])), _params(numbers))
+        pairs = zip(runs, moments, strict=True)
+        return [replace(run, due_at=at, wake_at=at, schedule=At(time=at)) for run, at in pairs]
+
+    async def write(self, runs: Sequence[Run]) -> None:
+        """Make them durable."""
+        await self._store.create(runs)
+
+    async def recur(self, drafts: Sequence[Draft]) -> list[JobId]:
+        """Create recurring jobs."""
+        created: list[JobId] = []
+        for outcome in await self._jobs.create_many(drafts, owner=LOCAL, by=LOCAL):
+            if isinstance(outcome, HoraeError):
+                raise outcome
+            created.append(outcome)
+        return created
+
+    async def warm_up(self, count: int) -> None:
+        """Jobs that are not measured."""
+        await self._jobs.alike.create(Draft(task=warm_up.name), ["{}"] * count, owner=LOCAL, by=LOCAL)
+
+    async def store_backlog(self, count: int, tell: Tell) -> None:
+        """Jobs that wait for a time far away; they are numbered beyond all others."""
+        begin_at = self.now() + FAR
+        stored = 0
+
+        async def write(numbers: range) -> None:
+            nonlocal stored
+            due = [begin_at + n * timedelta(milliseconds=1) for n in numbers]
+            await self.write(await self.due_at((_STRIDE + n for n in numbers), due))
+            stored += len(numbers)
+            tell(stored)
+
+        await in_batches(count, write, at_once=BACKLOG_AT_ONCE)
+
+    async def _prepare(self, draft: Draft, params: Sequence[str]) -> list[Run]:
+        return await self._jobs.alike.prepare(draft, params, owner=LOCAL, by=LOCAL)
+
+
+async def in_batches(
+    count: int, write: Callable[[range], Awaitable[None]], *, size: int = BATCH, at_once: int = AT_ONCE
+) -> None:
+    """Write numbers from 0 on, batch after batch, with some on their way at the same time."""
+    starts = iter(range(0, count, size))
+
+    async def write_some() -> None:
+        for start in starts:
+            await write(range(start, min(start + size, count)))
+
+    await asyncio.gather(*(write_some() for _ in range(at_once)))
+
+
+AnyLoad = NowLoad | TimedLoad | HerdLoad | CronLoad
+
+
+def make_load(offer: Offer, rows: Rows, started: Callable[[], int]) -> AnyLoad:
+    """The load that was asked for; its time begins now."""
+    match offer.mode:
+        case Mode.NOW:
+            return NowLoad(rows, started, jobs=offer.jobs, seconds=offer.seconds)
+        case Mode.TIMED:
+            assert offer.rate is not None
+            assert offer.jobs is not None
+            return TimedLoad(rows, rate=offer.rate, jobs=offer.jobs)
+        case Mode.HERD:
+            assert offer.jobs is not None
+            return HerdLoad(rows, jobs=offer.jobs)
+        case Mode.CRON:
+            assert offer.rate is not None
+            assert offer.seconds is not None
+            return CronLoad(rows, rate=offer.rate, seconds=offer.seconds, overlap=offer.overlap)
+
+
+def _params(numbers: Iterable[int]) -> list[str]:
+    return [f'{{"n":{number}}}' for number in numbers]
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND

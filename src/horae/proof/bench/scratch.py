@@ -1,0 +1,115 @@
+"""Where a benchmark keeps its data: a schema or a file that nobody else uses, and that is gone afterwards."""
+
+import contextlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from horae.adapters import make_store, sqlite_path
+from horae.core.errors import Misconfigured
+from horae.proof.bench.machine import parent_of
+
+if TYPE_CHECKING:
+    from horae.stores.postgres.database import Address
+
+PATIENCE_SECONDS = 300.0  # for statements that have much to do
+
+
+@asynccontextmanager
+async def scratch_store(url: str) -> AsyncIterator[str]:
+    """The address of an empty store with its schema, beside the one that was named."""
+    make_store(url)  # which refuses an address that is none
+    async with _scratch_file(sqlite_path(url)) if url.startswith("sqlite:") else _scratch_schema(url) as address:
+        yield address
+
+
+@asynccontextmanager
+async def _scratch_file(path: Path) -> AsyncIterator[str]:
+    """A file on the same disk; its folder need not be there yet."""
+    folder = _new_folder(next_to=path)
+    try:
+        address = f"sqlite:///{folder}/bench.db"
+        await make_store(address).migrate()
+        yield address
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder(*, next_to: Path) -> str:
+    near = next(folder for folder in next_to.absolute().parents if folder.is_dir())
+    try:
+        return tempfile.mkdtemp(prefix="horae-bench-", dir=near)
+    except OSError as exc:
+        raise Misconfigured(f"no scratch file can be made in {near}: {exc.strerror}; name another --store") from exc
+
+
+@asynccontextmanager
+async def _scratch_schema(url: str) -> AsyncIterator[str]:
+    schema = f"horae_bench_{secrets.token_hex(6)}"
+    try:
+        address = _with_schema(url, schema)
+        await _migrate(address)
+        yield address
+    finally:
+        await _execute(url, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+async def _migrate(address: str) -> None:
+    store = make_store(address)  # which tells when the driver is missing
+    import asyncpg
+
+    try:
+        await store.migrate()
+    except asyncpg.InsufficientPrivilegeError as exc:
+        raise Misconfigured(f"a benchmark makes a schema of its own, and PostgreSQL says: {exc}") from exc
+
+
+async def settle_down(url: str) -> None:
+    """Have PostgreSQL do what a large backlog leaves behind, so that it is not part of what is measured."""
+    if url.startswith("sqlite:"):
+        return
+    import asyncpg
+
+    await _execute(url, "VACUUM (ANALYZE) runs")
+    with contextlib.suppress(asyncpg.InsufficientPrivilegeError):  # not everybody may; it comes by itself then
+        await _execute(url, "CHECKPOINT")
+
+
+async def local_postmaster(url: str) -> int | None:
+    """The process whose children PostgreSQL's are; None for SQLite, or when the server is not on this machine."""
+    if url.startswith("sqlite:"):
+        return None
+    connection = await _address(url).connect()
+    try:
+        return parent_of(connection.get_server_pid(), named="postgres")
+    finally:
+        await connection.close()
+
+
+def _with_schema(url: str, schema: str) -> str:
+    parts = urlsplit(url)
+    options = {**dict(parse_qsl(parts.query, keep_blank_values=True)), "search_path": schema}
+    return urlunsplit(parts._replace(query=urlencode(options, safe="/:,")))
+
+
+async def _execute(url: str, statement: str) -> None:
+    from horae.stores.postgres.database import door
+
+    with door():
+        connection = await _address(url).connect()
+        try:
+            await connection.execute("SET lock_timeout = 0")  # what is killed holds its locks for a moment
+            await connection.execute(statement, timeout=PATIENCE_SECONDS)
+        finally:
+            await connection.close()
+
+
+def _address(url: str) -> "Address":
+    from horae.stores.postgres.database import Address  # late: it imports the driver
+
+    return Address(url)

@@ -1,0 +1,1 @@
+"""Recorded histories: how they are written, read and judged as a whole."""

@@ -1,0 +1,1 @@
+"""Judges of a recorded history, one per invariant."""

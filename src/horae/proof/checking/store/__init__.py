@@ -1,0 +1,1 @@
+"""Checks a store by its own rows."""

@@ -1,0 +1,63 @@
+"""All that is wrong with a history that is known whole: a pure function of values."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+
+from horae.core.model import Job, Trigger
+from horae.ports.store import Ledger
+from horae.proof.checking.findings import Code, History, Tolerance, Violation, of_run
+from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
+from horae.proof.checking.store.gates import judge_gates
+from horae.proof.checking.store.run_lives import judge_life
+from horae.proof.checking.store.slots import SlotJudge, is_overlap, unexplained, was_going, was_untold
+
+
+def violations(history: History, tolerance: Tolerance | None = None) -> list[Violation]:
+    """Every promise that the history shows to be broken; empty when it keeps them all."""
+    tolerance = tolerance or Tolerance()
+    found: list[Violation] = []
+    for job in history.jobs:
+        found += _slots(history, job, tolerance)
+    found += _runs(history, tolerance)
+    found += judge_gates((run for run in history.runs if _is_judged(history, run.created_at)), tolerance)
+    return list(dict.fromkeys(found))
+
+
+def _slots(history: History, job: Job, tolerance: Tolerance) -> Iterator[Violation]:
+    """The slots of a job; overlaps are judged with its other runs as well."""
+    runs = [run for run in history.runs if run.job_id == job.id]
+    ledger = Ledger(
+        runs=[run for run in runs if run.trigger is Trigger.SCHEDULE and run.slot is not None],
+        skips=[skipped for skipped in history.skips if skipped.job_id == job.id],
+        backfills=[backfill for backfill in history.backfills if backfill.job_id == job.id],
+    )
+    judge = SlotJudge(job, now=history.now, since=history.since, tolerance=tolerance)
+    ends = [history.now, *(run.due_at for run in ledger.runs), *(skipped.start for skipped in ledger.skips)]
+    explained = {
+        unexplained(run)
+        for run in ledger.runs
+        if is_overlap(run)
+        and any(was_going(other, run, tolerance) or was_untold(other, run, history.told, tolerance) for other in runs)
+    }
+    for violation in (*judge.read(ledger, end=max(ends)), *judge.end()):
+        if violation not in explained:
+            yield violation
+
+
+def _runs(history: History, tolerance: Tolerance) -> Iterator[Violation]:
+    by_id = {run.id: run for run in history.runs}
+    times = Counter(run.id for run in history.runs)
+    for run in history.runs:
+        if run.finished_at is not None and not _is_judged(history, run.finished_at):
+            continue
+        if times[run.id] > 1:
+            yield of_run(Code.COMMITTED_TWICE, run, f"it is there {times[run.id]} times")
+        yield from judge_life(run, history.attempts.get(run.id, ()), tolerance, since=history.since)
+        yield from judge_listing(run, history.dead_letters)
+        if (other := refers_to(run)) is not None:
+            yield from judge_resolution(run, by_id.get(other), since=history.since)
+
+
+def _is_judged(history: History, moment: datetime) -> bool:
+    return history.since is None or moment >= history.since

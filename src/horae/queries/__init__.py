@@ -1,0 +1,1 @@
+"""What people ask about jobs and runs."""

@@ -1,0 +1,117 @@
+"""The ledger of a job: every slot once, as what became of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from horae.core.lifecycle import FINAL
+from horae.core.model import Backfill, Job, JobStatus, Reason, Run, RunId, Skip, State, Trigger
+from horae.core.schedule.evaluate import Schedule, count_between, last_before, next_after
+from horae.ports.store import Ledger
+
+_TICK = timedelta(microseconds=1)
+
+
+class SlotOutcome(StrEnum):
+    """What became of a slot."""
+
+    RAN = "ran"
+    SKIPPED = "skipped"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A slot, or a range of slots with one fate; both ends are slots."""
+
+    start: datetime
+    end: datetime
+    count: int
+    outcome: SlotOutcome
+    reason: Reason | None = None
+    run_id: RunId | None = None
+
+
+def entries(job: Job, ledger: Ledger, *, start: datetime, end: datetime, now: datetime) -> list[Entry]:
+    """What became of the slots with `start <= slot <= end`, in the order of their ends.
+
+    A skipped range that reaches beyond the asked one is told whole.
+    """
+    found = [
+        *(_of_run(run) for run in _valid(ledger.runs)),
+        *(_of_skip(skipped) for skipped in ledger.skips),
+        *_to_fill(job.schedule, ledger.backfills, start, end),
+        *_unfired(job, start, end, now),
+    ]
+    return sorted(found, key=lambda entry: (entry.end, entry.start))
+
+
+def of_one_shot(runs: Sequence[Run]) -> list[Entry]:
+    """A job that runs once has one slot: the time it is due."""
+    return [_of_run(run) for run in runs]
+
+
+def _valid(runs: Sequence[Run]) -> Iterator[Run]:
+    """One run for each slot: one that was stopped before its start gives way to that of a later revision."""
+    latest = {run.slot: run.revision for run in sorted(runs, key=lambda run: run.revision)}
+    return (run for run in runs if run.revision == latest[run.slot] or not _stopped_unstarted(run))
+
+
+def _stopped_unstarted(run: Run) -> bool:
+    return run.first_started_at is None and (run.stop is not None or run.state in (State.CANCELLED, State.SKIPPED))
+
+
+def _of_run(run: Run) -> Entry:
+    slot = run.slot or run.due_at
+    outcome, reason = _fate(run)
+    return Entry(start=slot, end=slot, count=1, outcome=outcome, reason=reason, run_id=run.id)
+
+
+def _fate(run: Run) -> tuple[SlotOutcome, Reason | None]:
+    if run.state not in FINAL:
+        return SlotOutcome.PENDING, None
+    if run.state is State.SKIPPED:
+        return SlotOutcome.SKIPPED, run.reason
+    if run.state is State.CANCELLED and run.first_started_at is None:
+        return SlotOutcome.SKIPPED, Reason.CANCELLED
+    return SlotOutcome.RAN, None
+
+
+def _of_skip(skipped: Skip) -> Entry:
+    return Entry(
+        start=skipped.start,
+        end=skipped.end,
+        count=skipped.count,
+        outcome=SlotOutcome.SKIPPED,
+        reason=skipped.reason,
+    )
+
+
+def _to_fill(schedule: Schedule, backfills: Sequence[Backfill], start: datetime, end: datetime) -> Iterator[Entry]:
+    """Missed slots that planners are still turning into runs; what users backfill fills no slot."""
+    for backfill in backfills:
+        if backfill.trigger is Trigger.SCHEDULE:
+            yield from _range(schedule, max(backfill.start, start), min(backfill.end, end), SlotOutcome.PENDING)
+
+
+def _unfired(job: Job, start: datetime, end: datetime, now: datetime) -> Iterator[Entry]:
+    """Slots that nobody has decided on yet: to come, or passed in a pause that is not over."""
+    if job.next_fire_at is None or job.status in (JobStatus.CANCELLED, JobStatus.FINISHED):
+        return
+    first = max(job.next_fire_at, start)
+    if job.status is JobStatus.PAUSED:
+        yield from _range(job.schedule, first, min(end, now), SlotOutcome.SKIPPED, Reason.PAUSED)
+        first = max(first, now + _TICK)
+    yield from _range(job.schedule, first, end, SlotOutcome.PENDING)
+
+
+def _range(
+    schedule: Schedule, start: datetime, end: datetime, outcome: SlotOutcome, reason: Reason | None = None
+) -> Iterator[Entry]:
+    """The slots with `start <= slot <= end` as one entry, if there are any."""
+    count = count_between(schedule, start, end + _TICK)
+    first = next_after(schedule, start - _TICK)
+    last = last_before(schedule, end + _TICK, not_before=start)
+    if count and first is not None and last is not None:
+        yield Entry(start=first, end=last, count=count, outcome=outcome, reason=reason)

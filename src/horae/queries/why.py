@@ -1,0 +1,182 @@
+"""Why a run has not started, in words that somebody can act on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from horae.core.errors import NotFound
+from horae.core.lifecycle import FINAL, HELD
+from horae.core.model import Node, Reason, Run, RunId, State
+from horae.core.schedule.evaluate import rfc3339
+from horae.ports.clock import Clock
+from horae.ports.store import QueueDepth, Reader
+
+
+class Cause(StrEnum):
+    """What keeps a run from starting, or that nothing does any more."""
+
+    STARTED = "started"
+    ENDED = "ended"
+    CANCELLING = "cancelling"
+    NOT_DUE = "not_due"
+    RETRY_DELAY = "retry_delay"
+    JOB_PAUSED = "job_paused"
+    QUEUE_PAUSED = "queue_paused"
+    QUEUE_FULL = "queue_full"
+    NO_WORKER = "no_worker"
+    NO_WORKER_FOR_QUEUE = "no_worker_for_queue"
+    NO_WORKER_FOR_TASK = "no_worker_for_task"
+    WAITING_FOR_RUN = "waiting_for_run"
+    BLOCKED_BY_FAILURE = "blocked_by_failure"
+    WORKERS_BUSY = "workers_busy"
+    STARTING = "starting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a run has not started."""
+
+    cause: Cause
+    detail: str
+    expected_at: datetime | None = None  # when it should, as far as that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the start of a run depends on beside itself."""
+
+    queue: QueueDepth
+    ahead: Sequence[Run]  # in its gate, earliest first
+    workers: Sequence[Node]  # that are alive
+
+
+class Why:
+    """Looks at a run and its surroundings, and says what it waits for."""
+
+    def __init__(self, store: Reader, clock: Clock, *, dead_after: timedelta) -> None:
+        self._store = store
+        self._clock = clock
+        self._dead_after = dead_after
+
+    async def explain(self, run_id: RunId, *, owner: str | None) -> Explanation:
+        """Why the run has not started; raises NotFound also for another owner's."""
+        run = await self._store.run(run_id, owner=owner)
+        if run is None:
+            raise NotFound("run", f"run_{run_id}")
+        now = self._clock.now()
+        return explain_by_itself(run, now) or explain_by_surroundings(run, await self._look_around(run, now))
+
+    async def _look_around(self, run: Run, now: datetime) -> Surroundings:
+        alive = now - self._dead_after
+        settings = await self._store.queue_settings(run.spec.queue)
+        nodes = [node for node in await self._store.nodes() if "worker" in node.roles and node.beat_at > alive]
+        running = 0
+        if settings.concurrency is not None:
+            depths = await self._store.queues(now=now)
+            running = sum(depth.running for depth in depths if depth.queue == run.spec.queue)
+        return Surroundings(
+            queue=QueueDepth(
+                queue=run.spec.queue,
+                depth=0,
+                oldest_due_at=None,
+                running=running,
+                paused=settings.paused,
+                concurrency=settings.concurrency,
+            ),
+            ahead=await self._store.ahead_of(run) if run.gate is not None else (),
+            workers=nodes,
+        )
+
+
+def explain_by_itself(run: Run, now: datetime) -> Explanation | None:
+    """What the run alone tells; None when it is due and waits for something else."""
+    if run.state in FINAL:
+        return Explanation(cause=Cause.ENDED, detail=_ended(run))
+    if run.state is State.RUNNING:
+        return Explanation(cause=Cause.STARTED, detail=f"attempt {run.attempt} runs on {_told(run.node)}")
+    if run.state in HELD and run.stop is Reason.CANCELLED:
+        return Explanation(cause=Cause.CANCELLING, detail=f"{_told(run.node)} is asked to give it up for a cancel")
+    if run.paused:
+        return Explanation(cause=Cause.JOB_PAUSED, detail=f"job_{run.job_id} is paused; resume it")
+    if run.wake_at > now and (run.state is State.RETRYING or run.attempt > 0):
+        return Explanation(cause=Cause.RETRY_DELAY, detail=_delayed(run), expected_at=run.wake_at)
+    if run.wake_at > now and run.crashes > 1:
+        return Explanation(cause=Cause.RETRY_DELAY, detail=_suspected(run), expected_at=run.wake_at)
+    if run.due_at > now:
+        return Explanation(cause=Cause.NOT_DUE, detail=f"it is due at {rfc3339(run.due_at)}", expected_at=run.due_at)
+    if run.state is State.CLAIMED:
+        detail = f"{_told(run.node)} has taken it and is about to start it"
+        return Explanation(cause=Cause.STARTING, detail=detail, expected_at=now)
+    return None
+
+
+def explain_by_surroundings(run: Run, around: Surroundings) -> Explanation:
+    """What a run waits for that could start as far as it goes."""
+    queue = run.spec.queue
+    if around.queue.paused:
+        return Explanation(
+            cause=Cause.QUEUE_PAUSED, detail=f"the queue {queue} is paused; an administrator can resume it"
+        )
+    if around.ahead:
+        return _behind(around.ahead[0])
+    return _unstaffed(run, around.workers) or _crowded(run, around)
+
+
+def _behind(ahead: Run) -> Explanation:
+    if ahead.state is State.FAILED:
+        detail = f"run_{ahead.id} failed before it and blocks its ordering key; requeue or discard that one"
+        return Explanation(cause=Cause.BLOCKED_BY_FAILURE, detail=detail)
+    detail = f"run_{ahead.id}, which is {ahead.state}, comes before it and has to end first"
+    return Explanation(cause=Cause.WAITING_FOR_RUN, detail=detail)
+
+
+def _unstaffed(run: Run, workers: Sequence[Node]) -> Explanation | None:
+    """Why no worker would take the run, if none would."""
+    task, queue = run.spec.task, run.spec.queue
+    if not workers:
+        return Explanation(cause=Cause.NO_WORKER, detail="no worker is alive; start one with `horae worker`")
+    serving = [node for node in workers if _serves(node, queue)]
+    if not serving:
+        detail = f"none of the {len(workers)} workers serves the queue {queue}; start one with --queues {queue}"
+        return Explanation(cause=Cause.NO_WORKER_FOR_QUEUE, detail=detail)
+    if not any(task in node.tasks for node in serving):
+        detail = f"no worker of the queue {queue} knows the task {task}; start one whose app has it"
+        return Explanation(cause=Cause.NO_WORKER_FOR_TASK, detail=detail)
+    return None
+
+
+def _crowded(run: Run, around: Surroundings) -> Explanation:
+    """Why nobody who would take the run has done so yet."""
+    queue, limit = run.spec.queue, around.queue.concurrency
+    if limit is not None and around.queue.running >= limit:
+        detail = f"the queue {queue} runs at most {limit} at a time, and that many are running"
+        return Explanation(cause=Cause.QUEUE_FULL, detail=detail)
+    able = [node for node in around.workers if _serves(node, queue) and run.spec.task in node.tasks]
+    if all(node.running >= node.concurrency for node in able):
+        detail = f"all {len(able)} workers that could take it are busy; it starts when one is free, or add workers"
+        return Explanation(cause=Cause.WORKERS_BUSY, detail=detail)
+    return Explanation(cause=Cause.STARTING, detail="it is due and a worker has room: it starts at any moment")
+
+
+def _serves(node: Node, queue: str) -> bool:
+    return not node.queues or queue in node.queues
+
+
+def _ended(run: Run) -> str:
+    at = "" if run.finished_at is None else f" at {rfc3339(run.finished_at)}"
+    why = "" if run.reason is None else f" ({run.reason})"
+    return f"it is over: {run.state}{why}{at}"
+
+
+def _delayed(run: Run) -> str:
+    failed = "" if run.error is None else f" with {run.error.type}"
+    return f"attempt {run.attempt} failed{failed}; it is tried again at {rfc3339(run.wake_at)}"
+
+
+def _suspected(run: Run) -> str:
+    return f"{run.crashes} workers died while they held it; it is tried again at {rfc3339(run.wake_at)}"
+
+
+def _told(node: str | None) -> str:
+    return "a worker" if node is None else f"the worker {node}"

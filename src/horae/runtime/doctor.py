@@ -1,0 +1,181 @@
+"""What is well and what is not with a set-up: its store, its nodes, its queues and its server, as findings."""
+
+import platform
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from horae import __version__
+from horae.adapters import make_store, opened_store, sqlite_path
+from horae.api.auth.safety import refuse_unsafe
+from horae.client import Client
+from horae.client.errors import Refused
+from horae.config import Settings
+from horae.core.errors import HoraeError, Misconfigured, Unavailable
+from horae.core.model import Node
+from horae.ports.store import QueueDepth, Store
+
+LEAST_SPACE = 1024**3  # bytes free before somebody should look
+CLOCK_TOLERANCE = timedelta(seconds=1)
+LATE_AFTER = timedelta(seconds=10)
+ROLES = ("api", "planner", "worker")
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at, and what to do about it."""
+
+    subject: str
+    level: Level
+    detail: str
+
+
+async def examine(settings: Settings) -> AsyncIterator[Finding]:
+    """Look at everything that the settings name; nothing is changed, and nothing is made that is not there."""
+    yield _ok("versions", f"Horae {__version__}, Python {platform.python_version()}")
+    yield _safety(settings)
+    present = True
+    async for finding in _examine_schema(settings):
+        present = present and finding.level is not Level.BAD
+        yield finding
+    if present:
+        async for finding in _examine_store(settings):
+            yield finding
+
+
+def examine_server() -> Finding:
+    """Whether the server that HORAE_URL names answers, and takes HORAE_TOKEN."""
+    with Client(retries=0) as client:
+        try:
+            tasks = len(list(client.tasks.list()))
+        except Unavailable as exc:
+            return _warning("server", str(exc))
+        except Refused as exc:
+            return _bad("server", f"{client.url} refuses: {exc}")
+    return _ok("server", f"{client.url} answers and knows {tasks} tasks")
+
+
+def _safety(settings: Settings) -> Finding:
+    try:
+        refuse_unsafe(settings, roles=ROLES)
+    except Misconfigured as exc:
+        return _bad("safety", str(exc))
+    return _ok("safety", "without authentication, on loopback only" if settings.auth == "off" else "tokens are checked")
+
+
+async def _examine_schema(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether there is a store, and one that this version can use."""
+    if settings.store.startswith("sqlite:"):
+        path = sqlite_path(settings.store)
+        yield _space(path)
+        if not path.exists():
+            yield _bad("store", f"{path} does not exist yet; `horae dev` or `horae db migrate` makes it")
+            return
+    try:
+        version, expected = await make_store(settings.store).status()
+    except HoraeError as exc:
+        yield _bad("store", str(exc))
+        return
+    if version == expected:
+        yield _ok("store", f"reachable, schema version {version}")
+    else:
+        todo = "run `horae db migrate`" if version < expected else "upgrade Horae"
+        yield _bad("store", f"its schema is at version {version}, and this Horae needs {expected}: {todo}")
+
+
+def _space(path: Path) -> Finding:
+    folder = next(place for place in path.absolute().parents if place.exists())
+    free = shutil.disk_usage(folder).free
+    told = f"{free / 1024**3:.1f} GiB free where the store is"
+    return _ok("disk", told) if free >= LEAST_SPACE else _warning("disk", f"only {told}")
+
+
+async def _examine_store(settings: Settings) -> AsyncIterator[Finding]:
+    try:
+        async with opened_store(settings.store) as store:
+            yield await _clock(store)
+            now = await store.time()
+            nodes = [node for node in await store.nodes() if node.beat_at >= now - settings.dead_after_seconds]
+            for role in ROLES:
+                yield _role(role, [node for node in nodes if role in node.roles])
+            for node in nodes:
+                if abs(node.wall_ahead) > CLOCK_TOLERANCE:
+                    yield _wrong_clock(node)
+            for finding in _queues(await store.queues(now=now), now):
+                yield finding
+            yield _dead_letters(await store.dead_letters())
+    except Unavailable as exc:
+        yield _bad("store", str(exc))
+
+
+async def _clock(store: Store) -> Finding:
+    """How far this machine's clock is from the store's, which is the one that counts."""
+    asked = time.time()
+    store_time = await store.time()
+    here = datetime.fromtimestamp((asked + time.time()) / 2, UTC)
+    offset = here - store_time
+    told = f"this machine's clock is {_ahead(offset)}"
+    if abs(offset) <= CLOCK_TOLERANCE:
+        return _ok("clock", told)
+    return _warning("clock", f"{told}; jobs follow the store's clock, but set this one right (NTP)")
+
+
+def _wrong_clock(node: Node) -> Finding:
+    told = f"the clock of its machine is {_ahead(node.wall_ahead)}"
+    return _warning(f"node {node.name}", f"{told}; jobs follow the store's clock, but set that one right (NTP)")
+
+
+def _ahead(offset: timedelta) -> str:
+    side = "ahead of" if offset > timedelta() else "behind"
+    return f"{abs(offset).total_seconds():.3f} s {side} the store's"
+
+
+def _role(role: str, nodes: Sequence[Node]) -> Finding:
+    if not nodes:
+        return _warning(f"{role} nodes", f"none is alive; start one with `horae serve --roles {role}`")
+    versions = sorted({node.version for node in nodes})
+    mixed = "" if len(versions) == 1 else f", of versions {' and '.join(versions)}"
+    return _ok(f"{role} nodes", f"{len(nodes)} alive{mixed}")
+
+
+def _queues(queues: Sequence[QueueDepth], now: datetime) -> list[Finding]:
+    findings = []
+    for queue in queues:
+        subject = f"queue {queue.queue}"
+        age = timedelta() if queue.oldest_due_at is None else now - queue.oldest_due_at
+        if queue.paused:
+            findings.append(_warning(subject, f"is paused, with {queue.depth} runs due"))
+        elif age > LATE_AFTER:
+            told = f"{queue.depth} runs are due, the oldest since {age.total_seconds():.0f} s"
+            findings.append(_warning(subject, f"{told}; `GET /v1/runs/{{id}}/why` tells why one does not start"))
+    return findings or [_ok("queues", "nothing waits longer than it should")]
+
+
+def _dead_letters(count: int) -> Finding:
+    if count == 0:
+        return _ok("dead letters", "none")
+    return _warning("dead letters", f"{count} failed runs wait for somebody; see `horae dlq ls`")
+
+
+def _ok(subject: str, detail: str) -> Finding:
+    return Finding(subject=subject, level=Level.OK, detail=detail)
+
+
+def _warning(subject: str, detail: str) -> Finding:
+    return Finding(subject=subject, level=Level.WARNING, detail=detail)
+
+
+def _bad(subject: str, detail: str) -> Finding:
+    return Finding(subject=subject, level=Level.BAD, detail=detail)

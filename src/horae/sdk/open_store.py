@@ -1,0 +1,53 @@
+"""Opening the store of the settings for an application that only submits."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import structlog
+
+from horae.adapters import follow_store, make_blobs, opened_store
+from horae.config import Settings
+from horae.log_setup import configure_logs
+from horae.loop import Loop
+from horae.ports.clock import StoreClock
+from horae.ports.store import Store
+from horae.sdk.connection import Connection
+from horae.secrets.sealer import Sealer
+from horae.tasks.registry import Registry
+
+SYNC_EVERY = timedelta(seconds=60)
+
+
+@contextlib.asynccontextmanager
+async def opened_connection(settings: Settings, registry: Registry) -> AsyncIterator[Connection]:
+    """A connection from here to its closing, whose clock follows the store."""
+    if not structlog.is_configured():
+        configure_logs()  # to stderr; unconfigured it would mix with what a script prints
+    async with opened_store(settings.store) as store:
+        clock = StoreClock()
+        await follow_store(clock, store)
+        following = asyncio.create_task(_following(clock, store).run(), name="horae-clock")
+        try:
+            yield Connection.over(
+                store,
+                clock,
+                registry,
+                blobs=make_blobs(settings.blobs, store),
+                horizon=settings.horizon_seconds,
+                sealer=Sealer(settings.encryption_key),
+            )
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def _following(clock: StoreClock, store: Store) -> Loop:
+    async def sync() -> datetime | None:
+        asked_at = clock.elapsed()
+        store_time = await store.time()
+        clock.sync(store_time, asked_at=asked_at, answered_at=clock.elapsed())
+        return None
+
+    return Loop("clock", sync, clock, idle=SYNC_EVERY)

@@ -1,0 +1,76 @@
+"""What a submission does with a connection: one job, many alike, or rows for somebody else's transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horae.core.drafts import Draft
+from horae.core.errors import Invalid
+from horae.core.model import Job, JobId, Run
+from horae.jobs.idempotency import Ask, answer_of, fingerprint
+from horae.ports.store import Receipt
+from horae.sdk.options import Options
+from horae.sdk.transactions import Statement, enlistment
+
+if TYPE_CHECKING:
+    from horae.sdk.connection import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enlisted:
+    """Jobs that will exist when the statement's transaction commits."""
+
+    jobs: Sequence[JobId]
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A task, how it is to be run, and for whom."""
+
+    task: str
+    owner: str
+    options: Options
+
+    async def create(self, params: str, connection: "Connection") -> JobId:
+        """Make one job durable, together with others that are submitted at the same time."""
+        draft = self._draft(params, connection)
+        ask = self._ask(draft, [params])
+        if ask is None:
+            return _id_of(await connection.jobs.create(draft, owner=self.owner, by=self.owner))
+
+        async def issue(job: Job | Run) -> Receipt:
+            return connection.jobs.receipts.of(ask, _id_of(job))
+
+        created = await connection.jobs.create_once(draft, owner=self.owner, by=self.owner, issue=issue)
+        return JobId(answer_of(created, ask)) if isinstance(created, Receipt) else _id_of(created)
+
+    async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
+        """Make many jobs durable."""
+        draft = self._draft("{}", connection)
+        return await connection.jobs.alike.create(
+            draft, params, owner=self.owner, by=self.owner, ask=self._ask(draft, params)
+        )
+
+    async def enlist(self, params: Sequence[str], connection: "Connection") -> Enlisted:
+        """Prepare jobs for a transaction; nothing is written but parameters that are large."""
+        draft = self._draft("{}", connection)
+        if self.options.choices.idempotency_key is not None:
+            raise Invalid("with tx= the transaction itself is what makes a repeated request harmless, not a key")
+        runs = await connection.jobs.alike.prepare(draft, params, owner=self.owner, by=self.owner)
+        return Enlisted(jobs=[run.job_id for run in runs], statement=await enlistment(connection, runs))
+
+    def _draft(self, params: str, connection: "Connection") -> Draft:
+        schedule = self.options.schedule(connection.clock.now())
+        return self.options.choices.draft(self.task, params, schedule, self.options.secrets)
+
+    def _ask(self, draft: Draft, params: Sequence[str]) -> Ask | None:
+        key = self.options.choices.idempotency_key
+        if key is None:
+            return None
+        said = repr((self.options, draft.task)).encode()
+        return Ask(owner=self.owner, key=key, fingerprint=fingerprint(said, *(text.encode() for text in params)))
+
+
+def _id_of(job: Job | Run) -> JobId:
+    return job.id if isinstance(job, Job) else job.job_id

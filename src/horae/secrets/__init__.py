@@ -1,0 +1,1 @@
+"""Secrets: encrypted at rest, removed from whatever is shown."""

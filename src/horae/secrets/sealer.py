@@ -1,0 +1,185 @@
+"""Secret parameters: sealed where they are kept, and merged into the parameters when an attempt starts.
+
+Sealed text is `v1:<key id>:<base64 of nonce and AES-256-GCM>` with a key, and `plain:<JSON>` without.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from horae.core import merge_patch
+from horae.core.drafts import Kept, Secrets, SecretsPatch
+from horae.core.errors import Conflict, Invalid, Misconfigured, TooLarge
+from horae.secrets.redaction import values_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+MAX_SECRETS = 64 * 1024  # bytes of JSON: they are kept in the rows that are claimed
+MAX_VALUES = 200  # each of them is looked for in everything that a task says
+MIN_KEY_TEXT = 16  # characters of a key that is no base64 of 32 bytes
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_SEALED = re.compile(r"v1:(?P<key>[0-9a-f]{8}):(?P<data>[A-Za-z0-9+/=]+)")
+_PLAIN = "plain:"
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class SecretsLocked(Conflict):
+    """Secrets that were sealed with a key that this process does not have."""
+
+    code = "secrets_locked"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the secrets cannot be opened: {why}; set HORAE_ENCRYPTION_KEY as it was when they were given"
+            " (several keys, separated by commas, may be given), or give all secrets again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Secrets that can be read, and how they are kept."""
+
+    text: str = field(repr=False)
+    sealed: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    id: str
+    cipher: "AESGCM"
+
+
+class Sealer:
+    """Seals with the first of its keys, and opens with any of them."""
+
+    def __init__(self, keys: str = "") -> None:
+        """`keys` as in HORAE_ENCRYPTION_KEY: separated by commas, empty for none."""
+        self._keys = [_key(text.strip()) for text in keys.split(",") if text.strip()]
+
+    def revised(self, asked: Secrets, before: str | None = None) -> "Opened | None":
+        """The secrets that somebody asks for, where `before` are the sealed ones of the job so far.
+
+        What did not change stays sealed as it is. Raises SecretsLocked when it has to be known what was there before.
+        """
+        match asked:
+            case None:
+                return None
+            case Kept():
+                return None if before is None else Opened(self.open(before), before)
+            case SecretsPatch():
+                text = patched(None if before is None else self.open(before), asked.text)
+            case str():
+                text = asked
+        _refuse_wrong(text)
+        return Opened(text, self._unchanged(text, before) or self.seal(text)) if json.loads(text) else None
+
+    def _unchanged(self, text: str, before: str | None) -> str | None:
+        try:
+            return before if before is not None and same(self.open(before), text) else None
+        except SecretsLocked:
+            return None  # whoever gives all of them need not know the old ones
+
+    def seal(self, secrets: str) -> str:
+        """JSON text of an object as it is kept."""
+        if not self._keys:
+            return f"{_PLAIN}{secrets}"
+        key, nonce = self._keys[0], os.urandom(_NONCE_BYTES)
+        data = nonce + key.cipher.encrypt(nonce, secrets.encode(), key.id.encode())
+        return f"v1:{key.id}:{base64.b64encode(data).decode()}"
+
+    def open(self, sealed: str) -> str:
+        """The JSON text again; raises SecretsLocked."""
+        if sealed.startswith(_PLAIN):
+            return sealed.removeprefix(_PLAIN)
+        from cryptography.exceptions import InvalidTag  # late: most processes need none
+
+        match = _SEALED.fullmatch(sealed)
+        if match is None:
+            raise SecretsLocked("they are kept in a form that this version does not know")
+        key = next((key for key in self._keys if key.id == match["key"]), None)
+        if key is None:
+            raise SecretsLocked(f"they were sealed with another key ({match['key']})")
+        try:
+            data = base64.b64decode(match["data"], validate=True)
+            return key.cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], key.id.encode()).decode()
+        except (InvalidTag, binascii.Error, ValueError) as exc:
+            raise SecretsLocked("they were changed since") from exc
+
+
+def _refuse_wrong(secrets: str) -> None:
+    size = len(secrets.encode())
+    if size > MAX_SECRETS:
+        raise TooLarge(f"the secrets have {size} bytes; {MAX_SECRETS} are allowed")
+    try:
+        _OBJECT.decode(secrets)
+    except msgspec.MsgspecError as exc:
+        raise Invalid("secrets must be an object of named parameters", pointer="/secrets") from exc
+    if (count := len(values_of(secrets))) > MAX_VALUES:
+        raise Invalid(f"the secrets have {count} values; {MAX_VALUES} are allowed", pointer="/secrets")
+
+
+def _key(text: str) -> _Key:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # late, too
+
+    data = _random_key(text) or _derived_key(text)
+    return _Key(hashlib.sha256(b"horae key id" + data).hexdigest()[:8], AESGCM(data))
+
+
+def _random_key(text: str) -> bytes | None:
+    """The key itself, when the text is base64 of so many bytes."""
+    try:
+        data = base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if len(data) == _KEY_BYTES else None
+
+
+def _derived_key(text: str) -> bytes:
+    if len(text) < MIN_KEY_TEXT:
+        raise Misconfigured(
+            f"a key in HORAE_ENCRYPTION_KEY is shorter than {MIN_KEY_TEXT} characters;"
+            " make one with: openssl rand -base64 32"
+        )
+    return hashlib.scrypt(text.encode(), salt=b"horae secrets v1", n=2**14, r=8, p=1, dklen=_KEY_BYTES)
+
+
+# --- merging
+
+
+def merged(params: str, secrets: str) -> str:
+    """The parameters of an attempt; an object in both is merged, and of anything else the secret one holds."""
+    return msgspec.json.encode(_merged(params.encode(), secrets.encode())).decode()
+
+
+def _merged(params: bytes | msgspec.Raw, secrets: bytes | msgspec.Raw) -> dict[str, Any]:
+    values: dict[str, Any] = _OBJECT.decode(params)
+    for name, secret in _OBJECT.decode(secrets).items():
+        plain = values.get(name)
+        if plain is not None and _is_object(plain) and _is_object(secret):
+            values[name] = _merged(plain, secret)
+        else:
+            values[name] = secret
+    return values
+
+
+def _is_object(raw: msgspec.Raw) -> bool:
+    return bytes(raw).lstrip().startswith(b"{")
+
+
+def patched(secrets: str | None, patch: str) -> str:
+    """Secrets changed by a merge patch."""
+    return json.dumps(merge_patch.merged(json.loads(secrets or "{}"), json.loads(patch)), ensure_ascii=False)
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two JSON texts say the same."""
+    return bool(json.loads(one) == json.loads(other))

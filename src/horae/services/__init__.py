@@ -1,1 +1,0 @@
-"""The shell around the core: reads, asks for a decision, writes in batches."""

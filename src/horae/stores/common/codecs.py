@@ -1,0 +1,325 @@
+"""Codecs between domain values and columns, shared by the SQL stores."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from horae.core.errors import Invalid
+from horae.core.model import (
+    NO_LABELS,
+    Attempt,
+    Backfill,
+    Job,
+    JobError,
+    JobStatus,
+    Misfire,
+    OnFailure,
+    Outcome,
+    Overlap,
+    Policy,
+    Reason,
+    Run,
+    Skip,
+    Spec,
+    State,
+    Trigger,
+)
+from horae.core.retry import RetryPolicy
+from horae.core.schedule.evaluate import At, Schedule, parse_schedule, schedule_to_wire
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+SPEC_COLUMNS = (
+    *("task", "params", "params_blob", "name", "key", "labels", "queue", "priority", "ordering_key", "policy"),
+    "secrets",
+)
+RUN_COLUMNS = (
+    *("id", "job_id", "owner", "created_by"),
+    *SPEC_COLUMNS,
+    *(
+        "schedule",
+        "trigger",
+        "slot",
+        "due_at",
+        "wake_at",
+        "gate",
+        "state",
+        "paused",
+        "stop",
+        "node",
+        "fence",
+        "attempt",
+    ),
+    *("crashes", "revision", "progress", "error", "result", "reason", "created_at", "first_started_at", "started_at"),
+    *("finished_at", "resolution", "requeue_of"),
+)
+JOB_COLUMNS = (
+    *("id", "owner", "created_by"),
+    *SPEC_COLUMNS,
+    *("schedule", "status", "next_fire_at", "plan_at", "revision", "created_at", "updated_at"),
+)
+
+STATES = {state.value: state for state in State}  # calling the enum takes eight times as long
+TRIGGERS = {trigger.value: trigger for trigger in Trigger}
+
+
+class _PolicyRow(msgspec.Struct, frozen=True):
+    """A policy as stored: what is not the default, durations in seconds."""
+
+    max_retries: int = 3
+    initial: float = 5.0
+    factor: float = 2.0
+    maximum: float = 600.0
+    jitter: bool = True
+    timeout: float | None = None
+    start_within: float | None = None
+    overlap: Overlap = Overlap.SKIP
+    misfire: Misfire = Misfire.ONCE
+    catchup: float = 3600.0
+    on_failure: OnFailure = OnFailure.CONTINUE
+
+
+_DEFAULTS = msgspec.structs.asdict(_PolicyRow())
+
+
+@lru_cache(4096)  # most runs share a handful of policies
+def encode_policy(policy: Policy) -> str:
+    """A policy as JSON text."""
+    given = {
+        "max_retries": policy.retry.max_retries,
+        "initial": policy.retry.initial.total_seconds(),
+        "factor": policy.retry.factor,
+        "maximum": policy.retry.maximum.total_seconds(),
+        "jitter": policy.retry.jitter,
+        "timeout": _seconds(policy.timeout),
+        "start_within": _seconds(policy.start_within),
+        "overlap": policy.overlap,
+        "misfire": policy.misfire,
+        "catchup": policy.catchup.total_seconds(),
+        "on_failure": policy.on_failure,
+    }
+    # A Struct would omit what *is* the default, which a number that was computed never is.
+    return msgspec.json.encode({name: value for name, value in given.items() if value != _DEFAULTS[name]}).decode()
+
+
+@lru_cache(4096)
+def decode_policy(text: str) -> Policy:
+    """The inverse of `encode_policy`."""
+    row = msgspec.json.decode(text, type=_PolicyRow)
+    return Policy(
+        retry=RetryPolicy(
+            max_retries=row.max_retries,
+            initial=timedelta(seconds=row.initial),
+            factor=row.factor,
+            maximum=timedelta(seconds=row.maximum),
+            jitter=row.jitter,
+        ),
+        timeout=_duration(row.timeout),
+        start_within=_duration(row.start_within),
+        overlap=row.overlap,
+        misfire=row.misfire,
+        catchup=timedelta(seconds=row.catchup),
+        on_failure=row.on_failure,
+    )
+
+
+def encode_labels(labels: Mapping[str, str]) -> str | None:
+    """Labels as JSON text; None for none."""
+    return msgspec.json.encode(dict(labels)).decode() if labels else None
+
+
+@lru_cache(4096)
+def decode_labels(text: str | None) -> Mapping[str, str]:
+    """The inverse of `encode_labels`."""
+    return MappingProxyType(msgspec.json.decode(text, type=dict[str, str])) if text else NO_LABELS
+
+
+class _AtRow(msgspec.Struct, tag="at", omit_defaults=True, frozen=True):
+    """The wire form of `At`: it differs from run to run, so it must be quick, and to remember it would not pay."""
+
+    time: datetime
+    timezone: str = "UTC"
+
+
+_AT = msgspec.json.Decoder(_AtRow)
+_AT_BEGINS = '{"type":"at",'
+
+
+def encode_schedule(schedule: Schedule) -> str:
+    """A schedule as the JSON text of its wire form."""
+    if isinstance(schedule, At):
+        return msgspec.json.encode(_AtRow(schedule.time, schedule.timezone)).decode()
+    return _encode_shared(schedule)
+
+
+def decode_schedule(text: str) -> Schedule:
+    """The inverse of `encode_schedule`."""
+    if text.startswith(_AT_BEGINS):
+        row = _AT.decode(text)
+        return At(time=row.time, timezone=row.timezone)
+    return _decode_shared(text)
+
+
+@lru_cache(4096)
+def _encode_shared(schedule: Schedule) -> str:
+    return msgspec.json.encode(schedule_to_wire(schedule)).decode()
+
+
+@lru_cache(16_384)  # what planners read again and again
+def _decode_shared(text: str) -> Schedule:
+    return parse_schedule(msgspec.json.decode(text), now=_EPOCH)  # stored schedules name their anchor themselves
+
+
+def encode_error(error: JobError | None) -> str | None:
+    """An error as JSON text."""
+    return None if error is None else msgspec.json.encode({"type": error.type, "message": error.message}).decode()
+
+
+def decode_error(text: str | None) -> JobError | None:
+    """The inverse of `encode_error`."""
+    return None if text is None else msgspec.json.decode(text, type=JobError)
+
+
+def encode_cursor(*position: str | int) -> str:
+    """A position in a list as an opaque token."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def decode_cursor(token: str, *shape: type[str] | type[int]) -> list[Any]:
+    """The inverse of `encode_cursor`; anything that we did not make is refused."""
+    try:
+        position = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return list(msgspec.convert(position, tuple[shape]))  # type: ignore[valid-type]
+    except (ValueError, msgspec.MsgspecError) as exc:
+        raise Invalid(
+            "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
+        ) from exc
+
+
+class Rows:
+    """Builds domain values from rows, given how a dialect shows times and ids."""
+
+    def __init__(self, time: Callable[[Any], datetime], ident: Callable[[Any], Any]) -> None:
+        self._time = time
+        self._ident = ident
+
+    def run(self, row: Sequence[Any]) -> Run:
+        """A run from RUN_COLUMNS; by position, for names would take as long as all the rest."""
+        time, ident = self._time, self._ident
+        maybe_time = self._maybe_time
+        return Run(
+            ident(row[0]),  # id
+            ident(row[1]),  # job_id
+            row[2],  # owner
+            row[3],  # created_by
+            _spec(row, 4),
+            time(row[18]),  # due_at
+            time(row[19]),  # wake_at
+            time(row[33]),  # created_at
+            None if row[15] is None else decode_schedule(row[15]),
+            TRIGGERS[row[16]],
+            maybe_time(row[17]),  # slot
+            row[20],  # gate
+            STATES[row[21]],
+            bool(row[22]),  # paused
+            None if row[23] is None else Reason(row[23]),  # stop
+            None if row[24] is None else ident(row[24]),  # node
+            row[25],  # fence
+            row[26],  # attempt
+            row[27],  # crashes
+            row[28],  # revision
+            row[29],  # progress
+            None if row[30] is None else decode_error(row[30]),
+            row[31],  # result
+            None if row[32] is None else Reason(row[32]),  # reason
+            maybe_time(row[34]),  # first_started_at
+            maybe_time(row[35]),  # started_at
+            maybe_time(row[36]),  # finished_at
+            row[37],  # resolution
+            None if row[38] is None else ident(row[38]),  # requeue_of
+        )
+
+    def job(self, row: Sequence[Any]) -> Job:
+        """A job from JOB_COLUMNS."""
+        return Job(
+            id=self._ident(row[0]),
+            owner=row[1],
+            created_by=row[2],
+            spec=_spec(row, 3),
+            schedule=decode_schedule(row[14]),
+            status=JobStatus(row[15]),
+            next_fire_at=self._maybe_time(row[16]),
+            plan_at=self._maybe_time(row[17]),
+            revision=row[18],
+            created_at=self._time(row[19]),
+            updated_at=self._time(row[20]),
+        )
+
+    def attempt(self, row: Sequence[Any]) -> Attempt:
+        """An attempt from (run_id, number, fence, node, started_at, ended_at, outcome, error)."""
+        return Attempt(
+            run_id=self._ident(row[0]),
+            number=row[1],
+            fence=row[2],
+            node=None if row[3] is None else self._ident(row[3]),
+            started_at=self._maybe_time(row[4]),
+            ended_at=self._time(row[5]),
+            outcome=Outcome(row[6]),
+            error=decode_error(row[7]),
+        )
+
+    def skip(self, row: Sequence[Any]) -> Skip:
+        """A range of skipped slots from (job_id, revision, start_at, end_at, count, reason)."""
+        return Skip(
+            job_id=self._ident(row[0]),
+            revision=row[1],
+            start=self._time(row[2]),
+            end=self._time(row[3]),
+            count=row[4],
+            reason=Reason(row[5]),
+        )
+
+    def backfill(self, row: Sequence[Any]) -> Backfill:
+        """A backfill from (id, job_id, trigger, start_at, end_at, plan_at, created_at)."""
+        return Backfill(
+            id=self._ident(row[0]),
+            job_id=self._ident(row[1]),
+            trigger=Trigger(row[2]),
+            start=self._time(row[3]),
+            end=self._time(row[4]),
+            plan_at=self._time(row[5]),
+            created_at=self._time(row[6]),
+        )
+
+    def _maybe_time(self, value: Any) -> datetime | None:
+        return None if value is None else self._time(value)
+
+
+def _spec(row: Sequence[Any], at: int) -> Spec:
+    """A spec from SPEC_COLUMNS, which begin at a column; by position, as in `Rows.run`."""
+    return Spec(
+        row[at],  # task
+        row[at + 1],  # params
+        row[at + 2],  # params_blob
+        row[at + 3],  # name
+        row[at + 4],  # key
+        decode_labels(row[at + 5]),
+        row[at + 6],  # queue
+        row[at + 7],  # priority
+        row[at + 8],  # ordering_key
+        decode_policy(row[at + 9]),
+        row[at + 10],  # secrets
+    )
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,0 +1,56 @@
+"""What all parts of the PostgreSQL store share: the connections, the signals, and what is known to exist already."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+
+from horae.core.model import JobStatus, Run, band_of
+from horae.ports.store import Kind, Signal
+from horae.stores.postgres.codecs import Places
+from horae.stores.postgres.database import Database
+from horae.stores.postgres.notify import Signals
+
+OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
+MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked for anew
+
+
+class PostgresBase:
+    """The ground that the parts of the store stand on."""
+
+    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
+        self._db = Database(url, pool_size)
+        self._signals = Signals(self._db.address, listens=listens)
+        self._places: Places = {}
+        self._days: set[date] = set()
+        self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
+
+    async def _places_of(self, runs: Iterable[Run]) -> Places:
+        """The lanes and shelves of runs; new ones are made in a transaction of their own and never removed."""
+        specs = {(run.owner, run.spec.task, run.spec.queue, run.spec.priority) for run in runs}
+        if not specs <= self._places.keys():
+            if len(self._places) > MAX_PLACES:
+                self._places = {}
+            await self._learn_places(sorted(specs - self._places.keys()))
+        return self._places
+
+    async def _learn_places(self, specs: Sequence[tuple[str, str, str, int]]) -> None:
+        lanes = [*zip(*sorted({(queue, priority, band_of(owner)) for owner, _, queue, priority in specs}), strict=True)]
+        shelves = [*zip(*sorted({(owner, task, queue) for owner, task, queue, _ in specs}), strict=True)]
+        async with self._db.session() as session:
+            await session.rows("add_lanes", *lanes)
+            await session.rows("add_shelves", *shelves)
+            lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes", *lanes)}
+            shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
+        for owner, task, queue, priority in specs:
+            lane, shelf = lane_of[queue, priority, band_of(owner)], shelf_of[owner, task, queue]
+            self._places[owner, task, queue, priority] = (lane, shelf)
+
+    async def _ensure_days(self, days: set[date]) -> None:
+        """Make the partitions for what ends on these days."""
+        for day in sorted(days - self._days):
+            await self._db.rows("ensure_day", day)
+            self._days.add(day)
+
+
+def due_signal(runs: Sequence[Run]) -> list[Signal]:
+    """That runs wait to be claimed, from the earliest on."""
+    return [Signal(kind=Kind.DUE, at=min(run.wake_at for run in runs))] if runs else []

@@ -1,0 +1,409 @@
+"""From domain values to the columns of PostgreSQL: batches as one array per column, or as what their items share."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from typing import Any, TypeVar
+
+import msgspec
+
+from horae.core.decisions import Firing, Settled
+from horae.core.model import NO_LABELS, Attempt, Backfill, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
+from horae.ports.store import Declaration, JobChange, Receipt
+from horae.stores.common.codecs import (
+    SPEC_COLUMNS,
+    STATES,
+    TRIGGERS,
+    Rows,
+    decode_error,
+    decode_labels,
+    decode_policy,
+    decode_schedule,
+    encode_error,
+    encode_labels,
+    encode_policy,
+    encode_schedule,
+)
+
+T = TypeVar("T")
+
+Places = dict[tuple[str, str, str, int], tuple[int, int]]  # owner, task, queue, priority → lane, shelf
+
+LOWEST_ID = "0" * 32
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)  # of all time
+HIGHEST_ID = "f" * 32
+FIRST_DAY, SECOND_DAY = date(1, 1, 1), date(1, 1, 2)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+ROWS = Rows(time=_same, ident=_same)  # asyncpg speaks aware datetimes, and our codec hexadecimal ids
+
+
+def columns(encode: Callable[[T], tuple[Any, ...]], items: Iterable[T]) -> list[tuple[Any, ...]]:
+    """The items, of which there is at least one, as one sequence per column."""
+    return list(zip(*map(encode, items), strict=True))
+
+
+def spec_columns(spec: Spec) -> tuple[Any, ...]:
+    """SPEC_COLUMNS."""
+    return (
+        spec.task,
+        spec.params,
+        spec.params_blob,
+        spec.name,
+        spec.key,
+        encode_labels(spec.labels),
+        spec.queue,
+        spec.priority,
+        spec.ordering_key,
+        encode_policy(spec.policy),
+        spec.secrets,
+    )
+
+
+NEW_RUN_COLUMNS = (
+    *("id", "job_id", "owner", "created_by"),
+    *SPEC_COLUMNS,
+    *("schedule", "trigger", "slot", "due_at", "wake_at", "gate", "paused", "revision", "created_at", "requeue_of"),
+    *("lane", "shelf"),
+)
+
+
+def new_run(run: Run, places: Places) -> tuple[Any, ...]:
+    """A `new_run` as PostgreSQL knows it: a run that nobody has touched yet."""
+    spec = run.spec
+    return (
+        run.id,
+        run.job_id,
+        run.owner,
+        run.created_by,
+        *spec_columns(spec),
+        None if run.schedule is None else encode_schedule(run.schedule),
+        run.trigger,
+        run.slot,
+        run.due_at,
+        run.wake_at,
+        run.gate,
+        run.paused,
+        run.revision,
+        run.created_at,
+        run.requeue_of,
+        *places[run.owner, spec.task, spec.queue, spec.priority],
+    )
+
+
+def new_runs(runs: Iterable[Run], places: Places) -> list[tuple[Any, ...]]:
+    """Runs as `new_runs` of PostgreSQL: neighbours that are alike are one, so that what they share is sent once."""
+    return [_alike(list(alike), places) for _, alike in groupby(runs, key=_likeness)]
+
+
+def _likeness(run: Run) -> tuple[Any, ...]:
+    """What runs must share to be alike."""
+    spec = run.spec
+    return (
+        run.owner,
+        run.created_by,
+        spec.task,
+        spec.params_blob,
+        spec.name,
+        spec.key,
+        spec.labels,
+        spec.queue,
+        spec.priority,
+        spec.ordering_key,
+        spec.policy,
+        spec.secrets,
+        run.schedule is None,
+        run.trigger,
+        run.slot is None,
+        run.gate is None,
+        run.paused,
+        run.revision,
+        run.created_at,
+        run.requeue_of,
+    )
+
+
+def _alike(runs: Sequence[Run], places: Places) -> tuple[Any, ...]:
+    ids: list[str] = [run.id for run in runs]
+    job_ids: list[str] = [run.job_id for run in runs]
+    schedules = _differing([run.schedule for run in runs])
+    slots = [run.slot for run in runs]
+    due_ats = [run.due_at for run in runs]
+    wake_ats = [run.wake_at for run in runs]
+    punctual = wake_ats == due_ats and (slots[0] is None or slots == due_ats)
+    return (
+        *new_run(runs[0], places)[2:],
+        ids,
+        None if job_ids == ids else job_ids,
+        _differing([run.spec.params for run in runs]),
+        None if schedules is None else [encode_schedule(schedule) for schedule in schedules if schedule is not None],
+        None if punctual else _differing(slots),
+        _differing(due_ats),
+        None if punctual else _differing(wake_ats),
+        _differing([run.gate for run in runs]),
+        punctual,
+    )
+
+
+def _differing(values: list[T]) -> list[T] | None:
+    """The values, or None when they are all the same."""
+    first = values[0]
+    return None if values[-1] is first and values.count(first) == len(values) else values
+
+
+def new_job(firing: Firing) -> tuple[Any, ...]:
+    """The columns of `create_jobs`: the job as its first firing leaves it."""
+    job = firing.job
+    return (
+        job.id,
+        job.owner,
+        job.created_by,
+        *spec_columns(job.spec),
+        encode_schedule(job.schedule),
+        firing.status,
+        firing.next_fire_at,
+        firing.plan_at,
+        job.revision,
+        job.created_at,
+        job.updated_at,
+        job.shard,
+    )
+
+
+def changed_job(change: JobChange) -> tuple[Any, ...]:
+    """The parameters of `change_job`."""
+    job = change.job
+    return (
+        job.id,
+        change.expected,
+        *spec_columns(job.spec),
+        encode_schedule(job.schedule),
+        job.status,
+        job.next_fire_at,
+        job.plan_at,
+        job.revision,
+        job.updated_at,
+        change.rewind,
+        change.was,
+    )
+
+
+def changed_one_shot(run: Run, expected: int, places: Places) -> tuple[Any, ...]:
+    """The parameters of `change_one_shot`."""
+    spec = run.spec
+    return (
+        run.id,
+        expected,
+        *spec_columns(spec),
+        None if run.schedule is None else encode_schedule(run.schedule),
+        run.due_at,
+        run.wake_at,
+        run.gate,
+        run.paused,
+        run.revision,
+        *places[run.owner, spec.task, spec.queue, spec.priority],
+    )
+
+
+def firing(item: Firing) -> tuple[Any, ...]:
+    """The columns of `fire_jobs`."""
+    return item.job.id, item.job.revision, item.job.next_fire_at, item.next_fire_at, item.plan_at, item.status
+
+
+def skip(item: Skip) -> tuple[Any, ...]:
+    """The columns of `add_skips`."""
+    return item.job_id, item.revision, item.start, item.end, item.count, item.reason
+
+
+def backfill(item: Backfill) -> tuple[Any, ...]:
+    """The columns of `add_backfills`."""
+    return (
+        item.id,
+        item.job_id,
+        item.trigger,
+        item.start,
+        item.end,
+        item.plan_at,
+        item.created_at,
+        shard_of(item.job_id),
+    )
+
+
+_OFFERED = 33  # columns of a run in `claim`
+
+
+# fmt: off
+def offered_run(row: Sequence[Any], node: NodeId | None) -> Run:
+    """A run as `claim` tells of it, before the columns of its answer; `node` if that holds it now.
+
+    Every run comes this way: hence by position, and without the calls by which `Rows` serves any dialect.
+    """
+    (
+        ident, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+        policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes, revision,
+        progress, error, created_at, first_started_at, started_at, requeue_of,
+    ) = row[:_OFFERED]  # a tuple is taken apart faster than a row
+    spec = Spec(
+        task, params, params_blob, name, key, decode_labels(labels) if labels else NO_LABELS, queue, priority,
+        ordering_key, decode_policy(policy), secrets,
+    )
+    return Run(
+        ident, job_id or ident, owner, created_by, spec, due_at, wake_at, created_at,
+        decode_schedule(schedule) if schedule else None, TRIGGERS[trigger], slot, gate, STATES[state],
+        False,  # paused: such runs are not offered
+        Reason(stop) if stop else None, node, fence, attempt, crashes, revision, progress,
+        decode_error(error) if error else None,
+        None, None,  # result, reason
+        first_started_at, started_at,
+        None, None,  # finished_at, resolution
+        requeue_of,
+    )
+# fmt: on
+
+
+def started(run: Run) -> tuple[Any, ...]:
+    """The columns of `start_runs`."""
+    return run.id, run.fence, run.attempt, run.progress, run.started_at, run.first_started_at
+
+
+def run_ends(results: Iterable[Settled]) -> list[tuple[Any, ...]]:
+    """Results as `run_ends` of PostgreSQL: neighbours that ended alike are one."""
+    return [_ended_alike([result.run for result in alike]) for _, alike in groupby(results, key=_ending)]
+
+
+def _ending(result: Settled) -> tuple[Any, ...]:
+    """What runs must share to have ended alike."""
+    run = result.run
+    return run.state, run.fence, run.attempt, run.crashes, run.progress, run.error, run.reason
+
+
+def _ended_alike(runs: Sequence[Run]) -> tuple[Any, ...]:
+    model = runs[0]
+    results = [run.result for run in runs]
+    first_started_ats = [run.first_started_at for run in runs]
+    started_ats = [run.started_at for run in runs]
+    return (
+        model.state,
+        model.fence,
+        model.attempt,
+        model.crashes,
+        model.progress,
+        encode_error(model.error),
+        model.reason,
+        [run.id for run in runs],
+        None if results.count(None) == len(results) else results,
+        None if first_started_ats == started_ats else first_started_ats,
+        started_ats,
+        [run.finished_at for run in runs],
+    )
+
+
+def returned(item: Settled) -> tuple[Any, ...]:
+    """The columns of `return_runs`."""
+    run = item.run
+    return (
+        run.id,
+        run.fence,
+        run.state,
+        run.wake_at,
+        run.attempt,
+        run.crashes,
+        run.progress,
+        encode_error(run.error),
+        run.first_started_at,
+        run.started_at,
+    )
+
+
+def attempt(item: Attempt) -> tuple[Any, ...]:
+    """The columns of `add_attempts`."""
+    return (
+        item.run_id,
+        item.number,
+        item.fence,
+        item.node,
+        item.started_at,
+        item.ended_at,
+        item.outcome,
+        encode_error(item.error),
+    )
+
+
+def block(run: Run) -> tuple[Any, ...]:
+    """The columns of `add_blocks`: a run that failed, and what comes after it waits."""
+    assert run.finished_at is not None
+    return run.gate, run.due_at, run.id, run.job_id, day_of(run.finished_at)
+
+
+def receipt(item: Receipt) -> tuple[Any, ...]:
+    """The columns of `receipts`."""
+    return item.owner, item.key, item.fingerprint, item.answer, item.created_at
+
+
+def receipt_of(row: Sequence[Any]) -> Receipt:
+    """The inverse of `receipt`."""
+    return Receipt(owner=row[0], key=row[1], fingerprint=row[2], answer=row[3], created_at=row[4])
+
+
+def declaration(item: Declaration) -> tuple[Any, ...]:
+    """The columns of `declare`, but for the owner."""
+    return item.app, item.key, item.digest, item.seen_at
+
+
+def node_columns(node: Node) -> tuple[Any, ...]:
+    """The columns of `nodes`."""
+    return (
+        node.id,
+        node.name,
+        list(node.roles),
+        node.version,
+        list(node.queues),
+        node.concurrency,
+        node.started_at,
+        node.beat_at,
+        node.running,
+        msgspec.json.encode(dict(node.tasks)).decode(),
+        node.wall_ahead,
+    )
+
+
+def node_of(row: Sequence[Any]) -> Node:
+    """The inverse of `node_columns`."""
+    return Node(
+        id=NodeId(row[0]),
+        name=row[1],
+        roles=tuple(row[2]),
+        version=row[3],
+        queues=tuple(row[4]),
+        concurrency=row[5],
+        started_at=row[6],
+        beat_at=row[7],
+        running=row[8],
+        tasks=msgspec.json.decode(row[9], type=dict[str, str]),
+        wall_ahead=row[10],
+    )
+
+
+def day_of(moment: datetime) -> date:
+    """The day in UTC, by which the history is kept."""
+    return moment.astimezone(UTC).date()
+
+
+def birthday(ident: JobId | str) -> date | None:
+    """The day that a UUIDv7 was made, the last one for a time that no calendar has; None for an id of another kind."""
+    if ident[12] != "7":
+        return None
+    try:
+        return datetime.fromtimestamp(int(ident[:12], 16) / 1000, UTC).date()
+    except (ValueError, OverflowError):
+        return date.max
+
+
+def first_day(ids: Sequence[str]) -> date:
+    """The first day on which runs may have ended whose ids, or those of their jobs, are these."""
+    born = min((birthday(one) or FIRST_DAY for one in ids), default=FIRST_DAY)
+    return max(born, SECOND_DAY) - timedelta(days=1)  # a clock that is behind may end a run before it was born

@@ -1,0 +1,213 @@
+"""Connections to PostgreSQL: how they are opened, how long they may take, and what their failures mean to the rest."""
+
+import functools
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+import asyncpg
+
+from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.common.statements import load
+from horae.stores.postgres.connections import Connections
+from horae.stores.postgres.hosts import each_server
+from horae.stores.postgres.types import set_codecs
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TIMEOUT = 10.0  # seconds that any one command, or a wait for a connection, may take
+
+# Sent when a connection starts. The statements are made to follow indexes, whatever statistics say: see postgres.sql.
+SERVER_SETTINGS = {
+    "application_name": "horae",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_incremental_sort": "off",
+    "enable_memoize": "off",  # ids do not come twice
+    "hash_mem_multiplier": "50",  # groups are few, however many a large table makes the planner expect
+    "jit": "off",
+    "lock_timeout": "5s",
+    # A process that is stopped in the middle of a transaction must not hold its locks for long.
+    "idle_in_transaction_session_timeout": "5s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "TimeZone": "UTC",
+}
+
+_GONE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.OperatorInterventionError,  # shut down, or a statement cancelled
+    asyncpg.InsufficientResourcesError,  # disk full, too many connections
+    asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby after a failover
+    asyncpg.PostgresIOError,
+)
+_REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidParameterValueError,  # of a setting in the address
+    asyncpg.UndefinedObjectError,
+)
+
+
+class Collision(Unavailable):
+    """Two transactions stood in each other's way and the server ended ours; nothing of it was written."""
+
+
+def retried(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Do a verb once more when it collided with another; it had written nothing."""
+
+    @functools.wraps(verb)
+    async def again(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await verb(*args, **kwargs)
+        except Collision:
+            return await verb(*args, **kwargs)
+
+    return again
+
+
+@contextmanager
+def door() -> Iterator[None]:
+    """Where errors of the driver become ours."""
+    try:
+        yield
+    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as exc:
+        raise Collision("PostgreSQL gave up a transaction that collided with another; try again") from exc
+    except _REFUSED as exc:
+        raise Misconfigured(f"PostgreSQL refused the connection: {exc}; check HORAE_STORE") from exc
+    except _GONE as exc:
+        raise Unavailable(f"PostgreSQL did not answer ({type(exc).__name__}: {exc})") from exc
+
+
+class Address:
+    """A libpq address, without the options that are ours."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        cache_size = options.pop("statement_cache_size", None)
+        # Behind a pooler that changes connections between transactions nothing may be kept in a session: no prepared
+        # statements, no settings, no LISTEN.
+        self.pooled = options.pop("pooler", "0") not in ("", "0", "false") or cache_size == "0"
+        ours = {} if self.pooled else SERVER_SETTINGS
+        self._settings = {name: value for name, value in ours.items() if name not in options}
+        self._servers = each_server(parts, options)  # the one that answered last comes first
+
+    async def connect(self) -> Any:
+        """One connection, ready for our statements, to the first server that gives one."""
+        # The driver goes through several as well, but spends all its time on one that is silent.
+        *others, last = self._servers
+        for url in others:
+            with suppress(*_GONE):
+                return await self._connect(url)
+        return await self._connect(last)
+
+    async def _connect(self, url: str) -> Any:
+        try:
+            connection = await asyncpg.connect(
+                url,
+                timeout=TIMEOUT / len(self._servers),
+                command_timeout=TIMEOUT,
+                statement_cache_size=0 if self.pooled else 200,
+                max_cached_statement_lifetime=60,  # seconds; a plan of the first moment of a day does not suit its end
+                max_cacheable_statement_size=0,
+                server_settings=self._settings,
+            )
+        except ValueError as exc:
+            raise Misconfigured(f"HORAE_STORE is no address of PostgreSQL: {exc}") from exc
+        await prepare_connection(connection)
+        self._servers = [url, *(server for server in self._servers if server != url)]
+        return connection
+
+
+async def prepare_connection(connection: Any) -> None:
+    """Show ids as 32 hexadecimal digits and times as aware datetimes, and notice a peer that vanished."""
+    await set_codecs(connection)
+    transport = getattr(connection, "_transport", None)  # asyncpg offers no other way to the socket
+    peer = None if transport is None else transport.get_extra_info("socket")
+    if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class Session:
+    """Named statements on one connection, inside one transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def rows(self, name: str, *arguments: Any) -> list[Any]:
+        """The rows that a statement answers."""
+        return await self._connection.fetch(_STATEMENTS[name], *arguments)  # type: ignore[no-any-return]
+
+    async def value(self, name: str, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+        return await self._connection.fetchval(_STATEMENTS[name], *arguments)
+
+
+class Database:
+    """Named statements on connections that are handed round; each statement on its own commits on its own."""
+
+    def __init__(self, url: str, pool_size: int) -> None:
+        self.address = Address(url)
+        self._size = pool_size
+        self._connections: Connections | None = None
+
+    async def open(self) -> None:
+        """Connect."""
+        connections = Connections(self.address.connect, size=self._size, patience=TIMEOUT)
+        with door():
+            async with connections.one():
+                self._connections = connections
+
+    async def close(self) -> None:
+        """Let go of every connection, at the latest when those at work have had their time."""
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
+
+    async def rows(self, name: str, *arguments: Any) -> list[Any]:
+        """The rows that a statement answers; it is its own transaction."""
+        async with self.session() as session:
+            return await session.rows(name, *arguments)
+
+    async def value(self, name: str, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+        async with self.session() as session:
+            return await session.value(name, *arguments)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Several statements on one connection, each its own transaction."""
+        if self._connections is None:
+            raise Unavailable("the store is not open")
+        with door():
+            async with self._connections.one() as connection:
+                yield Session(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Several statements, all or none."""
+        if self._connections is None:
+            raise Unavailable("the store is not open")
+        with door():
+            async with self._connections.one() as connection, connection.transaction():
+                yield Session(connection)
+
+
+_STATEMENTS = load("postgres")

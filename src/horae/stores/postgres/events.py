@@ -1,0 +1,115 @@
+"""Events in PostgreSQL: an outbox that is written with every change, and read as far as its order is settled.
+
+Events are numbered when they are written and seen when they are committed, which may be in another order. They are
+listed only up to a number below which every transaction has ended, so that nobody who follows them misses one. Which
+transactions may still commit an event is known exactly: they hold a lock of the table (see `event_horizon` in the
+migration). Somebody else's long transaction does not hold up the feed.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from horae.core.errors import Invalid, Unavailable
+from horae.core.events import EventKind
+from horae.ports.store import EventBatch
+from horae.stores.postgres.base import PostgresBase
+from horae.stores.postgres.codecs import columns
+from horae.stores.postgres.database import TIMEOUT, Session
+
+LAST_POSITION = 2**63 - 1
+GLANCES = 5  # how often a read looks whether the writers of the moment are done
+PAUSE = 0.005  # seconds between two looks: most transactions take less
+
+Told = tuple[EventKind, str, str]  # kind, owner, and the job or run that it is about
+
+
+class Horizon:
+    """How far the order of events is settled, by what was seen of the writers.
+
+    Two things are seen together: the last number given out, and the transactions that might still commit a number up to
+    it. When none of those is seen any more, everything up to that number is settled.
+    """
+
+    def __init__(self) -> None:
+        self.settled = 0
+        self._awaited: tuple[int, frozenset[str]] | None = None  # a number, and the writers that may still commit it
+
+    def see(self, last: int, writers: frozenset[str]) -> None:
+        """Take note of what was seen, later than all before."""
+        if not writers:
+            self.settled, self._awaited = last, None
+        elif self._awaited is None:
+            self._awaited = (last, writers)
+        elif writers.isdisjoint(self._awaited[1]):
+            self.settled, self._awaited = self._awaited[0], (last, writers)
+
+
+class PostgresEvents(PostgresBase):
+    """The verbs of the store that deal with events."""
+
+    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
+        super().__init__(url, pool_size=pool_size, listens=listens)
+        self._horizon = Horizon()
+        self._looking = asyncio.Lock()  # what is seen must be noted in the order in which it was seen
+
+    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+        """Batches in an order that never changes, those after a position; None begins with the oldest that is kept."""
+        since = 0 if after is None else _position(after)
+        async with self._db.session() as session:
+            last = await self._look(session)
+            for _ in range(GLANCES):
+                if self._horizon.settled >= last:
+                    break
+                await asyncio.sleep(PAUSE)
+                await self._look(session)
+            if since > last:
+                since = 0  # given out by a database that was set back since then
+            if owner is None:
+                found = await session.rows("events_of_all", since, self._horizon.settled, limit)
+            else:
+                found = await session.rows("events_of_owner", since, self._horizon.settled, limit, owner)
+        return [_batch(row) for row in found]
+
+    async def last_event(self) -> str:
+        """A position such that `events` after it brings what happens from now on."""
+        try:
+            async with asyncio.timeout(TIMEOUT), self._db.session() as session:
+                last = await self._look(session)
+                while self._horizon.settled < last:
+                    await asyncio.sleep(PAUSE)
+                    await self._look(session)
+        except TimeoutError as exc:
+            raise Unavailable("a transaction that tells of an event does not end; try again") from exc
+        return str(last)
+
+    async def _look(self, session: Session) -> int:
+        """See how things stand; answers the last number given out."""
+        async with self._looking:
+            [(last, writers)] = await session.rows("event_horizon")
+            self._horizon.see(last, frozenset(writers))
+        return int(last)
+
+
+async def add_events(session: Session, told: Iterable[Told]) -> None:
+    """Write what happened, in the transaction that made it happen."""
+    events = list(told)
+    if events:
+        await session.rows("add_events", *columns(lambda event: event, events))
+
+
+def telling(items: Iterable[tuple[EventKind | None, str, str]]) -> Iterator[Told]:
+    """Those of the items that listeners are told of."""
+    return ((kind, owner, subject) for kind, owner, subject in items if kind is not None)
+
+
+def _position(text: str) -> int:
+    """A position that a listener came back with, which may be anybody's invention."""
+    position = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_POSITION)) else None
+    if position is None or position > LAST_POSITION:
+        raise Invalid("the position is not one that this server gave out; begin without it")
+    return position
+
+
+def _batch(row: Sequence[Any]) -> EventBatch:
+    return EventBatch(position=str(row[0]), kind=EventKind(row[1]), owner=row[2], at=row[3], subjects=row[4])

@@ -1,0 +1,210 @@
+"""Filters of lists in PostgreSQL: which statements find what is asked for, each by its own index."""
+
+import heapq
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from horae.core.lifecycle import FINAL
+from horae.core.model import JobError, JobStatus, Run, State
+from horae.ports.store import JobFilter, RunFilter
+from horae.stores.common.codecs import decode_cursor, encode_cursor, encode_error
+from horae.stores.postgres.codecs import HIGHEST_ID, LOWEST_ID, birthday
+
+EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
+Days = tuple[date, date]  # from the first to before the second
+
+
+def latest_first(day: date) -> list[Days]:
+    """The history from about this day on, then what ended before it; if the page is full by then, that is quick."""
+    lately = (datetime.now(UTC) - RECENT).date()  # right or wrong, it only decides what is searched first
+    split = min(max(day, _SECOND_DAY) - timedelta(days=1), lately)
+    return [(split, date.max), (date.min, split)]
+
+
+RECENT = timedelta(hours=6)
+_SECOND_DAY = date.min + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A statement that finds part of a page: in these states, and of what ended on these days if it goes day by day."""
+
+    name: str
+    states: frozenset[State]
+    days: Days | tuple[()] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """A filter as the range of an index and the rest."""
+
+    which: RunFilter
+    states: frozenset[State]
+    start: datetime
+    before_at: datetime
+    before_id: str
+    limit: int
+
+    @classmethod
+    def of(cls, which: RunFilter, cursor: str | None, limit: int) -> "RunQuery":
+        start, before = which.start_at or EARLIEST, (which.end_at or LATEST, LOWEST_ID)
+        if which.due is not None and which.now is not None:
+            if which.due:
+                before = min(before, (which.now + _TICK, LOWEST_ID))
+            else:
+                start = max(start, which.now + _TICK)
+        if cursor is not None:
+            micros, ident = decode_cursor(cursor, int, str)
+            before = min(before, (_EPOCH + micros * _TICK, ident_of(ident)))
+        states = frozenset(State) if which.states is None else which.states
+        return cls(which=which, states=states, start=start, before_at=before[0], before_id=before[1], limit=limit + 1)
+
+    def searches(self) -> list[Search]:
+        """What finds the runs; live ones come first: what ends meanwhile is then seen twice, not never."""
+        live = frozenset() if self.which.dead_letters else self.states - FINAL
+        ended = self.states & FINAL
+        if self.which.job_id is not None:
+            name = "list_letters_of_job" if self.which.dead_letters else "list_ended_of_job"
+            searches = [Search("list_live_of_job", live), Search(name, ended)]
+        else:
+            best = _ended_list("list_ended", well=State.SUCCEEDED in ended)
+            name = "list_letters" if self.which.dead_letters else best
+            searches = _live_searches(live, stopping=self.which.stopping)
+            searches += [Search(name, ended, days) for days in latest_first(self.before_at.date())]
+        return [search for search in searches if search.states]
+
+    def groups(self) -> Search:
+        """What finds the dead letters by what they failed of."""
+        return Search("group_letters" if self.which.job_id is None else "group_letters_of_job", self.states)
+
+    def arguments(self, search: Search, found: Collection[Run] = ()) -> tuple[Any, ...]:
+        """The parameters that a search takes when these were found before."""
+        which = self.which
+        full = len(found) >= self.limit
+        return (
+            which.owner,
+            which.job_id,
+            sorted(search.states),
+            which.stopping,
+            which.task,
+            which.queue,
+            heapq.nlargest(self.limit, (run.due_at for run in found))[-1] if full else self.start,
+            self.before_at,
+            self.before_id,
+            self.limit,
+            *((_error_begins(which.error_type),) if which.dead_letters else ()),
+            *((*search.days, not full) if search.days else ()),
+        )
+
+
+def run_cursor(run: Run) -> str:
+    """Where a list of runs goes on after this one."""
+    return encode_cursor((run.due_at - _EPOCH) // _TICK, run.id)
+
+
+def _live_searches(states: frozenset[State], *, stopping: bool | None) -> list[Search]:
+    """What together finds live runs in these states; what waits for its first try may be much."""
+    if stopping:
+        return [Search("list_stopped", states)]
+    if State.SCHEDULED in states:
+        return [Search("list_live", states)]
+    few = {State.RETRYING: "list_retried", State.RUNNING: "list_started", State.CLAIMED: "list_live"}
+    return [Search(name, frozenset({state})) for state, name in few.items() if state in states]
+
+
+def _ended_list(name: str, *, well: bool) -> str:
+    """The list of ended runs that follows the best index: with those that succeeded, or without."""
+    return name if well else f"{name}_badly"
+
+
+def _error_begins(kind: str | None) -> str | None:
+    """How an error of a type begins as it is stored; None for any."""
+    text = encode_error(None if kind is None else JobError(type=kind, message=""))
+    return None if text is None else text.removesuffix('"message":""}')
+
+
+@dataclass(frozen=True, slots=True)
+class JobSearch:
+    """A statement that finds part of a page of jobs, with the parameters that are its own."""
+
+    name: str
+    own: tuple[Any, ...]
+    days: Days | tuple[()] = ()  # on which what it finds has ended, if it goes day by day
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """A filter as the range of an index and the rest."""
+
+    which: JobFilter
+    before: str
+    limit: int
+
+    @classmethod
+    def of(cls, which: JobFilter, cursor: str | None, limit: int) -> "JobQuery":
+        before = HIGHEST_ID if cursor is None else ident_of(decode_cursor(cursor, str)[0])
+        return cls(which=which, before=before, limit=limit + 1)
+
+    def searches(self) -> list[JobSearch]:
+        """What finds the jobs; those that have ended come last."""
+        which, last = self.which, self.which.last_run_states
+        due_by = which.now or LATEST
+        live = (which.status, None if last is None else sorted(last - FINAL), due_by)
+        recurring = (which.status, None if last is None else sorted(last), due_by)
+        ended = sorted(_ended_states(which.status) & (FINAL if last is None else last))
+        searches = [JobSearch("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", recurring)]
+        if which.status is not JobStatus.FINISHED and live[1] != []:
+            searches.append(JobSearch(_live_statement(which), live))
+        if ended:
+            searches += self._ended(ended, LATEST if last is None else due_by)
+        return searches
+
+    def _ended(self, states: Sequence[State], due_by: datetime) -> list[JobSearch]:
+        if self.which.key is not None:
+            return [JobSearch("list_one_shots_ended_keyed", (states, due_by))]
+        name = _ended_list("list_one_shots_ended", well=State.SUCCEEDED in states)
+        return [JobSearch(name, (states, due_by), days) for days in latest_first(birthday(self.before) or date.max)]
+
+    def arguments(self, search: JobSearch, found: Collection[str]) -> tuple[Any, ...]:
+        """The parameters that a search takes when jobs with these ids were found before."""
+        which = self.which
+        label, value = which.label or (None, None)
+        common = (which.owner, which.task, which.name, which.key, which.queue, label, value, which.text)
+        full = len(found) >= self.limit
+        least = heapq.nlargest(self.limit, found)[-1] if full else LOWEST_ID  # that still comes onto the page
+        by_day = (least, *search.days, not full) if search.days else ()
+        return (*common, self.before, self.limit, *search.own, *by_day)
+
+
+def _live_statement(which: JobFilter) -> str:
+    if which.key is not None:
+        return "list_one_shots_keyed"
+    if which.status is JobStatus.PAUSED:
+        return "list_one_shots_paused"
+    if which.status is JobStatus.CANCELLED:
+        return "list_one_shots_stopped"  # a cancel that waits for its node
+    return "list_one_shots_live"
+
+
+def _ended_states(status: JobStatus | None) -> frozenset[State]:
+    """The states of ended one-shots that stand so."""
+    match status:
+        case None:
+            return FINAL
+        case JobStatus.FINISHED:
+            return FINAL - {State.CANCELLED}
+        case JobStatus.CANCELLED:
+            return frozenset({State.CANCELLED})
+        case _:
+            return frozenset()
+
+
+def ident_of(text: str) -> str:
+    """An id from a cursor; anything else cannot be found, and sorts before everything."""
+    return text if len(text) == 32 and all(digit in "0123456789abcdef" for digit in text) else LOWEST_ID

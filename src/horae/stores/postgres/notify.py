@@ -1,0 +1,182 @@
+"""Signals between processes through NOTIFY: one for all that happened since the last was sent, heard by LISTEN.
+
+A NOTIFY inside the transaction that it tells of would hold a lock of the whole database until the commit is on disk,
+one commit after the other. So signals are sent after the commit, from a connection of their own that writes nothing,
+and what piles up while one is under way goes as one. Whoever is killed in between never gave an answer either, and what
+a lost signal told of is found by the next scan.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import structlog
+
+from horae.core.errors import Misconfigured, Unavailable
+from horae.core.model import NodeId
+from horae.ports.store import Kind, Signal
+from horae.stores.postgres.database import TIMEOUT, Address, Session, door
+
+log = structlog.get_logger(__name__)
+
+CHECK_EVERY = 5.0  # seconds between looks at an idle connection
+POLL_EVERY = 1.0  # seconds between hints behind a pooler, where nothing can be heard
+BACKOFF = (0.05, 5.0)  # seconds: the first wait before a reconnect, and the longest
+MAX_PAYLOAD = 7000  # bytes; PostgreSQL takes 8000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
+
+class Signals:
+    """Tells subscribers of this process and of all others what changed."""
+
+    def __init__(self, address: Address, *, listens: bool) -> None:
+        self._address = address
+        self._listens = listens
+        self._channel = ""
+        self._subscribers: list[Callable[[Signal], None]] = []
+        self._pending: dict[tuple[Kind, NodeId | None], Signal] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._own: int | None = None  # the server process behind our connection: its signals are our own
+
+    async def open(self, schema: str) -> None:
+        """Begin to listen and to send; from here on nothing is missed."""
+        self._channel = f"horae_{schema}"[:63]
+        if self._address.pooled:
+            self._task = asyncio.create_task(self._poll())
+            return
+        listening = asyncio.Event()
+        self._task = asyncio.create_task(self._run(listening))
+        with door():
+            async with asyncio.timeout(TIMEOUT):
+                await listening.wait()
+
+    async def close(self) -> None:
+        """Stop; what was not sent is found by the scans of the others."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
+        """Call `heard` for every signal; returns how to stop that."""
+        self._subscribers.append(heard)
+
+        def stop() -> None:
+            if heard in self._subscribers:
+                self._subscribers.remove(heard)
+
+        return stop
+
+    def send(self, signals: Iterable[Signal]) -> None:
+        """Tell this process at once and the others in a moment."""
+        for signal in signals:
+            self._tell(signal)
+            self._enqueue(signal)
+
+    def _enqueue(self, signal: Signal) -> None:
+        place = (signal.kind, signal.node)
+        earlier = self._pending.get(place)
+        if earlier is None or signal.at is None or (earlier.at is not None and signal.at < earlier.at):
+            self._pending[place] = signal
+        self._wake.set()
+
+    def _tell(self, signal: Signal) -> None:
+        for heard in list(self._subscribers):
+            heard(signal)
+
+    async def _run(self, listening: asyncio.Event) -> None:
+        """Keep one connection for listening and sending; a lost one is replaced."""
+        first, longest = BACKOFF
+        wait = first
+        while True:
+            began_at = time.monotonic()
+            try:
+                with door():
+                    connection = await self._address.connect()
+                    try:
+                        await self._converse(connection, listening)
+                    finally:
+                        self._own = None
+                        connection.terminate()
+            except (Unavailable, Misconfigured, asyncpg.PostgresError) as exc:  # whatever it is, we try again
+                log.warning("signals_interrupted", error=str(exc))
+                if time.monotonic() - began_at > longest:
+                    wait = (
+                        first  # what was lost after a while is back soon; what is lost at once, again and again, is not
+                    )
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                wait = min(wait * 2, longest)
+
+    async def _converse(self, connection: Any, listening: asyncio.Event) -> None:
+        self._own = connection.get_server_pid()
+        if self._listens:
+            await connection.add_listener(self._channel, self._hear)
+        connection.add_termination_listener(lambda _: self._wake.set())
+        if listening.is_set():
+            self._tell(Signal(kind=Kind.ANY))  # who knows what was said meanwhile
+        listening.set()
+        session = Session(connection)
+        while True:
+            await self._next_turn()
+            if connection.is_closed():
+                raise Unavailable("the connection for signals was lost")
+            pending, self._pending = self._pending, {}
+            try:
+                if not pending:
+                    await session.value("store_time")  # is anybody still there?
+                for payload in _payloads(pending.values()):
+                    await session.rows("notify", self._channel, payload)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                for signal in pending.values():
+                    self._enqueue(signal)
+                raise
+
+    async def _next_turn(self) -> None:
+        """Wait for something to send, or for the time to see whether the connection still lives."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHECK_EVERY):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _hear(self, _: Any, sender: int, __: str, payload: str) -> None:
+        if sender != self._own:
+            for line in payload.split("\n"):
+                self._tell(_decode(line))
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_EVERY)
+            self._tell(Signal(kind=Kind.ANY))
+
+
+def _payloads(signals: Iterable[Signal]) -> list[str]:
+    """Signals as texts that each fit into one notification."""
+    payloads: list[str] = []
+    for line in map(_encode, signals):
+        if payloads and len(payloads[-1]) + len(line) < MAX_PAYLOAD:
+            payloads[-1] += f"\n{line}"
+        else:
+            payloads.append(line)
+    return payloads
+
+
+def _encode(signal: Signal) -> str:
+    at = "" if signal.at is None else str((signal.at - _EPOCH) // _TICK)
+    return f"{signal.kind} {at} {signal.node or ''}"
+
+
+def _decode(line: str) -> Signal:
+    """The inverse of `_encode`; what a newer version says is at least a hint."""
+    kind, at, node = [*line.split(" "), "", ""][:3]
+    if kind not in set(Kind):
+        return Signal(kind=Kind.ANY)
+    return Signal(kind=Kind(kind), at=_EPOCH + int(at) * _TICK if at else None, node=NodeId(node) if node else None)

@@ -1,0 +1,49 @@
+"""Queues in PostgreSQL: what administrators say about them, how full they are and how late."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+
+from horae.ports.store import SETTINGS, Kind, QueueDepth, QueueSettings, Signal
+from horae.stores.postgres.base import PostgresBase
+from horae.stores.postgres.database import retried
+from horae.stores.postgres.held import count_held
+
+MAX_DEPTH = 10_000  # how far the runs of a queue are counted
+LATELY = 1_000  # runs of a queue that its lateness is taken from
+
+
+class PostgresQueues(PostgresBase):
+    """The verbs of the store that deal with queues."""
+
+    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
+        """The queues that have live runs (of an owner), and without an owner also those that have settings."""
+        if owner is None:
+            found = await self._db.rows("queue_depths", now, MAX_DEPTH)
+        else:
+            found = await self._db.rows("queue_depths_of_owner", now, MAX_DEPTH, owner)
+        return [
+            QueueDepth(
+                queue=row[0], depth=row[1], oldest_due_at=row[2], running=row[3], paused=row[4], concurrency=row[5]
+            )
+            for row in found
+        ]
+
+    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
+        """For each queue the 99th percentile of the lateness of runs that ended lately."""
+        return {row[0]: row[1] for row in await self._db.rows("queue_lateness", since, owner, LATELY)}
+
+    async def queue_settings(self, queue: str) -> QueueSettings:
+        """What was said about a queue; the defaults when nothing was."""
+        for paused, concurrency in await self._db.rows("queue_settings", queue):
+            return QueueSettings(queue=queue, paused=paused, concurrency=concurrency)
+        return QueueSettings(queue=queue)
+
+    @retried
+    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
+        """Say something about a queue; whatever it is, waiting workers may now find something to claim."""
+        limits = "concurrency" in fields
+        paused = settings.paused if "paused" in fields else None
+        await self._db.rows("set_queue", settings.queue, paused, limits, settings.concurrency)
+        if limits and settings.concurrency is not None:
+            await count_held(self._db, settings.queue)
+        self._signals.send([Signal(kind=Kind.DUE)])

@@ -1,0 +1,83 @@
+"""The schema in PostgreSQL: its version, and the way to the newest one."""
+
+import asyncpg
+
+from horae.core.errors import Misconfigured
+from horae.stores.common.statements import migrations
+from horae.stores.postgres.database import Address, Session, door
+
+OLDEST_SERVER = 140000  # PostgreSQL 14
+
+
+def expected_version() -> int:
+    """The version of the schema that this code is written for."""
+    return migrations("postgres")[-1][0]
+
+
+def refuse_other_version(version: int) -> None:
+    """Raise unless the schema is the expected one, and say what to do."""
+    if version < expected_version():
+        raise Misconfigured(
+            f"the schema is at version {version} and this Horae needs {expected_version()}: run `horae db migrate`"
+        )
+    if version > expected_version():
+        raise Misconfigured(
+            f"the schema is at version {version}, newer than this Horae knows ({expected_version()}): upgrade Horae"
+        )
+
+
+async def read_version(session: Session) -> int:
+    """The version of the schema; 0 when there is none."""
+    if not await session.value("has_versions"):
+        return 0
+    return int(await session.value("schema_version"))
+
+
+async def status(address: Address) -> tuple[int, int]:
+    """The version of the schema, and the expected one."""
+    with door():
+        connection = await address.connect()
+        try:
+            return await read_version(Session(connection)), expected_version()
+        finally:
+            await connection.close()
+
+
+async def migrate(address: Address) -> list[int]:
+    """Bring the schema to the expected version, step by step; answers the steps taken. Several may do so at once."""
+    with door():
+        connection = await address.connect()
+        try:
+            _refuse_old_server(connection)
+            await _create_schema(connection)
+            return [version for version, script in migrations("postgres") if await _step(connection, version, script)]
+        finally:
+            await connection.close()
+
+
+async def _step(connection: asyncpg.Connection, version: int, script: str) -> bool:
+    async with connection.transaction():
+        session = Session(connection)
+        await session.rows("lock_migrations")
+        await session.rows("create_versions")
+        if await session.value("schema_version") >= version:
+            return False
+        await connection.execute(script, timeout=None)  # a migration may have much to do
+        await session.rows("add_version", version)
+    return True
+
+
+async def _create_schema(connection: asyncpg.Connection) -> None:
+    statement = await Session(connection).value("schema_to_create")
+    if statement is None:
+        return
+    try:
+        await connection.execute(statement)
+    except asyncpg.UniqueViolationError:
+        return  # another process was quicker
+
+
+def _refuse_old_server(connection: asyncpg.Connection) -> None:
+    version = connection.get_server_version()
+    if version.major * 10000 < OLDEST_SERVER:
+        raise Misconfigured(f"PostgreSQL {version.major} is too old: Horae needs {OLDEST_SERVER // 10000} or newer")

@@ -1,0 +1,1614 @@
+-- Named statements of the PostgreSQL store. Batches come as arrays, one per column.
+--
+-- Plans: connections force generic plans and switch off whatever reads a table as a whole (see database.py). A plan
+-- that was made while a table was still empty would otherwise scan it, and go on to do so until statistics catch up; and
+-- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by one index, which
+-- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: `gate || ''` keeps the index of gates
+-- away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table. A join with
+-- `id BETWEEN given.id AND given.id` can only look up what is given: with `=`, a plan that was made when a vacuum had found
+-- nothing in the table would go through all of it for each of them.
+--
+-- No index of `runs` names what a claim changes (state, node, fence), so that it stays within the page of the run and writes
+-- none of them; only held runs of a queue with a limit are `counted` by an index. What is held in a gate is looked for
+-- among the first 100 there: it was first when it was claimed, so only what was put in front of it later counts.
+
+
+-- ---------------------------------------------------------------------------------------------------- schema and time
+
+-- name: store_time
+SELECT clock_timestamp();
+
+-- name: current_schema
+SELECT current_schema();
+
+-- name: submit_runs_function
+-- Its name wherever it is called from; the server quotes it.
+SELECT format('%I.submit_runs', current_schema());
+
+-- name: schema_to_create
+-- The statement that makes the schema that search_path names first; the server quotes it.
+SELECT format('CREATE SCHEMA IF NOT EXISTS %I', trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)))
+ WHERE current_schema() IS NULL;
+
+-- name: has_versions
+SELECT to_regclass('schema_versions') IS NOT NULL;
+
+-- name: create_versions
+CREATE TABLE IF NOT EXISTS schema_versions (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+
+-- name: schema_version
+SELECT coalesce(max(version), 0) FROM schema_versions;
+
+-- name: lock_migrations
+-- Held to the end of the transaction: of several nodes that start at once, one migrates and the others find it done.
+SELECT pg_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_schema(), '')));
+
+-- name: add_version
+INSERT INTO schema_versions (version) VALUES ($1);
+
+-- name: ensure_day
+SELECT ensure_history_day($1);
+
+-- name: notify
+SELECT pg_notify($1, $2);
+
+
+-- ---------------------------------------------------------------------------------------------------------- creating
+
+-- name: add_lanes
+INSERT INTO lanes (queue, priority, band) SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[])
+    ON CONFLICT DO NOTHING;
+
+-- name: lanes
+SELECT queue, priority, band, lanes.id
+  FROM unnest($1::text[], $2::smallint[], $3::smallint[]) AS given(queue, priority, band)
+  JOIN lanes USING (queue, priority, band);
+
+-- name: add_shelves
+INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
+
+-- name: shelves
+SELECT owner, task, queue, shelves.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
+
+-- name: create_runs
+-- $1 batches of runs that are alike, $2 whether some may be there already: sent again, because the answer was lost. Only
+-- then are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
+-- One-shots are jobs, of which listeners are told.
+WITH made AS (
+    INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                      ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision,
+                      created_at, requeue_of, lane, shelf)
+    SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(own.params, batch.params), params_blob,
+           name, key, labels, queue, priority, ordering_key, policy, secrets, coalesce(own.schedule, batch.schedule),
+           trigger,
+           CASE WHEN punctual AND batch.slot IS NOT NULL THEN coalesce(own.due_at, batch.due_at)
+                ELSE coalesce(own.slot, batch.slot) END,
+           coalesce(own.due_at, batch.due_at),
+           CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.wake_at, batch.wake_at) END,
+           coalesce(own.gate, batch.gate), paused, revision, created_at, requeue_of,
+           lane, shelf
+      FROM unnest($1::new_runs[]) AS batch
+     CROSS JOIN LATERAL unnest(ids, job_ids, all_params, schedules, slots, due_ats, wake_ats, gates)
+                        AS own(id, job_id, params, schedule, slot, due_at, wake_at, gate)
+     WHERE NOT ($2::boolean AND coalesce((SELECT true FROM runs WHERE runs.id = own.id), false))
+    RETURNING job_id, owner, schedule IS NOT NULL AS one_shot
+)
+INSERT INTO events (kind, owner, subjects)
+SELECT 'job.created', owner, array_agg(job_id) FROM made WHERE one_shot GROUP BY owner;
+
+-- name: fire_runs
+-- Batches of runs of schedules that are alike. They are written in the order in which they wake, not job by job: so what is
+-- claimed and ends together lies in the same pages.
+INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+                  policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, requeue_of,
+                  lane, shelf)
+SELECT own.id, own.job_id, owner, created_by, task, coalesce(own.params, batch.params), params_blob, name, key, labels, queue,
+       priority, ordering_key, policy, secrets, NULL, trigger,
+       CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.slot, batch.slot) END,
+       coalesce(own.due_at, batch.due_at),
+       CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.wake_at, batch.wake_at) END AS wake_at,
+       coalesce(own.gate, batch.gate), paused, revision, created_at, requeue_of, lane, shelf
+  FROM unnest($1::new_runs[]) AS batch
+ CROSS JOIN LATERAL unnest(ids, job_ids, all_params, slots, due_ats, wake_ats, gates)
+                    AS own(id, job_id, params, slot, due_at, wake_at, gate)
+ ORDER BY wake_at;
+
+-- name: create_jobs
+INSERT INTO jobs (id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
+                  secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard)
+SELECT *
+  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+              $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
+              $17::timestamptz[], $18::timestamptz[], $19::integer[], $20::timestamptz[], $21::timestamptz[],
+              $22::smallint[])
+    ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: take_keys
+-- In the order of the keys, so that two batches never wait for each other; within one batch the first of a key wins.
+INSERT INTO keys (owner, key, job_id)
+SELECT owner, key, job_id
+  FROM unnest($1::text[], $2::text[], $3::uuid[]) WITH ORDINALITY AS given(owner, key, job_id, place)
+ ORDER BY owner, key, place
+    ON CONFLICT DO NOTHING;
+
+-- name: key_holders
+SELECT given.place, keys.job_id
+  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given(owner, key, place)
+  JOIN keys ON keys.owner = given.owner AND keys.key = given.key;
+
+-- name: hold_jobs
+-- Locked, in the order of their ids as by firings, so that who cancels one waits for us or has happened.
+SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
+
+-- name: hold_one_shots
+-- As above, of jobs that run once. A claim passes over what is locked, so it is told of them afterwards.
+SELECT * FROM live_runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
+
+-- name: free_keys
+DELETE FROM keys USING unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id)
+ WHERE keys.owner = given.owner AND keys.key = given.key AND keys.job_id = given.job_id;
+
+-- name: key_holder
+SELECT job_id FROM keys WHERE owner = $1 AND key = $2;
+
+-- name: add_skips
+INSERT INTO skips (job_id, revision, start_at, end_at, count, reason)
+SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::text[]);
+
+-- name: add_backfills
+INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
+SELECT *
+  FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
+              $7::timestamptz[], $8::smallint[])
+    ON CONFLICT DO NOTHING;
+
+
+-- ----------------------------------------------------------------------------------------------------------- receipts
+
+-- name: take_receipts
+-- No two have the same key. In the order of the keys, so that two batches never wait for each other; one that is no longer
+-- valid gives way.
+INSERT INTO receipts (owner, key, fingerprint, answer, created_at)
+SELECT *
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
+       AS given(owner, key, fingerprint, answer, created_at)
+ ORDER BY owner, key
+    ON CONFLICT (owner, key) DO UPDATE
+   SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at
+ WHERE receipts.created_at < excluded.created_at - $6::interval
+RETURNING owner, key;
+
+-- name: receipts
+SELECT receipts.owner, receipts.key, fingerprint, answer, created_at
+  FROM unnest($1::text[], $2::text[]) AS given(owner, key)
+  JOIN receipts ON receipts.owner = given.owner AND receipts.key = given.key;
+
+-- name: drop_receipts
+DELETE FROM receipts USING unnest($1::text[], $2::text[]) AS given(owner, key)
+ WHERE receipts.owner = given.owner AND receipts.key = given.key;
+
+-- name: valid_receipt
+SELECT owner, key, fingerprint, answer, created_at FROM receipts
+ WHERE owner = $1 AND key = $2 AND created_at >= $3::timestamptz - $4::interval;
+
+-- name: expire_receipts
+DELETE FROM receipts
+ WHERE ctid = ANY(ARRAY(SELECT ctid FROM receipts WHERE created_at < $1 ORDER BY created_at LIMIT $2))
+RETURNING 1;
+
+
+-- ------------------------------------------------------------------------------------------------------------- events
+
+-- name: add_events
+INSERT INTO events (kind, owner, subjects)
+SELECT kind, owner, array_agg(subject)
+  FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given(kind, owner, subject)
+ GROUP BY kind, owner;
+
+-- name: event_horizon
+SELECT last, writers FROM event_horizon();
+
+-- name: events_of_all
+SELECT id, kind, owner, at, subjects FROM events WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3;
+
+-- name: events_of_owner
+SELECT id, kind, owner, at, subjects FROM events
+ WHERE (owner, id) > ($4::text, $1::bigint) AND (owner, id) <= ($4::text, $2::bigint)
+ ORDER BY owner, id
+ LIMIT $3;
+
+-- name: expire_events
+-- Only the first are looked at: numbers and times have the same order, but for what a clock does.
+DELETE FROM events
+ WHERE id = ANY(ARRAY(SELECT id FROM (SELECT id, at FROM events ORDER BY id LIMIT $2) AS oldest WHERE at < $1))
+RETURNING 1;
+
+
+-- ---------------------------------------------------------------------------------------------------------- planning
+
+-- name: plannable_jobs
+SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
+       job.priority, job.ordering_key, job.policy, job.secrets, job.schedule, job.status, job.next_fire_at, job.plan_at,
+       job.revision, job.created_at, job.updated_at, unstarted.count, live.count
+  FROM (SELECT due.*
+          FROM unnest($1::smallint[]) AS shards(shard)
+         CROSS JOIN LATERAL (SELECT * FROM jobs
+                              WHERE jobs.shard = shards.shard AND plan_at <= $2
+                              ORDER BY plan_at
+                              LIMIT $3) AS due
+         ORDER BY due.plan_at
+         LIMIT $3) AS job
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
+                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS few) AS unstarted
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS few) AS live
+ ORDER BY job.plan_at;
+
+-- name: plannable_backfills
+SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
+       job.priority, job.ordering_key, job.policy, job.secrets, job.schedule, job.status, job.next_fire_at, job.plan_at,
+       job.revision, job.created_at, job.updated_at, unstarted.count, live.count,
+       page.id, page.job_id, page.trigger, page.start_at, page.end_at, page.plan_at, page.created_at
+  FROM (SELECT due.*
+          FROM unnest($1::smallint[]) AS shards(shard)
+         CROSS JOIN LATERAL (SELECT * FROM backfills
+                              WHERE backfills.shard = shards.shard AND plan_at <= $2
+                              ORDER BY plan_at
+                              LIMIT $3) AS due
+         ORDER BY due.plan_at
+         LIMIT $3) AS page
+  JOIN jobs AS job ON job.id = page.job_id
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
+                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS few) AS unstarted
+ CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS few) AS live
+ ORDER BY page.plan_at;
+
+-- name: next_plan_at
+SELECT least(min(job.plan_at), min(page.plan_at))
+  FROM unnest($1::smallint[]) AS shards(shard)
+  LEFT JOIN LATERAL (SELECT plan_at FROM jobs
+                      WHERE jobs.shard = shards.shard AND plan_at > $2 ORDER BY plan_at LIMIT 1) AS job ON true
+  LEFT JOIN LATERAL (SELECT plan_at FROM backfills
+                      WHERE backfills.shard = shards.shard AND plan_at > $2 ORDER BY plan_at LIMIT 1) AS page ON true;
+
+-- name: fire_jobs
+-- Compare-and-set: whoever moved the job first has accounted for its slots.
+UPDATE jobs SET next_fire_at = given.next_fire_at, plan_at = given.plan_at, status = given.status
+  FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::text[])
+       AS given(id, revision, expected, next_fire_at, plan_at, status)
+ WHERE jobs.id = given.id AND jobs.revision = given.revision
+   AND jobs.next_fire_at IS NOT DISTINCT FROM given.expected
+RETURNING jobs.id;
+
+-- name: ended_slots
+SELECT history.job_id, history.slot
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS given(job_id, slot)
+  JOIN history ON history.job_id = given.job_id AND history.slot = given.slot AND history.trigger = 'schedule';
+
+-- name: move_backfills
+UPDATE backfills SET start_at = given.start_at, plan_at = given.plan_at
+  FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])
+       AS given(id, expected, start_at, plan_at)
+ WHERE backfills.id = given.id AND backfills.start_at = given.expected
+RETURNING backfills.id;
+
+-- name: end_backfills
+DELETE FROM backfills USING unnest($1::uuid[], $2::timestamptz[]) AS given(id, expected)
+ WHERE backfills.id = given.id AND backfills.start_at = given.expected
+RETURNING backfills.id;
+
+
+-- ---------------------------------------------------------------------------------------------------------- changing
+
+-- name: change_job
+-- $20: keep next_fire_at as it is, for a planner may have moved it since the job was read.
+UPDATE jobs
+   SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
+       ordering_key = $11, policy = $12, secrets = $13, schedule = $14, status = $15,
+       next_fire_at = CASE WHEN $20 THEN next_fire_at ELSE $16::timestamptz END, plan_at = $17, revision = $18,
+       updated_at = $19
+ WHERE id = $1 AND revision = $2 AND ($21::text IS NULL OR status = $21)
+RETURNING next_fire_at;
+
+-- name: retract_runs
+DELETE FROM runs
+ WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND state = 'scheduled'
+RETURNING slot, gate;
+
+-- name: retract_skips
+DELETE FROM skips WHERE job_id = $1 AND start_at > $2 RETURNING start_at;
+
+-- name: stop_unstarted
+UPDATE runs SET stop = $3
+ WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND state = 'claimed'
+RETURNING id, node;
+
+-- name: rewind_job
+UPDATE jobs SET next_fire_at = least(next_fire_at, $2) WHERE id = $1 RETURNING next_fire_at;
+
+-- name: change_one_shot
+UPDATE runs
+   SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
+       ordering_key = $11, policy = $12, secrets = $13, schedule = $14, due_at = $15, wake_at = $16, gate = $17,
+       paused = $18, revision = $19, lane = $20, shelf = $21, parked = false
+  FROM (SELECT id, gate, wake_at FROM runs WHERE id = $1 FOR UPDATE) AS before
+ WHERE runs.id BETWEEN before.id AND before.id AND revision = $2 AND state IN ('scheduled', 'retrying')
+RETURNING before.gate, before.wake_at;
+
+
+-- ---------------------------------------------------------------------------------------------------------- claiming
+
+-- name: claim
+-- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked,
+-- $10 gates that the node holds and has no run of, $11 gates of others of which we were just told what is due
+-- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest, and
+-- free the gates of which nothing came.
+WITH me AS MATERIALIZED (
+    SELECT id FROM nodes WHERE id = $1
+), said AS MATERIALIZED (
+    -- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else
+    -- takes of it: without its lock it gives nothing.
+    SELECT queue, paused, concurrency, changed_at,
+           paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
+           CASE WHEN queue = ANY($9::text[])
+                THEN concurrency - (SELECT count(*) FROM runs WHERE counted AND runs.queue = queues.queue)
+            END AS room
+      FROM queues
+     WHERE cardinality($2::text[]) = 0 OR queue = ANY($2::text[])
+), open AS MATERIALIZED (
+    -- What could not be taken for a while lies below the floor: there it is looked for as long as there is a limit, and
+    -- for a while after anything else was said.
+    SELECT id AS lane, priority, queue, room,
+           CASE WHEN concurrency IS NULL AND coalesce(changed_at < $4::timestamptz - interval '1 min', true)
+                THEN $6::timestamptz ELSE '-infinity' END AS floor
+      FROM lanes LEFT JOIN said USING (queue)
+     WHERE (cardinality($2::text[]) = 0 OR queue = ANY($2::text[])) AND closed IS NOT TRUE
+), offers AS MATERIALIZED (
+    -- A single lane is not asked whether it has something: that would walk once more over what a long transaction elsewhere
+    -- keeps dead at its head. Nor does a lane offer what we do not know: claims would begin to look there for ever.
+    SELECT open.*, first.wake_at AS first_at
+      FROM open
+      LEFT JOIN LATERAL (SELECT wake_at FROM runs
+                          WHERE runs.lane = open.lane
+                            AND wake_at >= open.floor AND wake_at <= $5::timestamptz
+                            AND node IS NULL AND NOT parked AND NOT paused
+                            AND task = ANY($3::text[])
+                            AND (SELECT count(*) FROM open) > 1
+                          ORDER BY wake_at
+                          LIMIT 1) AS first ON true
+     WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
+       AND ((SELECT count(*) FROM open) = 1 OR first.wake_at IS NOT NULL)
+), turns AS MATERIALIZED (
+    -- How many a lane gives in its turns: one at first, then a fifth more each time, so that few turns share out many runs.
+    SELECT start, lead(start, 1, $7::bigint) OVER (ORDER BY start) - start AS size
+      FROM (SELECT DISTINCT floor(1.2::float8 ^ n)::bigint - 1 AS start
+              FROM generate_series(0, ceil(ln($7::float8 + 1) / ln(1.2::float8))::integer) AS n) AS growing
+     WHERE start < $7::bigint
+), counted AS MATERIALIZED (
+    -- How much each of several lanes has. Counted is what is picked below, by the same conditions, or what nobody may take
+    -- would use up the share of what can be taken. As that walks over it once more, a lane that has its part, which is what it
+    -- would give if all had plenty, is taken to have plenty.
+    SELECT lane, queue, priority, first_at, CASE WHEN first.count < part THEN first.count ELSE most END AS has
+      FROM (SELECT *, least($7::bigint, room) AS most,
+                   greatest(least($7::bigint / count(*) OVER (PARTITION BY priority), 4 * $7::bigint / count(*) OVER ()),
+                            10) AS part
+              FROM offers
+             WHERE (SELECT count(*) FROM offers) > 1) AS offer
+     CROSS JOIN LATERAL (SELECT count(*)
+                           FROM (SELECT FROM runs
+                                  WHERE runs.lane = offer.lane
+                                    AND wake_at >= offer.floor AND wake_at <= $5::timestamptz
+                                    AND node IS NULL AND NOT parked AND NOT paused
+                                    AND task = ANY($3::text[])
+                                    AND (gate IS NULL
+                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($11::text[])
+                                         OR gate <> ALL($8::text[])
+                                            AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
+                                  ORDER BY wake_at
+                                  LIMIT least(part, most)) AS few) AS first
+), shares AS MATERIALIZED (
+    -- A single lane may give all. Of several, the highest priorities give first, within one of them the queues in turn, and
+    -- of a queue its lanes in turn, so that a flood in one queue, or of one owner, takes no more than what the others leave.
+    SELECT lane, least($7::bigint, room) AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
+    UNION ALL
+    SELECT lane, sum(least(size, $7::bigint - given)::integer)
+      FROM (SELECT lane, size,
+                   sum(size) OVER (ORDER BY priority DESC, given_of_queue, first_at, lane, start
+                                    ROWS UNBOUNDED PRECEDING) - size AS given
+              FROM (SELECT lane, priority, first_at, start, size,
+                           sum(size) OVER (PARTITION BY priority, queue ORDER BY start, first_at, lane
+                                            ROWS UNBOUNDED PRECEDING) - size AS given_of_queue
+                      FROM (SELECT lane, priority, queue, first_at, start, least(size, has - start)::integer AS size
+                              FROM counted JOIN turns ON start < has) AS turn) AS of_queue) AS of_all
+     WHERE given < $7::bigint
+     GROUP BY lane
+), found AS MATERIALIZED (
+    -- Runs of gates that are full or another node's are none of our business before they are due. Where there is little
+    -- room, a few more are looked at: what is blocked must not take the place of what is not.
+    SELECT run.*, shares.share, offers.lane, offers.queue, offers.priority, offers.room
+      FROM shares JOIN offers USING (lane)
+     CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
+                          WHERE runs.lane = offers.lane
+                            AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
+                            AND node IS NULL AND NOT parked AND NOT paused
+                            AND task = ANY($3::text[])
+                            AND (gate IS NULL
+                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($11::text[])
+                                 OR gate <> ALL($8::text[])
+                                    AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
+                          ORDER BY wake_at
+                          LIMIT shares.share + CASE WHEN offers.room IS NULL THEN 0 ELSE 100 END
+                            FOR UPDATE SKIP LOCKED) AS run
+), taker AS MATERIALIZED (
+    -- Locked, so that a burial waits for us, or we find ourselves buried; but not for nothing, for that is a write.
+    SELECT id FROM nodes WHERE id = $1 AND EXISTS (SELECT FROM found) FOR KEY SHARE
+), heads AS MATERIALIZED (
+    -- The first run of each gate, if all before it are ours, and none of them failed and blocks it.
+    SELECT first.*
+      FROM (SELECT DISTINCT ON (gate) * FROM found WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
+     WHERE gate <> ALL($8::text[]) AND EXISTS (SELECT FROM taker)
+       AND (SELECT true FROM runs AS ahead
+             WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
+               AND ahead.node IS DISTINCT FROM $1
+             LIMIT 1) IS NULL
+       AND (SELECT true FROM blocks
+             WHERE blocks.gate = first.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id)
+             LIMIT 1) IS NULL
+), outside AS MATERIALIZED (
+    -- What could be taken, if there were room for it: the lanes of a queue share that, those of one priority in turn.
+    SELECT id
+      FROM (SELECT id, share, room, place,
+                   row_number() OVER (PARTITION BY queue
+                                      ORDER BY priority DESC, place, wake_at, due_at, id) AS place_in_queue
+              FROM (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY wake_at, due_at, id) AS place
+                      FROM (SELECT * FROM found WHERE room IS NOT NULL AND gate IS NULL
+                            UNION ALL
+                            SELECT * FROM heads
+                             WHERE room IS NOT NULL
+                               AND coalesce((SELECT node FROM gates WHERE gates.gate = heads.gate), $1) = $1) AS fit
+                   ) AS placed) AS ranked
+     WHERE place > share OR place_in_queue > room
+), kept AS MATERIALIZED (
+    -- Gates that are ours already are not written again, only locked: an earlier claim of ours whose answer was lost may
+    -- just be freeing them. Of our gates there may be many: hence no condition that the index of nodes could answer.
+    SELECT gate FROM gates
+     WHERE gate = ANY(ARRAY(SELECT gate FROM heads WHERE id NOT IN (SELECT id FROM outside)))
+       AND node IS NOT DISTINCT FROM $1
+     ORDER BY gate
+       FOR KEY SHARE
+), taken AS MATERIALIZED (
+    -- Whoever writes the gate first has it; in the order of their names, so that two claims never wait for each other.
+    INSERT INTO gates (gate, node)
+    SELECT gate, $1
+      FROM heads
+     WHERE id NOT IN (SELECT id FROM outside) AND (gate IN (SELECT gate FROM kept)) IS NOT TRUE
+     ORDER BY gate
+        ON CONFLICT DO NOTHING
+    RETURNING gate
+), ours AS MATERIALIZED (
+    SELECT gate FROM kept UNION ALL SELECT gate FROM taken
+), freed AS (
+    DELETE FROM gates
+     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($10::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
+       AND node IS NOT DISTINCT FROM $1
+), passed AS MATERIALIZED (
+    -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
+    SELECT id, room FROM heads WHERE (gate IN (SELECT gate FROM ours)) IS TRUE
+), claimed AS (
+    UPDATE runs SET state = 'claimed', node = $1, fence = fence + 1, counted = chosen.counted
+      FROM (SELECT id, room IS NOT NULL AS counted
+              FROM found
+             WHERE gate IS NULL AND (room IS NULL OR id NOT IN (SELECT id FROM outside))
+            UNION ALL
+            SELECT id, room IS NOT NULL FROM passed) AS chosen
+     WHERE runs.id BETWEEN chosen.id AND chosen.id AND EXISTS (SELECT FROM taker)
+    RETURNING runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels,
+              queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop,
+              fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of
+), blocked AS (
+    -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
+    SELECT found.id
+      FROM found
+     WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
+       AND id NOT IN (SELECT id FROM passed) AND id NOT IN (SELECT id FROM outside)
+       AND (gate NOT IN (SELECT gate FROM ours)
+            OR EXISTS (SELECT FROM runs AS ahead
+                        WHERE ahead.gate = found.gate AND (ahead.due_at, ahead.id) < (found.due_at, found.id)
+                          AND ahead.node IS DISTINCT FROM $1
+                          AND ahead.id NOT IN (SELECT id FROM passed))
+            OR EXISTS (SELECT FROM blocks
+                        WHERE blocks.gate = found.gate AND (blocks.due_at, blocks.run_id) < (found.due_at, found.id)))
+)
+-- The answer comes first, without a run. Of a run nothing is told that is known, or the same for all.
+SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS task, NULL AS params, NULL AS params_blob,
+       NULL AS name, NULL AS key, NULL AS labels, NULL AS queue, NULL AS priority, NULL AS ordering_key, NULL AS policy,
+       NULL AS secrets, NULL AS schedule, NULL AS trigger, NULL AS slot, NULL AS due_at, NULL AS wake_at, NULL AS gate,
+       NULL AS state, NULL AS stop, NULL AS fence, NULL AS attempt, NULL AS crashes, NULL AS revision, NULL AS progress,
+       NULL AS error, NULL AS created_at, NULL AS first_started_at, NULL AS started_at, NULL AS requeue_of, NULL AS mine,
+       EXISTS (SELECT FROM taker) OR EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM found) AS alive,
+       (SELECT min(later.wake_at)
+          FROM open
+         CROSS JOIN LATERAL (SELECT wake_at FROM runs
+                              WHERE runs.lane = open.lane
+                                AND wake_at > $5::timestamptz
+                                AND node IS NULL AND NOT parked AND NOT paused
+                              ORDER BY wake_at
+                              LIMIT 1) AS later) AS next_at,
+       $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
+                           OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
+                           OR (SELECT count(*) FROM offers) > 1
+                              AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
+       least((SELECT min(first_at) FROM offers), (SELECT min(wake_at) FROM found)) AS first_at,
+       (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
+       (SELECT min(wake_at) FROM found
+         WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
+ UNION ALL
+SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
+ UNION ALL
+SELECT runs.id, nullif(job_id, runs.id), owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+       ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes,
+       revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL,
+       NULL, NULL
+  FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
+ ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
+
+-- name: lock_limits
+-- In an order, so that two claims never wait for each other. No row is locked, for that would be a write.
+SELECT pg_advisory_xact_lock(number)
+  FROM (SELECT DISTINCT hashtext(current_schema() || ' limit of queue ' || queue) AS number
+          FROM unnest($1::text[]) AS given(queue)
+         ORDER BY number) AS numbers;
+
+-- name: contested_beyond_limits
+-- $1 queues with a limit, $2 tasks, $3 now, $4 how many to look at
+-- What is left of these queues after a claim: if somebody is ahead of a run in its gate, it may overlap although there was
+-- no room for it.
+SELECT live_runs.*
+  FROM lanes
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs
+                      WHERE runs.lane = lanes.id AND wake_at <= $3
+                        AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($2::text[])
+                      ORDER BY wake_at
+                      LIMIT $4) AS next
+  JOIN live_runs ON live_runs.id BETWEEN next.id AND next.id
+ WHERE lanes.queue = ANY($1::text[]) AND next.gate IS NOT NULL AND next.due_at <= $3
+   AND (EXISTS (SELECT FROM runs AS ahead
+                 WHERE ahead.gate = next.gate AND (ahead.due_at, ahead.id) < (next.due_at, next.id))
+        OR EXISTS (SELECT FROM blocks
+                    WHERE blocks.gate = next.gate AND (blocks.due_at, blocks.run_id) < (next.due_at, next.id)));
+
+-- name: rivals
+-- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
+-- those can have started; the nearest of the same job is added, for it may wait further back.
+SELECT given.id, rival.job_id, rival.first_started_at, rival.failed
+  FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
+ CROSS JOIN LATERAL (
+       (SELECT id, job_id, first_started_at, false AS failed FROM runs AS ahead
+         WHERE ahead.gate = given.gate AND (ahead.due_at, ahead.id) < (given.due_at, given.id)
+         ORDER BY ahead.due_at, ahead.id
+         LIMIT 20)
+        UNION
+       (SELECT id, job_id, first_started_at, false FROM runs AS nearest
+         WHERE nearest.job_id = given.job_id AND nearest.job_id <> nearest.id AND nearest.gate || '' = given.gate
+           AND nearest.due_at <= given.due_at AND (nearest.due_at, nearest.id) < (given.due_at, given.id)
+         ORDER BY nearest.due_at DESC
+         LIMIT 1)
+        UNION
+       (SELECT id, job_id, first_started_at, false
+          FROM (SELECT id, job_id, first_started_at, node FROM runs AS line
+                 WHERE line.gate = given.gate
+                 ORDER BY line.due_at, line.id
+                 LIMIT 100) AS held
+         WHERE held.node <> $1)
+        UNION
+       (SELECT run_id, job_id, NULL, true FROM blocks
+         WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (given.due_at, given.id)
+         ORDER BY blocks.due_at, blocks.run_id
+         LIMIT 1)) AS rival;
+
+-- name: park_runs
+-- The run ahead is locked: had it ended meanwhile, it is not there; if it ends after us, its end finds us parked.
+UPDATE runs SET parked = true
+  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
+                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
+                        AND state IN ('scheduled', 'retrying') AND gate IS NOT NULL) AS waiting
+ CROSS JOIN LATERAL (SELECT ahead.id FROM runs AS ahead
+                      WHERE ahead.gate = waiting.gate AND ahead.id <> waiting.id
+                        AND (ahead.due_at, ahead.id) < (waiting.due_at, waiting.id)
+                      ORDER BY ahead.due_at, ahead.id
+                      LIMIT 1
+                        FOR KEY SHARE) AS ahead
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+
+-- name: park_runs_behind_holders
+-- As above, for a run that was put in front of one that another node holds.
+UPDATE runs SET parked = true
+  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
+ CROSS JOIN LATERAL (SELECT id, gate FROM runs AS waiting
+                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
+                        AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
+ CROSS JOIN LATERAL (SELECT held.id
+                       FROM (SELECT id, node FROM runs AS line
+                              WHERE line.gate = waiting.gate
+                              ORDER BY line.due_at, line.id
+                              LIMIT 100) AS line
+                       JOIN runs AS held ON held.id BETWEEN line.id AND line.id
+                      WHERE line.node IS NOT NULL AND held.node IS NOT NULL
+                      LIMIT 1
+                        FOR KEY SHARE OF held) AS held
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+
+-- name: park_runs_behind_blocks
+-- As above, for a run behind a dead letter: who resolves that waits for us and finds us parked, or was first.
+UPDATE runs SET parked = true
+  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
+                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
+                        AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
+ CROSS JOIN LATERAL (SELECT run_id FROM blocks
+                      WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (waiting.due_at, waiting.id)
+                      LIMIT 1
+                        FOR KEY SHARE) AS block
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+
+-- name: wake_parked
+SELECT wake_parked($1::text[], $2::timestamptz[]);
+
+
+-- ------------------------------------------------------------------------------------------------- starting and ending
+
+-- name: start_runs
+UPDATE runs SET state = 'running', going = true, attempt = given.attempt, progress = given.progress,
+                started_at = given.started_at, first_started_at = given.first_started_at
+  FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::float8[], $5::timestamptz[], $6::timestamptz[])
+       AS given(id, fence, attempt, progress, started_at, first_started_at)
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
+RETURNING runs.id;
+
+-- name: end_runs
+-- $1 whether the runs are held; else they wait. $2 batches of runs that ended alike, $3 how many they are in all, $4 whether
+-- they leave their gates at once.
+-- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. The secrets of what
+-- succeeded are not needed any more; the names of events are those of `end_of_run`. Answers how many ended, which if not all,
+-- and when runs wake because of them.
+WITH gone AS (
+    DELETE FROM runs
+     USING unnest($2::run_ends[]) AS batch
+     CROSS JOIN LATERAL unnest(ids, results, first_started_ats, started_ats, finished_ats)
+                        AS own(id, result, first_started_at, started_at, finished_at)
+     WHERE runs.id BETWEEN own.id AND own.id AND runs.fence = batch.fence AND (runs.node IS NOT NULL) = $1::boolean
+    RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
+              runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy,
+              CASE WHEN batch.state <> 'succeeded' THEN runs.secrets END, runs.schedule, runs.trigger, runs.slot,
+              runs.due_at, runs.wake_at, runs.gate, batch.state, runs.paused, runs.stop, runs.node, runs.fence,
+              batch.attempt, batch.crashes, runs.revision, batch.progress, batch.error, own.result, batch.reason,
+              runs.created_at, coalesce(own.first_started_at, own.started_at), own.started_at, own.finished_at,
+              runs.requeue_of, runs.shelf
+), kept AS (
+    INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
+                         ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
+                         node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
+                         first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
+    SELECT *, (finished_at AT TIME ZONE interval '0')::date FROM gone  -- UTC, without a look at its rules for each
+), told AS (
+    INSERT INTO events (kind, owner, subjects)
+    SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
+)
+SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
+       CASE WHEN count(*) < $3::bigint THEN array_agg(fence) END,
+       CASE WHEN $4::boolean AND count(gate) > 0 THEN wake_parked(array_agg(gate), array_agg(finished_at)) END
+  FROM gone;
+
+-- name: return_runs
+-- To be tried again, or given back.
+UPDATE runs SET state = given.state, node = NULL, counted = false, going = false, wake_at = given.wake_at,
+                attempt = given.attempt, crashes = given.crashes, progress = given.progress, error = given.error,
+                first_started_at = given.first_started_at, started_at = given.started_at
+  FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
+              $8::text[], $9::timestamptz[], $10::timestamptz[])
+       AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
+ WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
+RETURNING runs.id, runs.fence;
+
+-- name: settled_before
+-- Which results are in the store already: they were sent again because the answer was lost.
+SELECT given.id
+  FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
+  JOIN history ON history.id BETWEEN given.id AND given.id AND history.fence = given.fence AND history.state = given.state
+ UNION ALL
+SELECT given.id
+  FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
+  JOIN runs ON runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state = given.state
+ WHERE runs.state IN ('scheduled', 'retrying');
+
+-- name: add_attempts
+INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error, ended_on)
+SELECT *, (ended_at AT TIME ZONE 'UTC')::date
+  FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::timestamptz[], $7::text[],
+              $8::text[]) AS given(run_id, number, fence, node, started_at, ended_at, outcome, error)
+    ON CONFLICT DO NOTHING;
+
+-- name: add_blocks
+INSERT INTO blocks (gate, due_at, run_id, job_id, ended_on)
+SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::uuid[], $4::uuid[], $5::date[])
+    ON CONFLICT DO NOTHING;
+
+-- name: request_stop
+-- A cancel is never taken back by a pause.
+UPDATE runs SET stop = CASE WHEN stop = 'cancelled' THEN stop ELSE $2 END
+ WHERE id = ANY($1::uuid[]) AND state IN ('claimed', 'running')
+RETURNING id, node;
+
+-- name: retract_held
+-- $1 run, $2 fence, $3 now. The job is locked first, so that a resume waits for us or has happened.
+WITH paused AS MATERIALIZED (
+    SELECT jobs.id FROM runs JOIN jobs ON jobs.id = runs.job_id
+     WHERE runs.id = $1::uuid AND jobs.status = 'paused'
+       FOR UPDATE OF jobs
+), gone AS (
+    DELETE FROM runs USING paused
+     WHERE runs.id = $1::uuid AND fence = $2::bigint AND state = 'claimed' AND due_at > $3::timestamptz
+       AND NOT EXISTS (SELECT FROM runs AS later
+                        WHERE later.job_id = paused.id AND later.job_id <> later.id AND later.trigger = 'schedule'
+                          AND later.due_at >= runs.slot AND later.slot > runs.slot)
+       AND NOT EXISTS (SELECT FROM history AS later
+                        WHERE later.job_id = paused.id AND later.trigger = 'schedule' AND later.slot > runs.slot)
+    RETURNING job_id, slot, gate
+)
+UPDATE jobs SET next_fire_at = least(jobs.next_fire_at, gone.slot)
+  FROM gone
+ WHERE jobs.id = gone.job_id
+RETURNING gone.gate;
+
+-- name: job_status
+SELECT status FROM jobs WHERE id = $1::uuid;
+
+-- name: stops
+SELECT id, stop FROM runs WHERE stop IS NOT NULL AND node = $1;
+
+-- name: held
+SELECT given.id, given.fence
+  FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS given(id, fence, node)
+  JOIN runs ON runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.node = given.node;
+
+
+-- ------------------------------------------------------------------------------------------------------- dead letters
+
+-- name: resolve_letters
+-- Whoever is first resolves it: the others find a resolution. `state || ''` keeps the indexes of letters away, which would
+-- be read as a whole to find an id.
+UPDATE history SET resolution = given.resolution
+  FROM unnest($1::uuid[], $2::text[]) AS given(id, resolution)
+ WHERE history.id = given.id AND history.state || '' = 'failed' AND history.resolution IS NULL
+RETURNING history.id, history.gate, history.due_at;
+
+-- name: lift_blocks
+DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS given(gate, due_at, run_id)
+ WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id
+RETURNING blocks.gate;
+
+-- name: dead_letters
+-- $1 bound. The order is that of the smallest index which has them all, and of no other.
+SELECT count(*)
+  FROM (SELECT FROM history
+         WHERE state = 'failed' AND resolution IS NULL
+         ORDER BY job_id, due_at, id
+         LIMIT $1::bigint) AS counted;
+
+
+-- ------------------------------------------------------------------------------------------------- declared schedules
+
+-- name: declarations
+SELECT app, key, digest, seen_at FROM declarations WHERE owner = $1 ORDER BY app, key, seen_at, digest;
+
+-- name: declare
+-- No two are the same. $6 whether those seen before count as seen now.
+INSERT INTO declarations (owner, app, key, digest, seen_at)
+SELECT $1, app, key, digest, seen_at
+  FROM unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[]) AS given(app, key, digest, seen_at)
+ ORDER BY app, key, digest
+    ON CONFLICT (owner, app, key, digest) DO UPDATE SET seen_at = excluded.seen_at WHERE $6;
+
+-- name: forget
+DELETE FROM declarations WHERE owner = $1 AND app = $2 AND key = ANY($3::text[]);
+
+
+-- ------------------------------------------------------------------------------------------------------------- nodes
+
+-- name: register_node
+INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    ON CONFLICT (id) DO UPDATE
+   SET name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
+       concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
+       running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
+
+-- name: register_tasks
+INSERT INTO tasks (name, schema) SELECT * FROM unnest($1::text[], $2::text[]) AS given(name, schema) ORDER BY name
+    ON CONFLICT (name) DO UPDATE SET schema = excluded.schema WHERE tasks.schema <> excluded.schema;
+
+-- name: beat
+UPDATE nodes SET beat_at = $2, running = $3, wall_ahead = $4 WHERE id = $1 RETURNING id;
+
+-- name: live_nodes
+SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead FROM nodes
+ WHERE beat_at >= $1
+ ORDER BY started_at, id;
+
+-- name: unregister
+WITH freed AS (DELETE FROM gates WHERE node = $1)
+DELETE FROM nodes WHERE id = $1;
+
+-- name: bury
+DELETE FROM nodes WHERE beat_at < $1 RETURNING id;
+
+-- name: graves
+-- Nodes that are gone and may have left something behind.
+SELECT node, last_at FROM graves WHERE NOT EXISTS (SELECT FROM nodes WHERE nodes.id = graves.node);
+
+-- name: lock_graves
+-- Whether nobody else looks for what was left behind.
+SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' graves'));
+
+-- name: lanes_up_to
+-- Those of which something wakes by $1.
+SELECT lanes.id
+  FROM lanes
+ CROSS JOIN LATERAL (SELECT FROM runs
+                      WHERE runs.lane = lanes.id AND wake_at <= $1 AND NOT parked AND NOT paused
+                      LIMIT 1) AS one;
+
+-- name: orphans
+-- $1 nodes, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
+-- Each row tells how far it was looked, NULL at the end, and may have no run. What wakes at one instant is looked at in one
+-- go: of a herd of millions nothing is kept but what is found.
+WITH last AS MATERIALIZED (
+    SELECT (SELECT wake_at FROM runs
+             WHERE lane = $2 AND wake_at > $3 AND wake_at <= $4 AND NOT parked AND NOT paused
+             ORDER BY wake_at
+            OFFSET $5::bigint - 1
+             LIMIT 1) AS wake_at
+), found AS MATERIALIZED (
+    SELECT id FROM runs
+     WHERE lane = $2 AND wake_at > $3 AND wake_at <= coalesce((SELECT wake_at FROM last), $4)
+       AND NOT parked AND NOT paused AND node = ANY($1::uuid[])
+)
+SELECT orphan.*, last.wake_at
+  FROM last
+  LEFT JOIN (SELECT live_runs.*
+               FROM found JOIN live_runs ON live_runs.id BETWEEN found.id AND found.id) AS orphan ON true;
+
+-- name: level_graves
+DELETE FROM graves WHERE node = ANY($1::uuid[]);
+
+-- name: free_gates_of_the_gone
+WITH RECURSIVE holders(node) AS (
+    (SELECT node FROM gates ORDER BY node LIMIT 1)
+    UNION ALL
+    SELECT (SELECT gates.node FROM gates WHERE gates.node > holders.node ORDER BY gates.node LIMIT 1)
+      FROM holders
+     WHERE holders.node IS NOT NULL
+), gone AS (
+    SELECT node FROM holders
+     WHERE node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE nodes.id = holders.node)
+)
+DELETE FROM gates USING gone
+ WHERE gates.node = gone.node
+   AND (SELECT true FROM runs WHERE runs.gate = gates.gate AND runs.node = gates.node LIMIT 1) IS NULL
+RETURNING gates.gate;
+
+-- name: wake_unblocked
+-- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race; or the dead letter
+-- that blocked it grew too old to be kept.
+WITH RECURSIVE waiting(gate) AS (
+    (SELECT gate FROM runs WHERE parked ORDER BY gate LIMIT 1)
+    UNION ALL
+    SELECT (SELECT runs.gate FROM runs WHERE runs.parked AND runs.gate > waiting.gate ORDER BY runs.gate LIMIT 1)
+      FROM waiting
+     WHERE waiting.gate IS NOT NULL
+)
+UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
+  FROM waiting
+ CROSS JOIN LATERAL (SELECT id, due_at FROM runs AS first
+                      WHERE first.gate = waiting.gate AND parked
+                      ORDER BY first.due_at, first.id
+                      LIMIT 1) AS first
+ WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
+   AND NOT EXISTS (SELECT FROM runs AS ahead
+                    WHERE ahead.gate = waiting.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id))
+   AND NOT EXISTS (SELECT FROM (SELECT node FROM runs AS line
+                                 WHERE line.gate = waiting.gate
+                                 ORDER BY line.due_at, line.id
+                                 LIMIT 100) AS line
+                    WHERE line.node IS NOT NULL)
+   AND NOT EXISTS (SELECT FROM blocks
+                    WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id))
+RETURNING runs.wake_at;
+
+
+-- ------------------------------------------------------------------------------------------------------------ pruning
+
+-- name: drop_days
+SELECT drop_history_days($1, $2);
+
+-- name: prune_blocks
+DELETE FROM blocks WHERE ended_on < $1;
+
+-- name: prune_skips
+DELETE FROM skips WHERE ctid = ANY(ARRAY(SELECT ctid FROM skips WHERE end_at < $1 ORDER BY end_at LIMIT $2)) RETURNING 1;
+
+-- name: prune_blobs
+-- Parameters are kept as long as anything refers to them.
+DELETE FROM blobs
+ WHERE key = ANY(ARRAY(SELECT key FROM blobs
+                        WHERE created_at < $1
+                          AND NOT EXISTS (SELECT FROM runs WHERE params_blob = blobs.key)
+                          AND NOT EXISTS (SELECT FROM history WHERE params_blob = blobs.key)
+                          AND NOT EXISTS (SELECT FROM jobs WHERE params_blob = blobs.key)
+                        ORDER BY created_at
+                        LIMIT $2))
+RETURNING 1;
+
+
+-- -------------------------------------------------------------------------------------------------------------- blobs
+
+-- name: put_blobs
+INSERT INTO blobs (key, data) SELECT * FROM unnest($1::text[], $2::bytea[]) AS given(key, data) ORDER BY key
+    ON CONFLICT (key) DO UPDATE SET data = excluded.data;
+
+-- name: get_blob
+SELECT data FROM blobs WHERE key = $1;
+
+-- name: blobs_under
+-- Keys are made of [a-z0-9_./-]: '~' sorts after all of them.
+SELECT key, data FROM blobs WHERE key >= $1 AND key < $1 || '~' AND key > $2 ORDER BY key LIMIT $3;
+
+-- name: delete_blobs
+DELETE FROM blobs WHERE key >= $1 AND key < $1 || '~';
+
+
+-- ----------------------------------------------------------------------------------------------------------- look-ups
+
+-- name: job
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs WHERE id = $1;
+
+-- name: jobs_among
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs WHERE id = ANY($1::uuid[]);
+
+-- name: live_runs_among
+SELECT * FROM live_runs WHERE id = ANY($1::uuid[]);
+
+-- name: live_run
+SELECT * FROM live_runs WHERE id = $1;
+
+-- name: ended_run
+-- $2: the first day to look at; a UUIDv7 tells when its run was created, and no run ends before.
+SELECT * FROM ended_runs WHERE id = $1 AND ended_on >= $2;
+
+-- name: ended_runs_among
+-- $2: the first day to look at.
+SELECT run.*
+  FROM unnest($1::uuid[]) AS given(id)
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = given.id AND ended_on >= $2) AS run;
+
+-- name: attempts
+SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = $1 ORDER BY fence;
+
+-- name: attempts_of
+SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts
+ WHERE run_id = ANY($1::uuid[])
+ ORDER BY run_id, fence;
+
+-- name: ahead_of
+-- $1 run, $2 its gate, $3 its due time, $4 how many. What is held in the gate is ahead, whatever its place.
+SELECT *
+  FROM ((SELECT * FROM live_runs WHERE gate = $2 AND (due_at, id) < ($3, $1) ORDER BY due_at, id LIMIT $4)
+         UNION ALL
+        (SELECT held.*
+           FROM (SELECT id, node FROM runs WHERE gate = $2 ORDER BY due_at, id LIMIT 100) AS line
+           JOIN live_runs AS held ON held.id BETWEEN line.id AND line.id
+          WHERE line.node IS NOT NULL AND (held.due_at, held.id) > ($3, $1)
+          LIMIT $4)
+         UNION ALL
+        (SELECT letter.*
+           FROM (SELECT run_id FROM blocks
+                  WHERE gate = $2 AND (due_at, run_id) < ($3, $1)
+                  ORDER BY due_at, run_id
+                  LIMIT $4) AS block
+          CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = block.run_id) AS letter)) AS ahead
+ ORDER BY due_at, id
+ LIMIT $4;
+
+-- name: last_runs
+-- Of each job the latest run that is due: a one-shot itself, or the latest of those that belong to it.
+-- $3: the first day to look at among those that ended.
+SELECT latest.*
+  FROM unnest($1::uuid[]) AS given(job_id)
+ CROSS JOIN LATERAL (
+       SELECT * FROM (
+           (SELECT * FROM live_runs WHERE live_runs.id = given.job_id AND due_at <= $2)
+            UNION ALL
+           (SELECT * FROM live_runs
+             WHERE live_runs.job_id = given.job_id AND live_runs.job_id <> live_runs.id AND due_at <= $2
+             ORDER BY due_at DESC
+             LIMIT 1)
+            UNION ALL
+           (SELECT * FROM ended_runs WHERE ended_runs.id = given.job_id AND ended_on >= $3 AND due_at <= $2)
+            UNION ALL
+           (SELECT * FROM ended_runs
+             WHERE ended_runs.job_id = given.job_id AND ended_runs.job_id <> ended_runs.id
+               AND ended_on >= $3 AND due_at <= $2
+             ORDER BY due_at DESC
+             LIMIT 1)) AS each
+        ORDER BY due_at DESC, id DESC
+        LIMIT 1) AS latest;
+
+-- name: nodes
+SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead FROM nodes
+ ORDER BY started_at, id;
+
+-- name: tasks
+SELECT name, schema FROM tasks ORDER BY name;
+
+-- name: queue_depths
+WITH due AS (
+    SELECT lanes.queue, due.depth, due.oldest, 0 AS running
+      FROM lanes
+     CROSS JOIN LATERAL (SELECT FROM runs
+                          WHERE runs.lane = lanes.id AND NOT parked AND NOT paused
+                          ORDER BY wake_at
+                          LIMIT 1) AS one
+     CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
+                           FROM (SELECT due_at FROM runs
+                                  WHERE runs.lane = lanes.id AND wake_at <= $1 AND state IN ('scheduled', 'claimed')
+                                    AND NOT parked AND NOT paused
+                                  ORDER BY wake_at
+                                  LIMIT $2) AS few) AS due
+), parked AS (
+    SELECT queue, count(*) FILTER (WHERE due_at <= $1 AND state = 'scheduled'),
+           min(due_at) FILTER (WHERE due_at <= $1 AND state = 'scheduled'), 0
+      FROM (SELECT queue, due_at, state FROM runs WHERE parked LIMIT $2) AS few
+     GROUP BY queue
+), paused AS (
+    SELECT shelves.queue, 0, NULL::timestamptz, 0
+      FROM shelves
+     CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one
+), going AS (
+    SELECT queue, 0, NULL::timestamptz, count(*)
+      FROM runs
+     WHERE runs.going
+     GROUP BY queue
+)
+SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
+       max(concurrency)
+  FROM (TABLE due UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE going
+         UNION ALL
+        SELECT queue, 0, NULL, 0 FROM queues WHERE queues.paused OR concurrency IS NOT NULL) AS each
+  LEFT JOIN queues USING (queue)
+ GROUP BY queue
+ ORDER BY queue;
+
+-- name: queue_depths_of_owner
+-- $1 now, $2 bound, $3 owner
+SELECT shelves.queue, least(sum(due.depth), $2)::integer, min(due.oldest), sum(going.running)::integer,
+       coalesce(bool_or(queues.paused), false), max(concurrency)
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id LIMIT 1) AS one
+ CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
+                       FROM (SELECT due_at FROM runs
+                              WHERE runs.shelf = shelves.id AND due_at <= $1 AND state IN ('scheduled', 'claimed')
+                                AND NOT paused
+                              ORDER BY due_at, id
+                              LIMIT $2) AS few) AS due
+ CROSS JOIN LATERAL (SELECT count(*) AS running FROM runs
+                      WHERE runs.shelf = shelves.id AND runs.going) AS going
+  LEFT JOIN queues ON queues.queue = shelves.queue
+ WHERE shelves.owner = $3
+ GROUP BY shelves.queue
+ ORDER BY shelves.queue;
+
+-- name: queue_lateness
+-- $1 since, $2 owner or NULL, $3 how many of each queue. What was due later did not end on an earlier day.
+SELECT queue, percentile_disc(0.99) WITHIN GROUP (ORDER BY lateness)
+  FROM (SELECT shelves.queue, ended.lateness,
+               row_number() OVER (PARTITION BY shelves.queue ORDER BY ended.due_at DESC, ended.lateness DESC) AS place
+          FROM shelves
+         CROSS JOIN LATERAL (SELECT due_at, first_started_at - due_at AS lateness FROM history
+                              WHERE history.shelf = shelves.id AND due_at > $1::timestamptz
+                                AND ended_on >= ($1::timestamptz AT TIME ZONE 'UTC')::date
+                                AND first_started_at IS NOT NULL
+                              ORDER BY due_at DESC, id DESC
+                              LIMIT $3) AS ended
+         WHERE shelves.owner BETWEEN coalesce($2::text, '') AND coalesce($2::text, U&'\+10FFFF')) AS latest
+ WHERE place <= $3
+ GROUP BY queue;
+
+-- name: queue_settings
+SELECT paused, concurrency FROM queues WHERE queue = $1;
+
+-- name: set_queue
+-- $1 queue, $2 whether it is paused or NULL, $3 whether its limit is said, $4 the limit. What is not said stays as it is.
+INSERT INTO queues (queue, paused, concurrency)
+VALUES ($1, coalesce($2::boolean, false), CASE WHEN $3::boolean THEN $4::integer END)
+    ON CONFLICT (queue) DO UPDATE
+   SET paused = coalesce($2::boolean, queues.paused),
+       concurrency = CASE WHEN $3::boolean THEN $4::integer ELSE queues.concurrency END,
+       changed_at = DEFAULT;
+
+-- name: await_claims
+SELECT await_claims();
+
+-- name: lanes_to_count
+-- $1 queue: its lanes, and the latest time at which something that nodes hold, or that gone ones held, wakes.
+SELECT id, greatest((SELECT max(beat_at) + interval '3 h' FROM nodes), (SELECT max(last_at) FROM graves))
+  FROM lanes
+ WHERE queue = $1;
+
+-- name: count_held
+-- $1 lane, $2 behind this time, $3 up to this one, $4 how many to look at. What is held counts against a limit from now on.
+-- Answers how far it was looked; NULL at the end.
+WITH looked AS MATERIALIZED (
+    SELECT id, node, wake_at FROM runs
+     WHERE lane = $1 AND wake_at > $2 AND wake_at <= $3 AND NOT parked AND NOT paused
+     ORDER BY wake_at
+     FETCH FIRST ($4::bigint) ROWS WITH TIES
+), now_counted AS (
+    UPDATE runs SET counted = true
+      FROM looked
+     WHERE runs.id BETWEEN looked.id AND looked.id AND looked.node IS NOT NULL AND runs.node IS NOT NULL
+       AND NOT runs.counted
+)
+SELECT max(wake_at) FROM looked;
+
+
+-- ------------------------------------------------------------------------------------------------------------- ledger
+
+-- name: ledger_live
+SELECT * FROM live_runs
+ WHERE job_id = $1 AND job_id <> id AND trigger = 'schedule' AND due_at >= $2 AND slot >= $2 AND slot <= $3
+ ORDER BY slot
+ LIMIT $4;
+
+-- name: ledger_ended
+SELECT * FROM ended_runs
+ WHERE job_id = $1 AND slot IS NOT NULL AND trigger = 'schedule' AND slot >= $2 AND slot <= $3
+ ORDER BY slot
+ LIMIT $4;
+
+-- name: ledger_skips
+SELECT job_id, revision, start_at, end_at, count, reason FROM skips
+ WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
+ ORDER BY start_at;
+
+-- name: ledger_backfills
+SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
+ WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
+ ORDER BY start_at;
+
+
+-- -------------------------------------------------------------------------------------------------------------- lists
+-- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
+-- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
+-- Where there are many shelves they are merged in two steps: one whose first run is not among the first of all has nothing
+-- to add. Those that look into the history, shelf by shelf and day by day, have three more as their last: the first day, the
+-- one after the last, and whether to look first how far the page reaches at most, by the first few of every shelf.
+
+-- name: list_live
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT places.id
+       FROM places
+      CROSS JOIN LATERAL (SELECT due_at, id FROM runs
+                           WHERE runs.shelf = places.id
+                             AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                             AND state = ANY($3::text[])
+                             AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                           ORDER BY due_at DESC, id DESC
+                           LIMIT 1) AS head
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY head.due_at DESC, head.id DESC
+      LIMIT $10)
+)
+SELECT run.*
+  FROM heads
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = heads.id
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_retried
+-- Runs that wait for another try are few among those that wait for their first: all of them have an error.
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = shelves.id AND error IS NOT NULL
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_started
+-- What runs is little beside what waits.
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf = shelves.id AND live_runs.going
+                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[])
+                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_stopped
+WITH stopped AS MATERIALIZED (
+    SELECT * FROM live_runs
+     WHERE stop IS NOT NULL AND state = ANY($3::text[])
+       AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+       AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+       AND $2::uuid IS NULL
+)
+SELECT * FROM stopped
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_ended
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+       AND ($4::boolean IS NULL OR NOT $4)
+), least AS MATERIALIZED (
+    SELECT first.due_at
+      FROM places
+     CROSS JOIN LATERAL (SELECT due_at FROM history
+                          WHERE history.shelf = places.id
+                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                            AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
+                          ORDER BY due_at DESC, id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $13::boolean
+     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+)
+SELECT run.*
+  FROM places
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE ended_runs.shelf = places.id
+                        AND due_at >= coalesce((SELECT due_at FROM least), $7::timestamptz)
+                        AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_ended_badly
+-- State by state: what did not succeed has an index of its own, in which the few failed ones are found among the many.
+WITH places AS MATERIALIZED (
+    SELECT id, wanted.state FROM shelves CROSS JOIN unnest($3::text[]) AS wanted(state)
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+       AND ($4::boolean IS NULL OR NOT $4)
+), least AS MATERIALIZED (
+    SELECT first.due_at
+      FROM places
+     CROSS JOIN LATERAL (SELECT due_at FROM history
+                          WHERE history.shelf = places.id AND history.state <> 'succeeded' AND history.state = places.state
+                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                            AND ended_on >= $11::date AND ended_on < $12::date
+                          ORDER BY due_at DESC, id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $13::boolean
+     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+)
+SELECT run.*
+  FROM places
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE ended_runs.shelf = places.id
+                        AND ended_runs.state <> 'succeeded' AND ended_runs.state = places.state
+                        AND due_at >= coalesce((SELECT due_at FROM least), $7::timestamptz)
+                        AND (due_at, id) < ($8::timestamptz, $9::uuid)
+                        AND ended_on >= $11::date AND ended_on < $12::date
+                      ORDER BY due_at DESC, id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_live_of_job
+SELECT * FROM (
+    (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM live_runs WHERE job_id = $2::uuid AND job_id <> id)) AS each
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- name: list_ended_of_job
+SELECT * FROM (
+    (SELECT * FROM ended_runs WHERE id = $2::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM ended_runs
+      WHERE job_id = $2::uuid AND job_id <> id
+        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid) AND state = ANY($3::text[])
+        AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+      ORDER BY due_at DESC, id DESC
+      LIMIT $10)) AS each
+ WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
+   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+ ORDER BY due_at DESC, id DESC
+ LIMIT $10;
+
+-- Lists of dead letters take the same filter, and $11: how the error begins, which is with its type.
+
+-- name: list_letters
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+       AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+), least AS MATERIALIZED (
+    SELECT first.due_at
+      FROM places
+     CROSS JOIN LATERAL (SELECT due_at FROM history
+                          WHERE (shelf, due_at) >= (places.id, $7::timestamptz)
+                            AND (shelf, due_at, id) < (places.id, $8::timestamptz, $9::uuid)
+                            AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+                            AND ended_on >= $12::date AND ended_on < $13::date
+                          ORDER BY shelf DESC, due_at DESC, id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $14::boolean
+     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+)
+SELECT run.*
+  FROM places
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE (shelf, due_at) >= (places.id, coalesce((SELECT due_at FROM least), $7::timestamptz))
+                        AND (shelf, due_at, id) < (places.id, $8::timestamptz, $9::uuid)
+                        AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+                        AND ended_on >= $12::date AND ended_on < $13::date
+                      ORDER BY shelf DESC, due_at DESC, id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.due_at DESC, run.id DESC
+ LIMIT $10;
+
+-- name: list_letters_of_job
+SELECT * FROM ended_runs
+ WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz) AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
+   AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+ ORDER BY job_id DESC, due_at DESC, id DESC
+ LIMIT $10;
+
+-- The same letters as above, by task and error, the most frequent first, with the newest as an example.
+
+-- name: group_letters
+SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+  FROM (SELECT run.*
+          FROM shelves
+         CROSS JOIN LATERAL (SELECT task, error, due_at, id FROM ended_runs
+                              WHERE (shelf, due_at) >= (shelves.id, $7::timestamptz)
+                                AND (shelf, due_at, id) < (shelves.id, $8::timestamptz, $9::uuid)
+                                AND state = 'failed' AND resolution IS NULL
+                                AND ($11::text IS NULL OR starts_with(error, $11))
+                              ORDER BY shelf DESC, due_at DESC, id DESC
+                              LIMIT $10) AS run
+         WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+           AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+         ORDER BY run.due_at DESC, run.id DESC
+         LIMIT $10) AS letters
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: group_letters_of_job
+SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+  FROM (SELECT task, error, due_at, id FROM ended_runs
+         WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz)
+           AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
+           AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
+           AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
+           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+         ORDER BY job_id DESC, due_at DESC, id DESC
+         LIMIT $10) AS letters
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
+-- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
+-- the time that it must be due by; for ended one-shots $11 the states, $12 that time, and, shelf by shelf, $13 the least
+-- id, and $14 to $16 as above. `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that
+-- only the index of both will do: by the order of ids alone the planner would walk the primary key through all other
+-- shelves. `due_at + interval '0'` keeps the index of due times away, and `schedule || ''` that of all one-shots.
+
+-- name: list_jobs_of_owner
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs
+ WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
+ ORDER BY owner DESC, id DESC
+ LIMIT $10;
+
+-- name: list_jobs_of_all
+SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+  FROM jobs
+ WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
+ ORDER BY id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_live
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT places.id
+       FROM places
+      CROSS JOIN LATERAL (SELECT id FROM runs
+                           WHERE runs.shelf >= places.id AND (runs.shelf, runs.id) < (places.id, $9::uuid)
+                             AND schedule IS NOT NULL
+                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                             AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                             AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+                           ORDER BY runs.shelf DESC, runs.id DESC
+                           LIMIT 1) AS head
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY head.id DESC
+      LIMIT $10)
+)
+SELECT run.*
+  FROM heads
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf >= heads.id AND (live_runs.shelf, live_runs.id) < (heads.id, $9::uuid)
+                        AND schedule IS NOT NULL
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+                      ORDER BY live_runs.shelf DESC, live_runs.id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_paused
+SELECT run.*
+  FROM shelves
+ CROSS JOIN LATERAL (SELECT * FROM live_runs
+                      WHERE live_runs.shelf >= shelves.id AND (live_runs.shelf, live_runs.id) < (shelves.id, $9::uuid)
+                        AND paused AND schedule || '' IS NOT NULL
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+                        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+                      ORDER BY live_runs.shelf DESC, live_runs.id DESC
+                      LIMIT $10) AS run
+ WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_stopped
+WITH stopped AS MATERIALIZED (
+    SELECT * FROM live_runs
+     WHERE stop IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
+       AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+       AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+       AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+)
+SELECT * FROM stopped WHERE id < $9::uuid ORDER BY id DESC LIMIT $10;
+
+-- name: list_one_shots_keyed
+SELECT * FROM live_runs
+ WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+ ORDER BY key DESC, id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+), least AS MATERIALIZED (
+    SELECT first.id
+      FROM places
+     CROSS JOIN LATERAL (SELECT id FROM history
+                          WHERE (history.shelf, history.id) >= (places.id, $13::uuid)
+                            AND (history.shelf, history.id) < (places.id, $9::uuid)
+                            AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
+                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                            AND ended_on >= $14::date AND ended_on < $15::date
+                          ORDER BY history.shelf DESC, history.id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $16::boolean
+     ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
+)
+SELECT run.*
+  FROM places
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE (ended_runs.shelf, ended_runs.id) >= (places.id, coalesce((SELECT id FROM least), $13::uuid))
+                        AND (ended_runs.shelf, ended_runs.id) < (places.id, $9::uuid)
+                        AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ended_on >= $14::date AND ended_on < $15::date
+                      ORDER BY ended_runs.shelf DESC, ended_runs.id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_badly
+WITH places AS MATERIALIZED (
+    SELECT id, wanted.state FROM shelves CROSS JOIN unnest($11::text[]) AS wanted(state)
+     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+), least AS MATERIALIZED (
+    SELECT first.id
+      FROM places
+     CROSS JOIN LATERAL (SELECT id FROM history
+                          WHERE (history.shelf, history.state, history.id) >= (places.id, places.state, $13::uuid)
+                            AND (history.shelf, history.state, history.id) < (places.id, places.state, $9::uuid)
+                            AND schedule IS NOT NULL AND history.state <> 'succeeded'
+                            AND due_at + interval '0' <= $12::timestamptz
+                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                            AND ended_on >= $14::date AND ended_on < $15::date
+                          ORDER BY history.shelf DESC, history.state DESC, history.id DESC
+                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
+     WHERE $16::boolean
+     ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
+)
+SELECT run.*
+  FROM places
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs
+                      WHERE (ended_runs.shelf, ended_runs.state, ended_runs.id)
+                            >= (places.id, places.state, coalesce((SELECT id FROM least), $13::uuid))
+                        AND (ended_runs.shelf, ended_runs.state, ended_runs.id) < (places.id, places.state, $9::uuid)
+                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded'
+                        AND due_at + interval '0' <= $12::timestamptz
+                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+                        AND ended_on >= $14::date AND ended_on < $15::date
+                      ORDER BY ended_runs.shelf DESC, ended_runs.state DESC, ended_runs.id DESC
+                      LIMIT $10) AS run
+ ORDER BY run.id DESC
+ LIMIT $10;
+
+-- name: list_one_shots_ended_keyed
+SELECT * FROM ended_runs
+ WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
+   AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
+   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
+ ORDER BY key DESC, id DESC
+ LIMIT $10;

@@ -1,0 +1,83 @@
+"""The store on PostgreSQL: many nodes, one truth. Its verbs are in the modules beside this one, by their subject."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from horae.ports.blobs import Blobs
+from horae.ports.store import Signal
+from horae.stores.postgres import schema
+from horae.stores.postgres.blobs import PostgresBlobs
+from horae.stores.postgres.claim import PostgresClaim
+from horae.stores.postgres.create import PostgresCreate
+from horae.stores.postgres.dead_letters import PostgresLetters
+from horae.stores.postgres.declarations import PostgresDeclarations
+from horae.stores.postgres.events import PostgresEvents
+from horae.stores.postgres.idempotency import PostgresReceipts
+from horae.stores.postgres.jobs import PostgresJobs
+from horae.stores.postgres.nodes import PostgresNodes
+from horae.stores.postgres.queues import PostgresQueues
+from horae.stores.postgres.reads import PostgresReads
+from horae.stores.postgres.runs import PostgresRuns
+from horae.stores.postgres.transactional import PostgresEnlistment
+
+
+class PostgresStore(
+    PostgresReads,
+    PostgresCreate,
+    PostgresEnlistment,
+    PostgresJobs,
+    PostgresClaim,
+    PostgresRuns,
+    PostgresLetters,
+    PostgresReceipts,
+    PostgresEvents,
+    PostgresQueues,
+    PostgresDeclarations,
+    PostgresNodes,
+):
+    """A store in one schema of a PostgreSQL database.
+
+    The address is any that libpq takes; options that it does not know become settings of the server: `search_path`
+    chooses the schema. `pooler=1` is for poolers that change connections between transactions. One that does not listen
+    hears no signals of other processes, and is not woken by them.
+    """
+
+    blobs: Blobs
+
+    def __init__(self, url: str, *, pool_size: int = 6, listens: bool = True) -> None:
+        super().__init__(url, pool_size=pool_size, listens=listens)
+        self.blobs = PostgresBlobs(self._db)
+
+    async def open(self) -> None:
+        """Connect, and check that the schema is the one this version expects."""
+        await self._db.open()
+        try:
+            async with self._db.session() as session:
+                schema.refuse_other_version(await schema.read_version(session))
+                name = await session.value("current_schema")
+            await self._signals.open(name)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of every connection."""
+        await self._signals.close()
+        await self._db.close()
+
+    async def migrate(self) -> list[int]:
+        """Bring the schema to the newest version; answers the steps that were taken."""
+        return await schema.migrate(self._db.address)
+
+    async def status(self) -> tuple[int, int]:
+        """The version of the schema, and the one that this code expects."""
+        return await schema.status(self._db.address)
+
+    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
+        """Call `heard` (on the event loop) for every signal; returns how to stop that."""
+        return self._signals.subscribe(heard)
+
+    async def time(self) -> datetime:
+        """The clock of the store: the one every node follows."""
+        now: datetime = await self._db.value("store_time")
+        return now

@@ -1,0 +1,268 @@
+"""How the domain's values look in SQLite: times as microseconds, ids as 16 bytes, lists as JSON text."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from horae.core.decisions import Settled
+from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, band_of, shard_of
+from horae.stores.common.codecs import (
+    JOB_COLUMNS,
+    RUN_COLUMNS,
+    Rows,
+    encode_error,
+    encode_labels,
+    encode_policy,
+    encode_schedule,
+)
+
+FIRST = -(2**63)  # before every time and every row
+LAST = 2**63 - 1
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+Values = tuple[Any, ...]
+
+to_blob = bytes.fromhex
+
+
+def to_hex(ident: bytes) -> str:
+    """The 32 digits of an id."""
+    return ident.hex()
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since 1970; exact."""
+    return (moment - _EPOCH) // MICROSECOND
+
+
+def maybe_micros(moment: datetime | None) -> int | None:
+    """As `to_micros`; None stays None."""
+    return None if moment is None else (moment - _EPOCH) // MICROSECOND
+
+
+@lru_cache(4096)  # much is made, or due, at one time
+def to_time(micros: int) -> datetime:
+    """The inverse of `to_micros`."""
+    return _EPOCH + timedelta(0, 0, micros)  # by position: names cost as much again
+
+
+def maybe_time(micros: int | None) -> datetime | None:
+    """As `to_time`; None stays None."""
+    return None if micros is None else to_time(micros)
+
+
+def to_json(values: Iterable[object]) -> str:
+    """A list for json_each."""
+    return msgspec.json.encode(list(values)).decode()
+
+
+# The columns as the tables have them, and statements that select * bring them: those of later migrations are the last.
+_LATER = ("secrets", "requeue_of")
+STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER, "band")
+STORED_JOB = (*(name for name in JOB_COLUMNS if name not in _LATER), "shard", "seq", "secrets")
+
+_run_columns = itemgetter(*map(STORED_RUN.index, RUN_COLUMNS))
+_job_columns = itemgetter(*map(STORED_JOB.index, JOB_COLUMNS))
+
+
+class _StoredRows(Rows):
+    """Builds jobs and runs from whole rows of their tables."""
+
+    def run(self, row: Sequence[Any]) -> Run:
+        return super().run(_run_columns(row))
+
+    def job(self, row: Sequence[Any]) -> Job:
+        return super().job(_job_columns(row))
+
+
+ROWS = _StoredRows(time=to_time, ident=to_hex)
+
+
+def run_values(run: Run) -> Values:
+    """A new run, in the order of the statement insert_run."""
+    return (
+        to_blob(run.id),
+        to_blob(run.job_id),
+        run.owner,
+        run.created_by,
+        *_spec_values(run.spec),
+        None if run.schedule is None else encode_schedule(run.schedule),
+        run.trigger.value,
+        maybe_micros(run.slot),
+        to_micros(run.due_at),
+        to_micros(run.wake_at),
+        run.gate,
+        run.state.value,
+        int(run.paused),  # the driver looks for an adapter of what is not exactly an int
+        run.fence,
+        run.attempt,
+        run.crashes,
+        run.revision,
+        to_micros(run.created_at),
+        None if run.requeue_of is None else to_blob(run.requeue_of),
+        band_of(run.owner),
+    )
+
+
+def job_values(job: Job) -> Values:
+    """A new job, in the order of the statement insert_job."""
+    return (
+        to_blob(job.id),
+        job.owner,
+        job.created_by,
+        *_spec_values(job.spec),
+        encode_schedule(job.schedule),
+        job.status.value,
+        maybe_micros(job.next_fire_at),
+        maybe_micros(job.plan_at),
+        job.revision,
+        to_micros(job.created_at),
+        to_micros(job.updated_at),
+        job.shard,
+    )
+
+
+def changed_job_values(job: Job) -> Values:
+    """A changed job, in the order of the statement change_job."""
+    return (
+        *_spec_values(job.spec),
+        encode_schedule(job.schedule),
+        job.status.value,
+        maybe_micros(job.next_fire_at),
+        maybe_micros(job.plan_at),
+        job.revision,
+        to_micros(job.updated_at),
+        to_blob(job.id),
+    )
+
+
+def changed_one_shot_values(run: Run, expected: int) -> Values:
+    """A changed one-shot, in the order of the statement change_one_shot."""
+    assert run.schedule is not None
+    return (
+        *_spec_values(run.spec),
+        encode_schedule(run.schedule),
+        to_micros(run.due_at),
+        to_micros(run.wake_at),
+        run.gate,
+        run.paused,
+        run.revision,
+        to_blob(run.id),
+        expected,
+    )
+
+
+def settled_values(run: Run) -> Values:
+    """What tells a result from any other, in the order of the statement already_settled."""
+    return (to_blob(run.id), run.fence, run.state.value, to_micros(run.wake_at), maybe_micros(run.finished_at))
+
+
+def attempt_values(results: Iterable[Settled]) -> list[Values]:
+    """The records of the attempts that ended with the results, in the order of the statement insert_attempt."""
+    return [_attempt_values(settled.attempt) for settled in results if settled.attempt is not None]
+
+
+def _attempt_values(attempt: Attempt) -> Values:
+    return (
+        to_blob(attempt.run_id),
+        attempt.number,
+        attempt.fence,
+        None if attempt.node is None else to_blob(attempt.node),
+        maybe_micros(attempt.started_at),
+        to_micros(attempt.ended_at),
+        attempt.outcome.value,
+        encode_error(attempt.error),
+    )
+
+
+def skip_values(skip: Skip) -> Values:
+    """A range of skipped slots, in the order of the statement insert_skip."""
+    return (
+        to_blob(skip.job_id),
+        skip.revision,
+        to_micros(skip.start),
+        to_micros(skip.end),
+        skip.count,
+        skip.reason.value,
+    )
+
+
+def backfill_values(backfill: Backfill) -> Values:
+    """A backfill, in the order of the statement insert_backfill."""
+    return (
+        to_blob(backfill.id),
+        to_blob(backfill.job_id),
+        backfill.trigger.value,
+        to_micros(backfill.start),
+        to_micros(backfill.end),
+        to_micros(backfill.plan_at),
+        to_micros(backfill.created_at),
+        shard_of(backfill.job_id),
+    )
+
+
+def node_values(node: Node) -> Values:
+    """A node, in the order of the statement register_node."""
+    return (
+        to_blob(node.id),
+        node.name,
+        to_json(node.roles),
+        node.version,
+        to_json(node.queues),
+        node.concurrency,
+        to_micros(node.started_at),
+        to_micros(node.beat_at),
+        node.running,
+        msgspec.json.encode(dict(node.tasks)).decode(),
+        node.wall_ahead // MICROSECOND,
+    )
+
+
+def node_from(row: Sequence[Any]) -> Node:
+    """A node from all columns of its table."""
+    return Node(
+        id=NodeId(to_hex(row[0])),
+        name=row[1],
+        roles=_names(row[2]),
+        version=row[3],
+        queues=_names(row[4]),
+        concurrency=row[5],
+        started_at=to_time(row[6]),
+        beat_at=to_time(row[7]),
+        running=row[8],
+        tasks=_tasks(row[9]),
+        wall_ahead=row[10] * MICROSECOND,
+    )
+
+
+@lru_cache(256)
+def _names(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])
+
+
+@lru_cache(256)  # every heartbeat reads every node, and the tasks of a node never change
+def _tasks(text: str) -> Mapping[str, str]:
+    return MappingProxyType(msgspec.json.decode(text, type=dict[str, str]))
+
+
+def _spec_values(spec: Spec) -> Values:
+    return (
+        spec.task,
+        spec.params,
+        spec.params_blob,
+        spec.name,
+        spec.key,
+        encode_labels(spec.labels),
+        spec.queue,
+        spec.priority,
+        spec.ordering_key,
+        encode_policy(spec.policy),
+        spec.secrets,
+    )

@@ -1,0 +1,224 @@
+"""The SQLite file: where it may lie, how connections to it are set up, its migrations, and what its errors mean."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.common.statements import load, migrations
+from horae.stores.sqlite.codecs import to_micros
+
+OLDEST = (3, 35, 0)  # RETURNING came with it
+BUSY_SECONDS = 5.0
+RETRY_SECONDS = 0.001  # between two tries for a lock
+CACHE_KIB = 32 * 1024
+CHECKPOINT_PAGES = 4000  # 16 MB of log; more often costs, rarer makes the log long
+LOG_LIMIT = 64 * 1024 * 1024  # a log that grew beyond is cut back at the next checkpoint
+
+# Locks of a network file system do not hold what SQLite needs of them, and it has no shared memory between hosts.
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs"}
+    | {"gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs"}
+)
+
+_TRANSIENT = {
+    sqlite3.SQLITE_BUSY: "the database is locked by another process",
+    sqlite3.SQLITE_LOCKED: "the database is locked",
+    sqlite3.SQLITE_NOMEM: "SQLite is out of memory",
+    sqlite3.SQLITE_READONLY: "the database cannot be written: the file or its folder is read-only",
+    sqlite3.SQLITE_INTERRUPT: "a statement was interrupted",
+    sqlite3.SQLITE_IOERR: "the disk of the database gave an input/output error",
+    sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup",
+    sqlite3.SQLITE_FULL: "the disk of the database is full",
+    sqlite3.SQLITE_CANTOPEN: "the database file cannot be opened",
+    sqlite3.SQLITE_PROTOCOL: "the database is locked by too many processes at once",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
+}
+
+STATEMENTS = load("sqlite")
+
+T = TypeVar("T")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns errors that are not ours into `Unavailable`; mistakes in statements stay what they are."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        sentence = _TRANSIENT.get(error_code(exc))
+        if sentence is None:
+            raise
+        raise Unavailable(f"{sentence} ({exc})") from exc
+
+
+def error_code(exc: sqlite3.Error) -> int:
+    """The primary result code of an error; 0 when it has none."""
+    return int(getattr(exc, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+class Database:
+    """One SQLite file and the connections to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def prepare(self) -> None:
+        """Make the file, readable by its owner alone, where SQLite can keep its promises."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise Misconfigured(f"SQLite {sqlite3.sqlite_version} is too old; {'.'.join(map(str, OLDEST))} is needed")
+        folder = self.path.absolute().parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._make()
+        except OSError as exc:
+            raise Misconfigured(f"the database {self.path} cannot be made or opened: {exc.strerror}") from exc
+        kind = file_system_of(folder)
+        if kind in NETWORK_FILE_SYSTEMS:
+            raise Misconfigured(
+                f"{self.path} lies on a network file system ({kind}), where SQLite loses data;"
+                " put it on a local disk, or use PostgreSQL"
+            )
+
+    def _make(self) -> None:
+        """Make the file if there is none; one that exists is not opened.
+
+        Closing any descriptor of a file drops all locks that the process has on it, those of SQLite's open connections
+        too. Another process would then find the database unused, and delete the log that this one still writes to.
+        """
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if not self.path.is_file() or not os.access(self.path, os.R_OK | os.W_OK):
+                raise
+
+    def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Make the file if there is none, and do work on a connection of its own."""
+        self.prepare()
+        with translated():
+            try:
+                with closing(self.writer()) as db:
+                    return work(db)
+            except sqlite3.DatabaseError as exc:
+                if error_code(exc) != sqlite3.SQLITE_NOTADB:
+                    raise
+                raise Misconfigured(f"{self.path} is not a SQLite database: name another file, or move it") from exc
+
+    def writer(self) -> sqlite3.Connection:
+        """A connection that writes; every commit is on the disk before it is answered."""
+        db = self._connect()
+        insist(db, "PRAGMA journal_mode = WAL", BUSY_SECONDS)  # where SQLite waits for nobody: several may begin a file
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        db.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
+        return db
+
+    def reader(self) -> sqlite3.Connection:
+        """A connection that only reads."""
+        db = self._connect()
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA secure_delete = OFF")  # some builds overwrite what they delete, at a price
+        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        db.create_function("folded", 1, _folded, deterministic=True)
+        return db
+
+
+def insist(db: sqlite3.Connection, statement: str, seconds: float) -> None:
+    """Do what needs a lock that other processes may have for a while."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            db.execute(statement)
+            return
+        except sqlite3.OperationalError as exc:
+            if error_code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+def version(db: sqlite3.Connection) -> int:
+    """The number of the last migration that a database has seen; 0 for a new one."""
+    if db.execute(STATEMENTS["migrations_exist"]).fetchone() is None:
+        return 0
+    [number] = db.execute(STATEMENTS["version"]).fetchone()
+    return int(number)
+
+
+def expected_version() -> int:
+    """The number of the last migration that this code knows."""
+    return migrations("sqlite")[-1][0]
+
+
+def migrate(db: sqlite3.Connection) -> list[int]:
+    """Bring a database to the expected version; concurrent starts wait for one another. Answers the steps taken."""
+    if version(db) == expected_version():
+        return []
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        steps = _migrate(db)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return steps
+
+
+def _migrate(db: sqlite3.Connection) -> list[int]:
+    before = version(db)  # as it is under the lock: another process may have been quicker
+    if before > expected_version():
+        raise Misconfigured("the database is of a newer version; upgrade Horae")
+    db.execute(STATEMENTS["create_migrations"])
+    steps = [(number, script) for number, script in migrations("sqlite") if number > before]
+    for number, script in steps:
+        for statement in _statements_of(script):
+            db.execute(statement)
+        db.execute(STATEMENTS["note_migration"], (number, to_micros(datetime.now(UTC))))
+    return [number for number, _ in steps]
+
+
+def file_system_of(folder: Path, mounts: Callable[[], str] | None = None) -> str | None:
+    """The type of the file system that holds a folder; None where that cannot be told."""
+    try:
+        lines = (mounts or _mounts)().splitlines()
+    except OSError:
+        return None  # no /proc: not Linux
+    path = folder.resolve()
+    best: tuple[int, str] | None = None
+    for line in lines:
+        _, mount, kind, *_ = line.split(" ")
+        point = Path(mount.encode().decode("unicode_escape"))
+        if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
+            best = (len(point.parts), kind)  # the last of several mounts on one point hides the others
+    return None if best is None else best[1]
+
+
+def _mounts() -> str:
+    return Path("/proc/mounts").read_text("utf-8", "surrogateescape")
+
+
+def _statements_of(script: str) -> Iterator[str]:
+    """The statements of a script; executescript would commit the transaction that guards them."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _folded(text: str | None) -> str | None:
+    return None if text is None else text.casefold()

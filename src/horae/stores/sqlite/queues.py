@@ -1,0 +1,157 @@
+"""Queues in SQLite: what administrators say about them, what that leaves to a claim, and how much waits in them."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from horae.ports.store import QueueDepth, QueueSettings
+from horae.stores.sqlite.batches import Waiting
+from horae.stores.sqlite.codecs import maybe_time, to_micros
+from horae.stores.sqlite.database import STATEMENTS
+from horae.stores.sqlite.executor import Transaction
+from horae.stores.sqlite.reads import MAX_DEPTH
+
+MAX_LOOK = 100_000  # due runs of one owner that are looked at
+LATELY = 1_000  # runs of a queue that its lateness is taken from
+LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
+
+
+def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
+    """What was ever said about queues; few, and none at most places."""
+    return {
+        queue: QueueSettings(queue=queue, paused=bool(paused), concurrency=concurrency)
+        for queue, paused, concurrency in db.execute(STATEMENTS["queue_settings"])
+    }
+
+
+def set_queue(transaction: Transaction, said: QueueSettings, fields: Collection[str], now: datetime) -> None:
+    """Say something about a queue; unless that is a pause, waiting workers may now find something to claim."""
+    paused = said.paused if "paused" in fields else None
+    named = {"queue": said.queue, "paused": paused}
+    limit = {"limited": "concurrency" in fields, "concurrency": said.concurrency}
+    transaction.db.execute(STATEMENTS["set_queue"], named | limit)
+    if not paused:
+        transaction.due(now)
+
+
+def limited(db: sqlite3.Connection) -> frozenset[str]:
+    """The queues of which only so many runs may be held."""
+    return frozenset(queue for (queue,) in db.execute(STATEMENTS["limited_queues"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What the settings leave to one claim."""
+
+    said: Mapping[str, QueueSettings]
+    left: dict[str, int]  # for each limited queue, how many more of its runs may be held
+
+    def is_full(self, queue: str) -> bool:
+        """Whether nothing more of a queue may be taken."""
+        return queue in self.left and self.left[queue] <= 0
+
+    def take(self, queue: str) -> None:
+        """A run of the queue is taken."""
+        if queue in self.left:
+            self.left[queue] -= 1
+
+    def within(self, queue: str, rows: Iterator[Waiting]) -> Iterator[Waiting]:
+        """The rows of a queue while there is room for them, and a few more, which may turn out to overlap."""
+        beyond = 0
+        for row in rows:
+            beyond += self.is_full(queue)
+            if beyond > LOOK_BEYOND:
+                return
+            yield row
+
+
+def rooms(db: sqlite3.Connection, said: Mapping[str, QueueSettings], queues: Iterable[str]) -> Rooms:
+    """The room that there is in queues, by what all nodes hold of them."""
+    left = {
+        queue: limit - db.execute(STATEMENTS["held_of_queue"], {"queue": queue, "bound": limit}).fetchone()[0]
+        for queue in set(queues)
+        if queue in said and (limit := said[queue].concurrency) is not None
+    }
+    return Rooms(said, left)
+
+
+def queues(db: sqlite3.Connection, now: datetime, owner: str | None) -> list[QueueDepth]:
+    """The queues that have live runs (of an owner), and without an owner those that have settings."""
+    said = settings(db)
+    depths = _depths(db, now) if owner is None else _depths_of_owner(db, now, owner)
+    if owner is None:
+        for queue, each in said.items():
+            if each != QueueSettings(queue=queue):
+                depths.setdefault(queue, _Depth())
+    return [
+        QueueDepth(
+            queue=queue,
+            depth=min(depth.waiting, MAX_DEPTH),
+            oldest_due_at=maybe_time(depth.oldest),
+            running=depth.running,
+            paused=queue in said and said[queue].paused,
+            concurrency=said[queue].concurrency if queue in said else None,
+        )
+        for queue, depth in sorted(depths.items())
+    ]
+
+
+@dataclass(slots=True)
+class _Depth:
+    waiting: int = 0
+    oldest: int | None = None
+    running: int = 0
+
+    def add(self, waiting: int, oldest: int | None, running: int = 0) -> None:
+        self.waiting += waiting
+        self.running += running
+        if oldest is not None:
+            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
+
+
+def _depths(db: sqlite3.Connection, now: datetime) -> dict[str, _Depth]:
+    bounds = {"now": to_micros(now), "bound": MAX_DEPTH, "owner": None}
+    depths: dict[str, _Depth] = {}
+    for queue, priority, band in db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall():
+        which = {**bounds, "queue": queue, "priority": priority, "band": band}
+        lane = db.execute(STATEMENTS["depth_of_lane"], which).fetchone()
+        depths.setdefault(queue, _Depth()).add(*lane)
+    for queue, count, oldest in db.execute(STATEMENTS["parked_by_queue"], bounds).fetchall():
+        depths.setdefault(queue, _Depth()).add(count, oldest)
+    _add_held(db, depths, bounds)
+    for (queue,) in db.execute(STATEMENTS["paused_queues"]).fetchall():
+        depths.setdefault(queue, _Depth())
+    return depths
+
+
+def _depths_of_owner(db: sqlite3.Connection, now: datetime, owner: str) -> dict[str, _Depth]:
+    bounds = {"now": to_micros(now), "bound": MAX_LOOK, "owner": owner}
+    depths: dict[str, _Depth] = {}
+    for queue, count, oldest in db.execute(STATEMENTS["queues_of_owner"], bounds).fetchall():
+        depths.setdefault(queue, _Depth()).add(count, oldest)
+    _add_held(db, depths, bounds)
+    for (queue,) in db.execute(STATEMENTS["queues_ahead_of_owner"], bounds).fetchall():
+        depths.setdefault(queue, _Depth())
+    return depths
+
+
+def _add_held(db: sqlite3.Connection, depths: dict[str, _Depth], bounds: Mapping[str, Any]) -> None:
+    for queue, running, claimed, oldest in db.execute(STATEMENTS["held_by_queue"], bounds).fetchall():
+        depths.setdefault(queue, _Depth()).add(claimed, oldest, running)
+
+
+def lateness(db: sqlite3.Connection, since: datetime, owner: str | None) -> Mapping[str, timedelta]:
+    """For each queue the 99th percentile of the lateness of its latest runs."""
+    latest: dict[str, list[tuple[int, int]]] = {}
+    for whose, queue in db.execute(STATEMENTS["owners_and_queues"], {"owner": owner}).fetchall():
+        which = {"owner": whose, "queue": queue, "since": to_micros(since), "limit": LATELY}
+        latest.setdefault(queue, []).extend(db.execute(STATEMENTS["latenesses"], which))
+    return {queue: timedelta(microseconds=_percentile(found)) for queue, found in latest.items() if found}
+
+
+def _percentile(found: list[tuple[int, int]]) -> int:
+    """The 99th percentile of the latest, from (due_at, lateness): of a hundred the last but one."""
+    values = sorted(late for _, late in sorted(found, reverse=True)[:LATELY])
+    return values[-(-99 * len(values) // 100) - 1]  # rounded up

@@ -1,0 +1,277 @@
+"""The SQLite store: one file on one host, shared by any number of its processes."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+
+from horae.core.decisions import Firing, Page, Settled
+from horae.core.events import EventKind
+from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, RunId
+from horae.ports.store import (
+    SETTINGS,
+    Beat,
+    Changed,
+    ClaimRequest,
+    Claims,
+    Declaration,
+    ErrorGroup,
+    EventBatch,
+    JobChange,
+    JobFilter,
+    Ledger,
+    Listing,
+    Plannable,
+    QueueDepth,
+    QueueSettings,
+    Receipt,
+    Receipted,
+    Resolution,
+    Retraction,
+    RunFilter,
+    Signal,
+)
+from horae.stores.sqlite import claim, dead_letters, events, idempotency, jobs, queues, reads
+from horae.stores.sqlite import declarations as sqlite_declarations
+from horae.stores.sqlite import runs as sqlite_runs
+from horae.stores.sqlite.blobs import SqliteBlobs
+from horae.stores.sqlite.codecs import to_micros
+from horae.stores.sqlite.database import Database, expected_version, migrate, version
+from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
+
+
+class SqliteStore:
+    """Every verb is a function of a transaction or of a connection, done by the executor."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        executor: SqliteExecutor | None = None,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database = Database(Path(path))
+        self._executor = executor or ThreadedExecutor()
+        self._wall = wall
+        self._hearers: list[Callable[[Signal], None]] = []
+        self.blobs = SqliteBlobs(self._executor, wall)
+
+    async def open(self) -> None:
+        await self.migrate()
+        await self._executor.open(
+            self._database, self._tell, lambda db, transactions: events.write(db, transactions, self._wall())
+        )
+
+    async def close(self) -> None:
+        await self._executor.close()
+
+    async def migrate(self) -> list[int]:
+        """Bring the file to the version of this code, making it if there is none; the migrations that were applied."""
+        return await self._executor.run(lambda: self._database.use(migrate))
+
+    async def status(self) -> tuple[int, int]:
+        """The version of the file, and the one that this code expects."""
+        return await self._executor.run(lambda: self._database.use(version)), expected_version()
+
+    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
+        def stop() -> None:
+            if heard in self._hearers:
+                self._hearers.remove(heard)
+            self._executor.listen(bool(self._hearers))
+
+        self._hearers.append(heard)
+        self._executor.listen(True)
+        return stop
+
+    def _tell(self, signals: Sequence[Signal]) -> None:
+        for signal in signals:
+            for heard in tuple(self._hearers):
+                heard(signal)
+
+    async def time(self) -> datetime:
+        return self._wall()
+
+    # --- creating and firing
+
+    async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
+        return await self._executor.write(jobs.creating(items))
+
+    async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
+        return await self._executor.read(lambda db: jobs.plannable(db, shards, now, limit))
+
+    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
+        return await self._executor.write(lambda transaction: jobs.fire(transaction, firings))
+
+    async def fill(self, pages: Sequence[Page]) -> list[bool]:
+        return await self._executor.write(lambda transaction: jobs.fill(transaction, pages))
+
+    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> bool | Receipt:
+        return await self._executor.write(lambda transaction: jobs.begin_backfill(transaction, backfill, receipt))
+
+    async def change(self, change: JobChange) -> Changed | None:
+        return await self._executor.write(lambda transaction: jobs.change(transaction, change))
+
+    async def change_one_shot(self, run: Run, *, expected: int, event: EventKind | None = None) -> bool:
+        return await self._executor.write(lambda transaction: jobs.change_one_shot(transaction, run, expected, event))
+
+    # --- the life of a run
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        taken = await self._executor.write(lambda transaction: claim.claim(transaction, request))
+        return taken.decoded()
+
+    async def start(self, runs: Sequence[Run]) -> list[bool]:
+        return await self._executor.write(lambda transaction: sqlite_runs.start(transaction, runs))
+
+    async def settle(self, results: Sequence[Settled]) -> list[bool]:
+        return await self._executor.write(sqlite_runs.settling(results))
+
+    async def end_waiting(self, results: Sequence[Settled]) -> list[bool]:
+        return await self._executor.write(lambda transaction: sqlite_runs.end_waiting(transaction, results))
+
+    async def park(self, runs: Sequence[Run]) -> None:
+        await self._executor.write(lambda transaction: claim.park(transaction, runs))
+
+    async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
+        return await self._executor.write(lambda transaction: sqlite_runs.request_stop(transaction, run_ids, reason))
+
+    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
+        return await self._executor.write(lambda transaction: jobs.retract(transaction, runs, now))
+
+    async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
+        return await self._executor.read(lambda db: sqlite_runs.stops(db, node))
+
+    async def held(self, runs: Sequence[Run]) -> list[bool]:
+        return await self._executor.read(lambda db: sqlite_runs.held(db, runs))
+
+    async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
+        return await self._executor.read(lambda db: sqlite_runs.held_by(db, node, until))
+
+    async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
+        return await self._executor.write(lambda transaction: dead_letters.resolve(transaction, resolutions, now))
+
+    # --- repeated requests, queues, declared schedules
+
+    async def keep_receipt(self, receipt: Receipt) -> Receipt:
+        return await self._executor.write(lambda transaction: idempotency.keep(transaction, receipt))
+
+    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
+        now = self._wall()
+        await self._executor.write(lambda transaction: queues.set_queue(transaction, settings, fields, now))
+
+    async def declare(self, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
+        await self._executor.write(
+            lambda transaction: sqlite_declarations.declare(transaction, owner, declarations, renew)
+        )
+
+    async def forget(self, owner: str, *, app: str, keys: Sequence[str]) -> None:
+        await self._executor.write(lambda transaction: sqlite_declarations.forget(transaction, owner, app, keys))
+
+    # --- nodes
+
+    async def register(self, node: Node) -> None:
+        await self._executor.write(lambda transaction: sqlite_runs.register(transaction, node))
+
+    async def beat(
+        self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
+    ) -> Beat | None:
+        return await self._executor.write(
+            lambda transaction: sqlite_runs.beat(transaction, node, now, running, dead_after, wall_ahead)
+        )
+
+    async def unregister(self, node: NodeId) -> None:
+        await self._executor.write(lambda transaction: sqlite_runs.unregister(transaction, node))
+
+    async def bury(self, *, now: datetime, dead_after: timedelta) -> list[NodeId]:
+        return await self._executor.write(lambda transaction: sqlite_runs.bury(transaction, now, dead_after))
+
+    async def orphans(self, *, limit: int) -> list[Run]:
+        return await self._executor.read(lambda db: sqlite_runs.orphans(db, limit))
+
+    async def tidy(self, *, now: datetime) -> int:
+        return await self._executor.write(lambda transaction: claim.tidy(transaction, now))
+
+    # --- history
+
+    async def expire(self, *, now: datetime, limit: int) -> int:
+        return await self._executor.write(
+            lambda transaction: idempotency.expire(transaction, now, limit) + events.expire(transaction, now, limit)
+        )
+
+    async def prune(self, *, before: date, limit: int) -> int:
+        moment = to_micros(datetime.combine(before, time(), UTC))
+        return await self._executor.write(lambda transaction: sqlite_runs.prune(transaction, moment, limit))
+
+    # --- look-ups and lists
+
+    async def job(self, job_id: JobId, *, owner: str | None) -> Job | Run | None:
+        return await self._executor.read(lambda db: reads.job(db, job_id, owner))
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+        return await self._executor.read(lambda db: reads.jobs(db, job_ids))
+
+    async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
+        return await self._executor.read(lambda db: reads.run(db, run_id, owner))
+
+    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
+        return await self._executor.read(lambda db: reads.runs(db, run_ids))
+
+    async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
+        return await self._executor.read(lambda db: reads.ended(db, run_ids))
+
+    async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
+        return await self._executor.read(lambda db: reads.job_by_key(db, owner, key))
+
+    async def attempts(self, run_id: RunId) -> list[Attempt]:
+        return await self._executor.read(lambda db: reads.attempts(db, run_id))
+
+    async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+        return await self._executor.read(lambda db: reads.attempts_of(db, run_ids))
+
+    async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
+        return await self._executor.read(lambda db: reads.ahead_of(db, run, limit))
+
+    async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
+        return await self._executor.read(lambda db: reads.last_runs(db, job_ids, now))
+
+    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job | Run]:
+        return await self._executor.read(lambda db: reads.list_jobs(db, which, cursor, limit))
+
+    async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
+        return await self._executor.read(lambda db: reads.list_runs(db, which, cursor, limit))
+
+    async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
+        return await self._executor.read(lambda db: reads.ledger(db, job_id, start, end, limit))
+
+    async def nodes(self) -> list[Node]:
+        return await self._executor.read(reads.nodes)
+
+    async def tasks(self) -> Mapping[str, str]:
+        return await self._executor.read(reads.tasks)
+
+    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
+        return await self._executor.read(lambda db: queues.queues(db, now, owner))
+
+    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
+        return await self._executor.read(lambda db: queues.lateness(db, since, owner))
+
+    async def queue_settings(self, queue: str) -> QueueSettings:
+        said = await self._executor.read(queues.settings)
+        return said.get(queue, QueueSettings(queue=queue))
+
+    async def dead_letters(self) -> int:
+        return await self._executor.read(reads.dead_letters)
+
+    async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
+        return await self._executor.read(lambda db: dead_letters.groups(db, which))
+
+    async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
+        return await self._executor.read(lambda db: idempotency.receipt(db, owner, key, now))
+
+    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+        return await self._executor.read(lambda db: events.events(db, after, owner, limit))
+
+    async def last_event(self) -> str:
+        return await self._executor.read(events.last_event)
+
+    async def declarations(self, owner: str) -> list[Declaration]:
+        return await self._executor.read(lambda db: sqlite_declarations.declarations(db, owner))

@@ -1,0 +1,236 @@
+"""`http.request`: one request to a public address, which carries the run's id as its idempotency key.
+
+A redirect leads to a request of its own: its address is resolved, checked and pinned like the first. It is followed
+where the same request can be sent again; a POST that would have to become a GET is told instead, for it would seem
+delivered and is not.
+"""
+
+import asyncio
+import codecs
+import re
+import ssl
+from functools import cache
+from typing import Annotated, Any, Literal, TypedDict
+
+import httpx2
+import msgspec
+from msgspec import Meta
+
+from horae.core.errors import Fatal, RetryAfter
+from horae.run import Run
+from horae.tasks.errors import TaskFailure
+from horae.tasks.network_policy import permitted_addresses
+from horae.tasks.tools import Tools
+
+MAX_REPLY = 65_536  # bytes of the body that are kept
+CONNECT_SECONDS = 10.0
+TOTAL_SECONDS = 300.0  # also without a timeout of the job: nobody holds a slot for ever by answering drop by drop
+MAX_RETRY_AFTER = 3600
+RETRYABLE = frozenset({408, 425, 429})  # and everything from 500 on
+MAX_REDIRECTS = 5
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+SAME_METHOD = frozenset({307, 308})
+_KEPT_ELSEWHERE = frozenset(
+    {"accept", "accept-encoding", "content-type", "idempotency-key", "user-agent"}
+)  # at another host; all others may be secret
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+Status = Literal["2xx", "3xx", "4xx", "5xx"] | int
+Expected = Status | list[Status]
+
+
+class UnexpectedStatus(TaskFailure):
+    """The reply was not the expected one; the next may be."""
+
+
+class Throttled(RetryAfter):
+    """The reply was not the expected one, and said when to try again."""
+
+
+class Rejected(Fatal):
+    """The reply was not the expected one, and another try will not change it."""
+
+
+class Unreachable(TaskFailure):
+    """There was no reply."""
+
+
+class Reply(TypedDict):
+    """The result of `http.request`."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+async def http_request(
+    run: Run,
+    tools: Tools,
+    url: str,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    body: Annotated[Any, Meta(description="text, or data that is sent as JSON")] = None,
+    expect: Annotated[Expected, Meta(description="statuses that mean success, e.g. 200 or 2xx")] = "2xx",
+) -> Reply:
+    """Send a request; a status that is not expected is a failure, tried again where that makes sense."""
+    request = _request(run, url, method, headers or {}, body)
+    try:
+        async with asyncio.timeout(TOTAL_SECONDS):
+            request, reply = await _follow(request, expect, tools.http_allow)
+    except TimeoutError as exc:
+        raise Unreachable(f"no whole reply from {request.url.host} within {TOTAL_SECONDS:g} s") from exc
+    except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as exc:
+        raise Fatal(f"the request cannot be sent: {exc}") from exc
+    except httpx2.TransportError as exc:
+        raise Unreachable(f"no reply from {request.url.host}: {type(exc).__name__} {exc}".rstrip()) from exc
+    run.log.info(f"{request.method} {request.url.host} {reply['status']}")
+    _check(reply, expect)
+    return reply
+
+
+async def _follow(request: httpx2.Request, expect: Expected, allow: tuple[str, ...]) -> tuple[httpx2.Request, Reply]:
+    """The last reply, with the request that it answers."""
+    for _ in range(MAX_REDIRECTS + 1):
+        addresses = await permitted_addresses(request.url.host, _port(request.url), allow)
+        reply = await _send(request, addresses)
+        following = None if _is_expected(reply["status"], expect) else _redirected(request, reply)
+        if following is None:
+            return request, reply
+        request = following
+    raise Rejected(f"more than {MAX_REDIRECTS} redirects; the last led to {request.url.host}")
+
+
+def _redirected(request: httpx2.Request, reply: Reply) -> httpx2.Request | None:
+    """The same request at the place that a reply names; None when it names none, or it would be another request."""
+    location = reply["headers"].get("location")
+    sends_again = reply["status"] in SAME_METHOD or request.method in ("GET", "HEAD")
+    if reply["status"] not in REDIRECTS or location is None or not sends_again:
+        return None
+    try:
+        url = request.url.join(location)
+        _refuse_other_schemes(url)
+    except (httpx2.InvalidURL, ValueError) as exc:
+        raise Rejected(f"the redirect cannot be followed: {exc}") from exc
+    if request.url.scheme == "https" and url.scheme != "https":
+        raise Rejected(f"the redirect to {url.host} is not followed, because it leaves https")
+    same = (url.scheme, url.host, _port(url)) == (request.url.scheme, request.url.host, _port(request.url))
+    headers = {name: value for name, value in request.headers.items() if name != "host"}
+    if not same:
+        headers = {name: value for name, value in headers.items() if name in _KEPT_ELSEWHERE}
+    return httpx2.Request(request.method, url, headers=headers, content=request.content or None)
+
+
+def _request(run: Run, url: str, method: str, headers: dict[str, str], body: object) -> httpx2.Request:
+    _refuse_smuggling(method, headers)
+    try:
+        request = httpx2.Request(method.upper(), url, headers=headers, content=_content(body))
+        _refuse_other_schemes(request.url)
+    except (httpx2.InvalidURL, ValueError, TypeError) as exc:
+        raise Fatal(f"the request cannot be made: {exc}") from exc
+    defaults = {"Idempotency-Key": run.id, "User-Agent": "horae", "Accept": "*/*", "Accept-Encoding": "identity"}
+    if body is not None and not isinstance(body, str):
+        defaults["Content-Type"] = "application/json"
+    for name, value in defaults.items():
+        request.headers.setdefault(name, value)
+    return request
+
+
+def _refuse_other_schemes(url: httpx2.URL) -> None:
+    if url.scheme not in ("http", "https") or not url.host or "%" in url.host or not 0 < _port(url) < 65536:
+        raise ValueError(f"{str(url)!r} is no http or https address")
+
+
+def _refuse_smuggling(method: str, headers: dict[str, str]) -> None:
+    if not _TOKEN.fullmatch(method):
+        raise Fatal(f"{method!r} is no method")
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise Fatal(f"the header {name!r} has characters that cannot be sent")
+
+
+def _content(body: object) -> bytes | None:
+    if body is None:
+        return None
+    return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+
+
+async def _send(request: httpx2.Request, addresses: list[str]) -> Reply:
+    """Try the addresses in turn: only what could not connect at all is tried at the next."""
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    async with httpx2.AsyncClient(verify=_tls(), trust_env=False, timeout=timeout) as client:
+        for address in addresses[:-1]:
+            try:
+                return await _exchange(client, _pinned(request, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue
+        return await _exchange(client, _pinned(request, addresses[-1]))
+
+
+async def _exchange(client: httpx2.AsyncClient, request: httpx2.Request) -> Reply:
+    response = await client.send(request, stream=True, follow_redirects=False)
+    try:
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > MAX_REPLY:
+                break
+    finally:
+        await response.aclose()
+    text = bytes(body[:MAX_REPLY]).decode(_encoding(response), "replace").replace("\0", "")
+    return Reply(status=response.status_code, headers=dict(response.headers), body=text)
+
+
+def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
+    """The same request to an address that was checked; name and certificate stay those of the host."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,  # with the Host of the original
+        content=request.content or None,
+        extensions={"sni_hostname": request.url.host},
+    )
+
+
+def _port(url: httpx2.URL) -> int:
+    default = 443 if url.scheme == "https" else 80
+    return default if url.port is None else url.port
+
+
+def _encoding(response: httpx2.Response) -> str:
+    """What the reply says, if it is a charset: Python knows codecs that are none, and some take for ever."""
+    named = response.charset_encoding or "utf-8"
+    try:
+        "".encode(named)
+        return "utf-8" if codecs.lookup(named).name.replace("-", "_") in _NO_CHARSETS else named
+    except (LookupError, ValueError):
+        return "utf-8"
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Shared, because loading the certificates takes 20 ms."""
+    return httpx2.create_ssl_context()
+
+
+def _is_expected(status: int, expect: Expected) -> bool:
+    wanted = expect if isinstance(expect, list) else [expect]
+    return any(status == item or f"{status // 100}xx" == item for item in wanted)
+
+
+def _check(reply: Reply, expect: Expected) -> None:
+    status = reply["status"]
+    if _is_expected(status, expect):
+        return
+    message = f"status {status}: {reply['body'][:500]}".rstrip(": ")
+    if status in REDIRECTS:
+        message = (
+            f"status {status}: the redirect to {reply['headers'].get('location', 'nowhere')[:500]} is not followed"
+        )
+    if status < 500 and status not in RETRYABLE:
+        raise Rejected(message)
+    after = reply["headers"].get("retry-after", "")
+    if after.isascii() and after.isdigit():
+        raise Throttled(min(int(after[:9]), MAX_RETRY_AFTER), message)
+    raise UnexpectedStatus(message)

@@ -1,0 +1,163 @@
+"""How jobs stand in PostgreSQL while runs are written for them: a cancel and a manual run never miss each other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from horae.core.decisions import cancel, manual_run
+from horae.core.model import JobId, JobStatus, Reason, Run
+from horae.core.values import replace
+from horae.ports.store import NOBODY, JobChange, Kind, Receipt, Signal
+from horae.stores.common.statements import load
+from horae.stores.postgres import codecs as rows
+from horae.stores.postgres.database import Address, Session
+from horae.stores.postgres.job_locks import hold
+from horae.stores.postgres.store import PostgresStore
+from tests.conformance.builders import (
+    NOW,
+    SECOND,
+    a_backfill,
+    claims_of,
+    firing,
+    given_node,
+    new_id,
+    one_shot,
+    recurring,
+)
+from tests.postgres_server import migrated_schema, postgres_url
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async with migrated_schema(postgres_url()) as address:
+        yield address
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def until_blocked(other: Any, task: asyncio.Task[Any]) -> None:
+    """Until the task waits for what another connection has locked."""
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))"
+    async with asyncio.timeout(10):
+        while not await other.fetchval(blocked, other.get_server_pid()):
+            assert not task.done()
+
+
+async def created_beside(store: PostgresStore, url: str, run: Run, name: str, *arguments: object) -> JobId | Receipt:
+    """What becomes of a new run while somebody else is at a statement that is not committed yet."""
+    [answer] = await beside(store.create([run]), url, name, *arguments)
+    return answer
+
+
+async def beside(verb: Coroutine[Any, Any, T], url: str, name: str, *arguments: object) -> T:
+    """The answer of a verb that has to wait until somebody else commits a statement."""
+    other = await Address(url).connect()
+    async with other.transaction():
+        await other.fetch(load("postgres")[name], *arguments)
+        waiting = asyncio.create_task(verb)
+        await until_blocked(other, waiting)
+    await other.close()
+    return await waiting
+
+
+async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(store: PostgresStore, url: str) -> None:
+    job = recurring(plan_at=None)
+    await store.create([firing(job)])
+    manual = manual_run(job, None, now=NOW, new_id=new_id)
+    change = rows.changed_job(
+        JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
+    )
+
+    assert await created_beside(store, url, manual, "change_job", *change) == NOBODY
+
+    assert await store.run(manual.id, owner=None) is None
+
+
+async def test_a_manual_run_that_meets_another_change_of_its_job_is_written(store: PostgresStore, url: str) -> None:
+    job = recurring(plan_at=None)
+    await store.create([firing(job)])
+    manual = manual_run(job, None, now=NOW, new_id=new_id)
+    change = rows.changed_job(JobChange(job=replace(job, status=JobStatus.PAUSED, revision=2), expected=job.revision))
+
+    assert await created_beside(store, url, manual, "change_job", *change) == job.id
+
+    assert await store.run(manual.id, owner=None) == manual
+
+
+async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(store: PostgresStore, url: str) -> None:
+    once = [one_shot(), one_shot()]
+    await store.create(once)
+    await store.end_waiting([cancel(once[1], NOW)])  # so that the day is there
+    manual = manual_run(once[0], None, now=NOW, new_id=new_id)
+    ends = rows.run_ends([cancel(once[0], NOW)])
+
+    assert await created_beside(store, url, manual, "end_runs", False, ends, 1, True) == NOBODY
+
+    assert await store.run(manual.id, owner=None) is None
+
+
+async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(store: PostgresStore, url: str) -> None:
+    once, node = one_shot(), await given_node(store)
+    await store.create([once])
+    assert len((await claims_of(store, node)).runs) == 1
+    manual = manual_run(once, None, now=NOW, new_id=new_id)
+
+    assert await created_beside(store, url, manual, "request_stop", [once.id], Reason.CANCELLED) == NOBODY
+
+    assert await store.run(manual.id, owner=None) is None
+
+
+async def test_a_backfill_that_meets_the_cancel_of_its_job_does_not_begin(store: PostgresStore, url: str) -> None:
+    job = recurring(plan_at=None)
+    await store.create([firing(job)])
+    change = rows.changed_job(
+        JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
+    )
+
+    assert await beside(store.backfill(a_backfill(job)), url, "change_job", *change) is False
+
+    assert (await store.plannable(range(64), now=NOW, limit=10)).backfills == []
+
+
+@pytest.mark.parametrize("recurs", [True, False])
+async def test_a_cancel_waits_for_a_manual_run_that_is_being_written(
+    store: PostgresStore, url: str, recurs: bool
+) -> None:
+    job, once, node = recurring(plan_at=None), one_shot(), await given_node(store)
+    await store.create([firing(job), once])
+    assert len((await claims_of(store, node)).runs) == 1
+    change = JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
+    other = await Address(url).connect()
+
+    async def cancelled() -> bool:
+        if recurs:
+            return await store.change(change) is not None
+        return await store.request_stop([once.id], Reason.CANCELLED) == [node]
+
+    async with other.transaction():
+        assert (await hold(Session(other), [job.id, once.job_id])).cancelled == frozenset()
+        cancelling = asyncio.create_task(cancelled())
+        await until_blocked(other, cancelling)
+    await other.close()
+    assert await cancelling
+
+
+async def test_what_claims_pass_over_because_of_a_manual_run_is_told_of_again(store: PostgresStore) -> None:
+    told: list[Signal] = []
+    once = one_shot(NOW - SECOND)
+    await store.create([once])
+    store.subscribe(told.append)
+
+    await store.create([manual_run(once, None, now=NOW, new_id=new_id)])
+
+    assert NOW - SECOND in {signal.at for signal in told if signal.kind is Kind.DUE}

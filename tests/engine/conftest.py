@@ -1,0 +1,35 @@
+"""A cluster in virtual time on a real store: SQLite in every run, PostgreSQL at full size."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from horae.ports.clock import ManualClock
+from horae.stores.postgres.store import PostgresStore
+from horae.stores.sqlite.executor import InlineExecutor
+from horae.stores.sqlite.store import SqliteStore
+from tests.engine.system import START, System
+from tests.postgres_server import postgres_url, scratch_schema
+from tests.proof.checking.reading import found_in
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])
+async def system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
+    clock = ManualClock(START)
+    if request.param == "sqlite":
+        store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
+        await store.open()
+        system = System(store, clock)
+        yield system
+        assert await found_in(store, clock.now()) == []
+        await store.close()
+    else:
+        async with scratch_schema(postgres_url()) as url:
+            postgres = PostgresStore(url)
+            await postgres.migrate()
+            await postgres.open()
+            system = System(postgres, clock)
+            yield system
+            assert await found_in(postgres, clock.now()) == []
+            await postgres.close()

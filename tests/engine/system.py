@@ -1,0 +1,330 @@
+"""Whole nodes in one process on a real store, in virtual time: nothing sleeps, and every run repeats exactly."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from horae.core.decisions import Failure
+from horae.core.ids import Ids
+from horae.core.model import Node, NodeId, Run, RunId
+from horae.engine.cluster.lease import Heart, Lease, Timing, shards_of
+from horae.engine.duties.janitor import Janitor
+from horae.engine.duties.planner import Planner
+from horae.engine.execution.executor import Execution, Result, Stopped, Success
+from horae.engine.worker.settler import Settler
+from horae.engine.worker.worker import Worker
+from horae.metrics import Metrics
+from horae.ports.clock import ManualClock
+from horae.ports.store import Kind, Signal, Store
+
+START = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+TASKS = ("echo", "slow", "long", "flaky", "broken", "step", "poison")  # tests give them scripts
+
+Script = Callable[[Run], tuple[float, Result]]  # how long the handler takes, in seconds, and what comes of it
+
+
+def instantly(run: Run) -> tuple[float, Result]:
+    return 0.0, Success(result="null")
+
+
+def taking(seconds: float) -> Script:
+    return lambda run: (seconds, Success(result="null"))
+
+
+def failing(times: int, error: Failure, seconds: float = 0.0) -> Script:
+    return lambda run: (seconds, error if run.attempt <= times else Success(result="null"))
+
+
+@dataclass
+class Started:
+    """One start of a handler, as the handler itself saw it."""
+
+    run: Run
+    at: datetime
+    node: NodeId
+    ended_at: datetime | None = None
+
+
+@dataclass
+class ScriptedExecution:
+    run: Run
+    ends_at: datetime
+    result: Result
+    done: Callable[[Run, Result], None]
+    record: Started
+    cancelled: bool = False
+    over: bool = False
+
+    def stop(self) -> None:
+        self.result, self.ends_at = Stopped(), self.record.at
+
+    def kill(self) -> None:
+        self.over = True
+
+
+@dataclass
+class ScriptedExecutor:
+    """Stands in for users' handlers: each takes the virtual time its script says."""
+
+    clock: ManualClock
+    scripts: dict[str, Script]
+    starts: list[Started]
+    node_id: Callable[[], NodeId]
+    under_way: list[ScriptedExecution] = field(default_factory=list)
+    abandoned: int = 0
+
+    def begin(
+        self, run: Run, done: Callable[[Run, Result], None], progressed: Callable[[Run, float], None]
+    ) -> Execution:
+        seconds, result = self.scripts[run.spec.task](run)
+        record = Started(run, self.clock.now(), self.node_id())
+        self.starts.append(record)
+        ends_at = self.clock.now() + timedelta(seconds=seconds)
+        execution = ScriptedExecution(run, ends_at, result, done, record)
+        self.under_way.append(execution)
+        return execution  # type: ignore[return-value]
+
+    def finish_due(self) -> bool:
+        """Report what is over; True when there was something."""
+        due = [entry for entry in self.under_way if entry.over or entry.ends_at <= self.clock.now()]
+        for entry in due:
+            self.under_way.remove(entry)
+            if not entry.over:
+                entry.record.ended_at = self.clock.now()
+                entry.done(entry.run, entry.result)
+        return bool(due)
+
+    def next_at(self) -> datetime | None:
+        return min((entry.ends_at for entry in self.under_way), default=None)
+
+
+class Duty:
+    """A background duty with its next time, as the loop would keep it."""
+
+    def __init__(self, clock: ManualClock, tick: Callable[[], Awaitable[datetime | None]], idle: timedelta) -> None:
+        self._clock = clock
+        self._tick = tick
+        self._idle = idle
+        self.next_at = clock.now()
+
+    def wake(self, at: datetime | None = None) -> None:
+        self.next_at = min(self.next_at, at or self._clock.now())
+
+    async def run_if_due(self) -> bool:
+        now = self._clock.now()
+        if self.next_at > now:
+            return False
+        self.next_at = now + self._idle
+        again = await self._tick()
+        if again is not None:
+            self.next_at = min(self.next_at, max(again, now))
+        return True
+
+
+async def _nothing() -> None:
+    """What a duty does that reaches nobody."""
+
+
+class _Alarm:
+    at: datetime | None = None
+
+    def set(self, at: datetime | None) -> None:
+        self.at = at
+
+
+class SimNode:
+    """One node: the real planner, worker, settler, janitor and heart, driven by hand."""
+
+    def __init__(self, system: "System", name: str, *, concurrency: int, queues: tuple[str, ...]) -> None:
+        self.system = system
+        self.clock, self.store, self.timing = system.clock, system.store, system.timing
+        self.alive = True
+        self.alarm = _Alarm()
+        self.lease = Lease(self.clock, self.timing)
+        node = Node(
+            id=NodeId(system.new_id()),
+            name=name,
+            roles=("planner", "worker"),
+            version="test",
+            queues=queues,
+            concurrency=concurrency,
+            started_at=START,
+            beat_at=START,
+            tasks=dict.fromkeys(system.scripts, "{}"),
+        )
+        self.heart = Heart(
+            self.store,
+            self.clock,
+            self.lease,
+            node,
+            self.timing,
+            new_id=system.new_id,
+            running=lambda: self.worker.running,
+            beaten=self._beaten,
+        )
+        self.executor = ScriptedExecutor(self.clock, system.scripts, system.starts, lambda: self.heart.node.id)
+        self.settler = Settler(self.store, self.clock)
+        self.worker = Worker(
+            store=self.store,
+            clock=self.clock,
+            lease=self.lease,
+            executor=self.executor,
+            settler=self.settler,
+            metrics=Metrics(),
+            timing=self.timing,
+            node_id=lambda: self.heart.node.id,
+            tasks=list(system.scripts),
+            queues=queues,
+            concurrency=concurrency,
+            luck=system.random.random,
+        )
+        self.worker.alarm = self.alarm
+        planner = Planner(
+            self.store,
+            self.clock,
+            Metrics(),
+            horizon=self.timing.horizon,
+            shards=self._shards,
+            new_id=system.new_id,
+        )
+        janitor = Janitor(self.store, self.clock, self.lease, self.timing)
+        self.beating = Duty(self.clock, self.heart.tick, self.timing.heartbeat)
+        self.claiming = Duty(self.clock, self.worker.tick, timedelta(seconds=5))
+        self.planning = Duty(self.clock, planner.tick, timedelta(seconds=5))
+        self.settling = Duty(self.clock, self.settler.tick, timedelta(seconds=5))
+        self.stopping = Duty(self.clock, self._obey_stops, self.timing.heartbeat)
+        self.sweeping = Duty(self.clock, janitor.tick, self.timing.heartbeat)
+        self.duties = [
+            self.beating,
+            self.sweeping,
+            self.planning,
+            self.claiming,
+            self.stopping,
+            self.settling,
+        ]
+        self.worker.wake = self.claiming.wake
+        self.settler.wake = self.settling.wake
+        self.unsubscribe = self.store.subscribe(self._heard)
+
+    def kill(self) -> None:
+        """kill -9: nothing more is done or written, and nobody is told."""
+        self.alive = False
+        self.unsubscribe()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.alive = False
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.alive = True
+
+    def cut_off(self) -> None:
+        """Its link to the store is cut: it goes on by itself, and reaches nobody."""
+        self._duties, self.duties = self.duties, [Duty(self.clock, _nothing, timedelta(seconds=1))]
+
+    def reconnect(self) -> None:
+        """The link is mended."""
+        self.duties = self._duties
+
+    async def drain(self) -> None:
+        """SIGTERM: give back what has not started, wait for the rest, leave."""
+        self.worker.begin_drain()
+        while self.worker.running or self.settler.unsettled:
+            await self.settler.tick()
+            if not self.worker.running:
+                break
+            await self.system.advance(seconds=0.5)
+        self.kill()
+        await self.store.unregister(self.heart.node.id)
+
+    async def step(self) -> bool:
+        """Do what is due now; True when there was something."""
+        if not self.alive:
+            return False
+        busy = self.executor.finish_due()
+        if self.alarm.at is not None and self.alarm.at <= self.clock.now():
+            self.alarm.at = None
+            busy = self.worker.release_due() > 0 or busy
+        self.worker.check_lease()
+        for duty in self.duties:
+            busy = await duty.run_if_due() or busy
+        return busy
+
+    def next_at(self) -> datetime | None:
+        if not self.alive:
+            return None
+        times = [duty.next_at for duty in self.duties]
+        return min([*times, *(at for at in (self.alarm.at, self.executor.next_at()) if at is not None)])
+
+    def _heard(self, signal: Signal) -> None:
+        if signal.kind in (Kind.DUE, Kind.ANY):
+            self.worker.heard(signal.at)
+        if signal.kind in (Kind.PLAN, Kind.ANY):
+            self.planning.wake(signal.at)
+        if signal.kind in (Kind.STOP, Kind.ANY):
+            self.stopping.wake()
+
+    def _shards(self) -> list[int]:
+        heard_since = self.clock.now() - self.timing.missed_after
+        return shards_of(self.heart.node.id, self.heart.nodes, heard_since=heard_since)
+
+    def _beaten(self) -> None:
+        if self.lease.lost:
+            self.worker.abandon_all()
+            self.heart.rejoin = True
+            self.beating.wake()
+        elif self.worker.doubtful:
+            self.claiming.wake()
+
+    async def _obey_stops(self) -> datetime | None:
+        await self.worker.obey_stops()
+        return None
+
+
+class System:
+    """A cluster in virtual time."""
+
+    def __init__(self, store: Store, clock: ManualClock, *, timing: Timing | None = None, seed: int = 0) -> None:
+        self.store = store
+        self.clock = clock
+        self.timing = timing or Timing()
+        self.random = random.Random(seed)
+        self.new_id = Ids(random=self.random.randbytes, wall=lambda: clock.now().timestamp())
+        self.scripts: dict[str, Script] = dict.fromkeys(TASKS, instantly)
+        self.starts: list[Started] = []
+        self.nodes: list[SimNode] = []
+
+    async def add_node(self, *, concurrency: int = 100, queues: tuple[str, ...] = ()) -> SimNode:
+        node = SimNode(self, f"node-{len(self.nodes)}", concurrency=concurrency, queues=queues)
+        await node.heart.join()
+        self.nodes.append(node)
+        return node
+
+    async def advance(self, **units: float) -> None:
+        """Let time pass, stopping at every instant at which something happens."""
+        await self.advance_to(self.clock.now() + timedelta(**units))
+
+    async def advance_to(self, target: datetime) -> None:
+        await self.settle_all()
+        while self.clock.now() < target:
+            times = [at for node in self.nodes if (at := node.next_at()) is not None]
+            self.clock.move_to(max(min([*times, target]), self.clock.now()))
+            await self.settle_all()
+
+    async def settle_all(self) -> None:
+        """Do everything that is due at this instant."""
+        for _ in range(10_000):
+            if not any([await node.step() for node in self.nodes]):
+                return
+        raise AssertionError(f"the system does not come to rest at {self.clock.now()}")
+
+    async def run(self, run_id: str) -> Run:
+        run = await self.store.run(RunId(run_id), owner=None)
+        assert run is not None, f"run {run_id} is lost"
+        return run
+
+    def starts_of(self, job_id: str) -> list[Started]:
+        return [start for start in self.starts if start.run.job_id == job_id]

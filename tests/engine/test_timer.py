@@ -1,0 +1,64 @@
+"""The alarm of a worker: never early, and not busy while it waits."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import uvloop
+
+from horae.engine.worker.timer import UVLOOP_SECONDS, LoopAlarm
+from horae.ports.clock import StoreClock
+
+DEADLINE = 5.0
+
+
+class Rings:
+    """Notes when the alarm rings, and may be waited for."""
+
+    def __init__(self, clock: StoreClock) -> None:
+        self._clock = clock
+        self.times: list[datetime] = []
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self.times.append(self._clock.now())
+        self._rung.set()
+
+    async def next(self) -> datetime:
+        async with asyncio.timeout(DEADLINE):
+            await self._rung.wait()
+        self._rung.clear()
+        return self.times[-1]
+
+
+async def ring_until_due(clock: StoreClock, at: datetime) -> int:
+    """Set the alarm as a worker does until the instant has come; how often it rang."""
+    rings = Rings(clock)
+    alarm = LoopAlarm(clock, rings.ring, resolution=UVLOOP_SECONDS)
+    while clock.now() < at:
+        alarm.set(at)
+        await rings.next()
+    return len(rings.times)
+
+
+def test_it_does_not_spin_through_the_last_part_of_a_millisecond() -> None:
+    async def main() -> list[int]:
+        clock = StoreClock()
+        return [await ring_until_due(clock, clock.now() + timedelta(microseconds=n)) for n in range(100, 2000, 100)]
+
+    assert max(uvloop.run(main())) <= 3
+
+
+async def test_a_new_instant_replaces_the_old_one() -> None:
+    clock = StoreClock()
+    rings = Rings(clock)
+    alarm = LoopAlarm(clock, rings.ring)
+    soon, sooner = clock.now() + timedelta(hours=1), clock.now() + timedelta(milliseconds=5)
+    alarm.set(soon)
+    alarm.set(sooner)
+    assert await rings.next() >= sooner
+    alarm.set(clock.now() + timedelta(milliseconds=5))
+    alarm.set(None)
+    last = clock.now() + timedelta(milliseconds=20)
+    alarm.set(last)
+    assert await rings.next() >= last
+    assert len(rings.times) == 2

@@ -1,0 +1,163 @@
+"""A stage for tests of execution: an executor, and attempts with what they told."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil  # type: ignore[import-untyped]
+
+from horae.app import Horae
+from horae.core.errors import Unavailable
+from horae.core.ids import new_id
+from horae.core.model import JobId, Policy, Run, RunId, Spec
+from horae.engine.execution.executor import Execution, Executor, Result
+from horae.ports.clock import ManualClock
+from horae.run_logs.recorder import read_log
+from horae.tasks.builtin import builtin_tasks
+
+NOW = datetime(2026, 11, 15, 20, tzinfo=UTC)
+GRACE = 0.3
+
+
+class MemoryBlobs:
+    """Blobs that may be told to fail."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.writes = 0
+        self.failing = False
+
+    async def put(self, items: Sequence[tuple[str, bytes]]) -> None:
+        self.writes += 1
+        if self.failing:
+            raise Unavailable("the blobs do not answer")
+        self.kept.update(items)
+
+    async def get(self, key: str) -> bytes | None:
+        if self.failing:
+            raise Unavailable("the blobs do not answer")
+        return self.kept.get(key)
+
+    async def under(self, prefix: str, *, after: str = "", limit: int = 100) -> list[tuple[str, bytes]]:
+        found = sorted(item for item in self.kept.items() if item[0].startswith(prefix) and item[0] > after)
+        return found[:limit]
+
+    async def delete(self, prefix: str) -> None:
+        self.kept = {key: data for key, data in self.kept.items() if not key.startswith(prefix)}
+
+
+@dataclass
+class Try:
+    """One attempt on the stage."""
+
+    run: Run
+    execution: Execution
+    results: list[Result] = field(default_factory=list)
+    progress: list[float] = field(default_factory=list)
+
+    async def result(self) -> Result:
+        await until(lambda: self.results)
+        return self.results[0]
+
+
+class Stage:
+    """An executor with the built-in tasks and those of an app."""
+
+    def __init__(self, app: Horae, blobs: MemoryBlobs, executor: Executor) -> None:
+        self.app = app
+        self.blobs = blobs
+        self.executor = executor
+
+    def begin(
+        self,
+        task: str,
+        *,
+        attempt: int = 1,
+        timeout: float | None = None,
+        blob: str | None = None,
+        secrets: str | None = None,
+        **params: Any,
+    ) -> Try:
+        run_id = new_id()
+        policy = Policy(timeout=None if timeout is None else timedelta(seconds=timeout))
+        run = Run(
+            id=RunId(run_id),
+            job_id=JobId(run_id),
+            owner="ann",
+            created_by="ann",
+            spec=Spec(
+                task=task,
+                params=msgspec.json.encode(params).decode(),
+                params_blob=blob,
+                secrets=secrets,
+                policy=policy,
+            ),
+            due_at=NOW,
+            wake_at=NOW,
+            created_at=NOW,
+            attempt=attempt,
+            fence=7,
+        )
+        results: list[Result] = []
+        progress: list[float] = []
+        execution = self.executor.begin(
+            run, lambda _, result: results.append(result), lambda _, fraction: progress.append(fraction)
+        )
+        return Try(run, execution, results, progress)
+
+    async def result(self, task: str, **options: Any) -> Result:
+        return await self.begin(task, **options).result()
+
+    async def log(self, attempt: Try, wanted: str = "") -> str:
+        """The log as it is kept, as soon as the wanted text is there."""
+        deadline = time.monotonic() + 5
+        while wanted not in (text := "".join([part async for part in read_log(self.blobs, attempt.run.id)])):
+            assert time.monotonic() < deadline, f"{wanted!r} is not in {text!r}"
+            await asyncio.sleep(0.01)
+        return text
+
+
+@asynccontextmanager
+async def stage(app: Horae | None = None, **options: Any) -> AsyncIterator[Stage]:
+    app = app or Horae()
+    blobs = MemoryBlobs()
+    settings = {"threads": 4, "allow_shell": True, "grace": GRACE, **options}
+    executor = Executor(app.registry.with_tasks(builtin_tasks()), blobs, ManualClock(NOW), **settings)
+    try:
+        yield Stage(app, blobs, executor)
+    finally:
+        await executor.close()
+
+
+async def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for a condition to hold."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be in time"
+        await asyncio.sleep(0.002)
+
+
+async def pids_in(note: Path, count: int = 1) -> list[int]:
+    """The process ids that a program writes down."""
+    found: list[int] = []
+
+    def read() -> bool:
+        found[:] = [int(pid) for pid in note.read_text().split()] if note.exists() else []
+        return len(found) == count
+
+    await until(read)
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

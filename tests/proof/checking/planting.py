@@ -1,0 +1,462 @@
+"""A history in which everything happens as promised, and lies that can be planted in it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+import asyncpg  # type: ignore[import-untyped]
+
+from horae.core.decisions import Failure, requeued
+from horae.core.drafts import Draft
+from horae.core.model import (
+    Job,
+    JobError,
+    JobId,
+    Misfire,
+    OnFailure,
+    Overlap,
+    Policy,
+    Run,
+    RunId,
+    State,
+)
+from horae.core.retry import RetryPolicy
+from horae.core.schedule.evaluate import rfc3339
+from horae.ports.clock import ManualClock
+from horae.ports.store import Resolution, RunFilter, Store
+from horae.proof.checking import Code
+from horae.stores.common.codecs import encode_policy
+from horae.stores.sqlite.executor import InlineExecutor
+from tests.engine.system import System, failing, instantly, taking
+from tests.engine.test_jobs import jobs_of
+
+SECOND = timedelta(seconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+BOOM = Failure(error=JobError(type="ValueError", message="boom"))
+RETRY = RetryPolicy(max_retries=2, initial=2 * SECOND, jitter=False)
+
+
+# --- the true story ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What there is to lie about."""
+
+    steady: Job  # every second, never late
+    busy: Job  # every second, and each of its runs takes 2.5 s
+    patient: Job  # every 5 s, was paused for a while
+    flaky: Run  # failed twice, then succeeded
+    broken: Run  # failed for good
+    requeued: Run  # failed for good, and was replaced
+    cancelled: Run  # before its time
+    prompt: Run  # had to start within a second, and did
+    first: Run  # of three with an ordering key
+    second: Run
+    blocking: Run  # failed, which blocked `blocked` until it was discarded
+    blocked: Run
+    steady_runs: list[Run]
+    busy_runs: list[Run]
+
+
+async def tell_story(store: Store, clock: ManualClock) -> Story:
+    """Live through everything once."""
+    system = System(store, clock, seed=7)
+    system.scripts = {
+        "echo": instantly,
+        "busy": taking(2.5),
+        "flaky": failing(2, BOOM),
+        "broken": failing(99, BOOM),
+        "step": taking(0.5),
+    }
+    await system.add_node()
+    steady = await _recurring(system, "echo", "every 1s")
+    busy = await _recurring(system, "busy", "every 1s")
+    patient = await _recurring(system, "echo", "every 5s")
+    flaky = await _once(system, "flaky", policy=Policy(retry=RETRY))
+    broken = await _once(system, "broken", policy=Policy(retry=RETRY))
+    replaced = await _once(system, "broken", policy=Policy(retry=RETRY))
+    cancelled = await _once(system, "echo", delay=30)
+    prompt = await _once(system, "echo", delay=5, policy=Policy(start_within=SECOND))
+    first, second, _ = [await _once(system, "step", delay=15, ordering_key="a") for _ in range(3)]
+    block = Policy(retry=RetryPolicy(max_retries=0), on_failure=OnFailure.BLOCK)
+    blocking = await _once(system, "broken", delay=15, ordering_key="b", policy=block)
+    blocked = await _once(system, "step", delay=16, ordering_key="b")
+    jobs = jobs_of(system)
+    await jobs.cancel_run(cancelled.id, owner=None)
+    await system.advance(seconds=10)
+    await jobs.pause(patient.id, owner=None)
+    await system.advance(seconds=12)
+    await jobs.resume(patient.id, missed=Misfire.SKIP, owner=None)
+    await store.resolve([Resolution(run_id=blocking.id)], now=clock.now())
+    letter = await system.run(replaced.id)
+    successor = requeued(letter, now=clock.now(), new_id=system.new_id)
+    await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=clock.now())
+    await system.advance(seconds=40)
+    await system.nodes[0].drain()
+    return Story(
+        steady=await _job(store, steady.id),
+        busy=await _job(store, busy.id),
+        patient=await _job(store, patient.id),
+        flaky=await system.run(flaky.id),
+        broken=await system.run(broken.id),
+        requeued=await system.run(letter.id),
+        cancelled=await system.run(cancelled.id),
+        prompt=await system.run(prompt.id),
+        first=await system.run(first.id),
+        second=await system.run(second.id),
+        blocking=await system.run(blocking.id),
+        blocked=await system.run(blocked.id),
+        steady_runs=await _ended(store, steady.id, State.SUCCEEDED),
+        busy_runs=await _ended(store, busy.id, State.SUCCEEDED, State.SKIPPED),
+    )
+
+
+async def _recurring(system: System, task: str, schedule: str) -> Job:
+    draft = Draft(task=task, schedule=schedule, allow_unknown_task=True, policy=Policy(overlap=Overlap.SKIP))
+    job = await jobs_of(system).create(draft, owner="local", by="local")
+    assert isinstance(job, Job)
+    return job
+
+
+async def _once(system: System, task: str, *, delay: float = 0, policy: Policy | None = None, **changes: Any) -> Run:
+    policy = policy or Policy()
+    schedule = rfc3339(system.clock.now() + timedelta(seconds=delay)) if delay else "now"
+    draft = Draft(
+        task=task,
+        schedule=schedule,
+        allow_unknown_task=True,
+        policy=policy,
+        max_retries=policy.retry.max_retries,
+        **changes,
+    )
+    run = await jobs_of(system).create(draft, owner="local", by="local")
+    assert isinstance(run, Run)
+    return run
+
+
+async def _job(store: Store, job_id: JobId) -> Job:
+    job = await store.job(job_id, owner=None)
+    assert isinstance(job, Job)
+    return job
+
+
+async def _ended(store: Store, job_id: JobId, *states: State) -> list[Run]:
+    which = RunFilter(job_id=job_id, states=frozenset(states))
+    return sorted((await store.list_runs(which, cursor=None, limit=1000)).items, key=lambda run: run.due_at)
+
+
+# --- the ground, of two kinds -----------------------------------------------------------------------------------------
+
+
+class Ground(Protocol):
+    """The tables of a store, for whoever wants to lie."""
+
+    async def update(self, table: str, where: dict[str, Any], **values: Any) -> None: ...
+    async def delete(self, table: str, where: dict[str, Any]) -> None: ...
+    async def copy(self, table: str, where: dict[str, Any], **values: Any) -> None:
+        """The rows once more, with other values."""
+
+
+IDS = frozenset({"id", "job_id", "run_id", "node", "requeue_of"})
+
+
+class SqliteGround:
+    """Ended and live runs are in one table."""
+
+    def __init__(self, executor: InlineExecutor) -> None:
+        self._executor = executor
+
+    async def update(self, table: str, where: dict[str, Any], **values: Any) -> None:
+        changes = ", ".join(f"{column} = ?" for column in values)
+        await self._execute(f"UPDATE {_sqlite(table)} SET {changes}", where, values)
+
+    async def delete(self, table: str, where: dict[str, Any]) -> None:
+        await self._execute(f"DELETE FROM {_sqlite(table)}", where, {})
+
+    async def copy(self, table: str, where: dict[str, Any], **values: Any) -> None:
+        def work(transaction: Any) -> None:
+            db, name = transaction.db, _sqlite(table)
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})") if row[1] != "seq"]
+            picked = ", ".join("?" if column in values else column for column in columns)
+            given = [self._value(column, values[column]) for column in columns if column in values]
+            condition, bound = self._where(where)
+            db.execute(
+                f"INSERT INTO {name} ({', '.join(columns)}) SELECT {picked} FROM {name}{condition}", [*given, *bound]
+            )
+
+        await self._executor.write(work)
+
+    async def _execute(self, statement: str, where: dict[str, Any], values: dict[str, Any]) -> None:
+        given = [self._value(column, value) for column, value in values.items()]
+        condition, bound = self._where(where)
+
+        def work(transaction: Any) -> None:
+            assert transaction.db.execute(statement + condition, [*given, *bound]).rowcount, "there is no such row"
+
+        await self._executor.write(work)
+
+    def _where(self, where: dict[str, Any]) -> tuple[str, list[Any]]:
+        condition = " AND ".join(f"{column} = ?" for column in where)
+        return f" WHERE {condition}", [self._value(column, value) for column, value in where.items()]
+
+    def _value(self, column: str, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        return bytes.fromhex(value) if column in IDS and value is not None else value
+
+
+TABLES = ("runs", "history", "attempts", "jobs", "skips")
+
+
+class PostgresGround:
+    """Ended runs are in the history."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def remember(self) -> None:
+        """Keep the truth."""
+        for table in TABLES:
+            await self._connection.execute(f"CREATE TABLE true_{table} AS SELECT * FROM {table}")
+
+    async def restore(self) -> None:
+        """Bring the truth back."""
+        for table in TABLES:
+            await self._connection.execute(f"DELETE FROM {table}")
+            await self._connection.execute(f"INSERT INTO {table} SELECT * FROM true_{table}")
+
+    async def update(self, table: str, where: dict[str, Any], **values: Any) -> None:
+        changes = ", ".join(f"{column} = ${place}" for place, column in enumerate(values, 1))
+        await self._execute(f"UPDATE {table} SET {changes}", where, values)
+
+    async def delete(self, table: str, where: dict[str, Any]) -> None:
+        await self._execute(f"DELETE FROM {table}", where, {})
+
+    async def copy(self, table: str, where: dict[str, Any], **values: Any) -> None:
+        found = await self._connection.fetch(
+            "SELECT column_name FROM information_schema.columns"
+            " WHERE table_schema = current_schema AND table_name = $1",
+            table,
+        )
+        columns = [row[0] for row in found]
+        given = {column: values[column] for column in columns if column in values}
+        places = {column: f"${place}" for place, column in enumerate(given, 1)}
+        picked = ", ".join(places.get(column, column) for column in columns)
+        await self._execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {picked} FROM {table}", where, given)
+
+    async def _execute(self, statement: str, where: dict[str, Any], values: dict[str, Any]) -> None:
+        first = len(values) + 1
+        condition = " AND ".join(f"{column} = ${place}" for place, column in enumerate(where, first))
+        bound = [self._value(column, value) for column, value in (*values.items(), *where.items())]
+        done = await self._connection.execute(f"{statement} WHERE {condition}", *bound)
+        assert not done.endswith(" 0"), "there is no such row"
+
+    def _value(self, column: str, value: Any) -> Any:
+        return UUID(value) if column in IDS and value is not None else value
+
+
+def _sqlite(table: str) -> str:
+    return "runs" if table == "history" else table
+
+
+# --- the lies ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """Something that cannot have happened, and what the checker calls it."""
+
+    code: Code
+    plant: Callable[[Ground, Story], Awaitable[None]]
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+
+async def a_run_is_lost(ground: Ground, story: Story) -> None:
+    await ground.delete("history", {"id": story.steady_runs[5].id})
+
+
+async def a_slot_has_two_runs(ground: Ground, story: Story) -> None:
+    await ground.copy("history", {"id": story.steady_runs[5].id}, id=other(story.steady_runs[5].id))
+
+
+async def a_skip_of_a_pause_is_lost(ground: Ground, story: Story) -> None:
+    await ground.delete("skips", {"job_id": story.patient.id})
+
+
+async def a_skip_is_told_twice(ground: Ground, story: Story) -> None:
+    await ground.copy("skips", {"job_id": story.patient.id}, reason="misfire")
+
+
+async def a_skip_counts_one_too_many(ground: Ground, story: Story) -> None:
+    await ground.update("skips", {"job_id": story.patient.id}, count=99)
+
+
+async def a_run_is_for_no_slot(ground: Ground, story: Story) -> None:
+    run = story.steady_runs[5]
+    assert run.slot is not None
+    copied = other(run.id)
+    await ground.copy("history", {"id": run.id}, id=copied, slot=run.slot + SECOND / 2, due_at=run.due_at + SECOND / 2)
+
+
+async def a_plan_forgets_how_far_it_was(ground: Ground, story: Story) -> None:
+    await ground.update("jobs", {"id": story.steady.id}, next_fire_at=story.steady_runs[20].slot)
+
+
+async def a_skip_overlaps_nothing(ground: Ground, story: Story) -> None:
+    never = {"first_started_at": None, "started_at": None, "attempt": 0, "result": None}
+    await ground.update("history", {"id": story.steady_runs[5].id}, state="skipped", reason="overlap", **never)
+
+
+async def a_skip_says_no_reason(ground: Ground, story: Story) -> None:
+    skipped = next(run for run in story.busy_runs if run.state is State.SKIPPED)
+    await ground.update("history", {"id": skipped.id}, reason=None)
+
+
+async def a_run_starts_early(ground: Ground, story: Story) -> None:
+    run = story.steady_runs[5]
+    early = run.due_at - 5 * MILLISECOND
+    await ground.update("history", {"id": run.id}, first_started_at=early, started_at=early)
+
+
+async def a_run_starts_too_late(ground: Ground, story: Story) -> None:
+    late = story.prompt.due_at + 2 * SECOND
+    times = {"first_started_at": late, "started_at": late, "finished_at": late}
+    await ground.update("history", {"id": story.prompt.id}, **times)
+
+
+async def a_success_was_a_failure_as_well(ground: Ground, story: Story) -> None:
+    attempt = {"run_id": story.flaky.id, "fence": 2}
+    await ground.update("attempts", attempt, fence=story.flaky.fence)
+
+
+async def an_attempt_ends_after_its_run(ground: Ground, story: Story) -> None:
+    assert story.broken.finished_at is not None
+    later = story.broken.finished_at + SECOND
+    await ground.update("attempts", {"run_id": story.broken.id, "number": 3}, ended_at=later)
+
+
+async def a_success_starts_after_its_end(ground: Ground, story: Story) -> None:
+    run = story.steady_runs[5]
+    await ground.update("history", {"id": run.id}, started_at=run.due_at + 5 * SECOND)
+
+
+async def a_cancelled_run_had_started(ground: Ground, story: Story) -> None:
+    await ground.copy("attempts", {"run_id": story.flaky.id, "number": 1}, run_id=story.cancelled.id)
+
+
+async def a_cancelled_run_starts_later(ground: Ground, story: Story) -> None:
+    at = story.cancelled.due_at
+    await ground.update("history", {"id": story.cancelled.id}, first_started_at=at, started_at=at)
+
+
+async def two_attempts_run_at_once(ground: Ground, story: Story) -> None:
+    overlapping = (story.flaky.started_at or story.flaky.due_at) + MILLISECOND
+    await ground.update("attempts", {"run_id": story.flaky.id, "number": 2}, ended_at=overlapping)
+
+
+async def an_attempt_is_lost(ground: Ground, story: Story) -> None:
+    await ground.delete("attempts", {"run_id": story.broken.id, "number": 2})
+
+
+async def a_failure_leaves_no_attempt(ground: Ground, story: Story) -> None:
+    await ground.delete("attempts", {"run_id": story.broken.id})
+
+
+async def a_fence_is_given_out_twice(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.broken.id}, fence=1)
+
+
+async def a_retry_comes_early(ground: Ground, story: Story) -> None:
+    soon = story.broken.due_at + SECOND
+    await ground.update("attempts", {"run_id": story.broken.id, "number": 2}, started_at=soon)
+
+
+async def a_run_is_given_up_early(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.broken.id}, policy=with_retries(story.broken, 9))
+
+
+async def a_run_is_tried_too_often(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.broken.id}, policy=with_retries(story.broken, 0))
+
+
+async def an_exhausted_run_is_no_dead_letter(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.broken.id}, state="cancelled")
+
+
+async def a_letter_is_replaced_by_nothing(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.broken.id}, resolution=other(story.broken.id))
+
+
+async def a_letter_is_replaced_twice(ground: Ground, story: Story) -> None:
+    successor = story.requeued.resolution
+    assert successor is not None
+    await ground.copy("history", {"id": successor}, id=other(successor))
+
+
+async def a_success_is_resolved(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.flaky.id}, resolution="discarded")
+
+
+async def runs_of_a_key_change_places(ground: Ground, story: Story) -> None:
+    assert story.first.finished_at is not None
+    await ground.update("history", {"id": story.first.id}, finished_at=story.first.finished_at + SECOND)
+
+
+async def a_block_is_passed(ground: Ground, story: Story) -> None:
+    await ground.update("history", {"id": story.blocking.id}, resolution=None)
+
+
+async def two_runs_of_a_job_overlap(ground: Ground, story: Story) -> None:
+    run = next(run for run in story.busy_runs[20:] if run.state is State.SUCCEEDED)
+    assert run.finished_at is not None
+    await ground.update("history", {"id": run.id}, finished_at=run.finished_at + SECOND)
+
+
+LIES = (
+    Lie(Code.SLOT_MISSING, a_run_is_lost),
+    Lie(Code.SLOT_TWICE, a_slot_has_two_runs),
+    Lie(Code.SLOT_MISSING, a_skip_of_a_pause_is_lost),
+    Lie(Code.SLOT_TWICE, a_skip_is_told_twice),
+    Lie(Code.SLOT_MISCOUNTED, a_skip_counts_one_too_many),
+    Lie(Code.SLOT_UNPLANNED, a_run_is_for_no_slot),
+    Lie(Code.SLOT_TWICE, a_plan_forgets_how_far_it_was),
+    Lie(Code.SKIPPED_WITHOUT_CAUSE, a_skip_overlaps_nothing),
+    Lie(Code.SKIPPED_WITHOUT_CAUSE, a_skip_says_no_reason),
+    Lie(Code.EARLY_START, a_run_starts_early),
+    Lie(Code.LATE_START, a_run_starts_too_late),
+    Lie(Code.COMMITTED_TWICE, a_success_was_a_failure_as_well),
+    Lie(Code.MOVED_AFTER_END, an_attempt_ends_after_its_run),
+    Lie(Code.MOVED_AFTER_END, a_success_starts_after_its_end),
+    Lie(Code.CANCELLED_YET_STARTED, a_cancelled_run_had_started),
+    Lie(Code.CANCELLED_YET_STARTED, a_cancelled_run_starts_later),
+    Lie(Code.ATTEMPTS_OVERLAP, two_attempts_run_at_once),
+    Lie(Code.ATTEMPT_HOLE, an_attempt_is_lost),
+    Lie(Code.ATTEMPT_HOLE, a_failure_leaves_no_attempt),
+    Lie(Code.FENCE_REUSED, a_fence_is_given_out_twice),
+    Lie(Code.RETRIED_EARLY, a_retry_comes_early),
+    Lie(Code.GAVE_UP_EARLY, a_run_is_given_up_early),
+    Lie(Code.TRIED_TOO_OFTEN, a_run_is_tried_too_often),
+    Lie(Code.NOT_A_DEAD_LETTER, an_exhausted_run_is_no_dead_letter),
+    Lie(Code.BAD_RESOLUTION, a_letter_is_replaced_by_nothing),
+    Lie(Code.BAD_RESOLUTION, a_letter_is_replaced_twice),
+    Lie(Code.BAD_RESOLUTION, a_success_is_resolved),
+    Lie(Code.OUT_OF_ORDER, runs_of_a_key_change_places),
+    Lie(Code.BLOCK_IGNORED, a_block_is_passed),
+    Lie(Code.OVERLAPPED, two_runs_of_a_job_overlap),
+)
+
+
+def other(ident: str) -> RunId:
+    """An id that is nobody's."""
+    return RunId(f"{ident[:-4]}{int(ident[-4:], 16) ^ 0x1111:04x}")
+
+
+def with_retries(run: Run, max_retries: int) -> str:
+    retry = RetryPolicy(max_retries=max_retries, initial=RETRY.initial, jitter=False)
+    return encode_policy(Policy(retry=retry))

@@ -1,0 +1,53 @@
+"""A whole store as a history, and what the checker says of it."""
+
+from datetime import datetime, timedelta
+
+from horae.core.model import Backfill, Job, Run, RunId, Skip
+from horae.ports.store import JobFilter, RunFilter, Store
+from horae.proof.checking import Checker, History, Violation, violations
+from horae.proof.checking.store.end_events import told_ends
+
+EVERYTHING = 100_000
+
+
+async def read_history(store: Store, now: datetime) -> History:
+    listed = await store.list_jobs(JobFilter(), cursor=None, limit=EVERYTHING)
+    jobs = [job for job in listed.items if isinstance(job, Job)]
+    runs = await runs_of(store, RunFilter())
+    skips: list[Skip] = []
+    backfills: list[Backfill] = []
+    for job in jobs:
+        ledger = await store.ledger(job.id, start=job.created_at, end=now + timedelta(days=30), limit=1)
+        skips += ledger.skips
+        backfills += ledger.backfills
+    return History(
+        now=now,
+        jobs=jobs,
+        runs=runs,
+        attempts=await store.attempts_of([run.id for run in runs]),
+        skips=skips,
+        backfills=backfills,
+        dead_letters=frozenset[RunId](run.id for run in await runs_of(store, RunFilter(dead_letters=True))),
+        told=await told_ends(store, [run.id for run in runs], owner=None),
+    )
+
+
+async def runs_of(store: Store, which: RunFilter) -> list[Run]:
+    return list((await store.list_runs(which, cursor=None, limit=EVERYTHING)).items)
+
+
+async def found_in(store: Store, now: datetime) -> list[Violation]:
+    """What the checker finds in a store whose time is virtual."""
+
+    async def time() -> datetime:
+        return now
+
+    return [violation async for violation in Checker(store, pause=0, now=time).violations()]
+
+
+async def checked(store: Store, now: datetime) -> list[Violation]:
+    """What the checker finds in a store, after making sure that it finds the same in the history as a whole."""
+    found = await found_in(store, now)
+    whole = violations(await read_history(store, now))
+    assert {(each.code, each.subject) for each in found} == {(each.code, each.subject) for each in whole}
+    return found
