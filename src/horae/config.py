@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from horae.core.decisions import LONGEST_HORIZON
 from horae.core.errors import Misconfigured
+from horae.core.firing import LONGEST_HORIZON
 
 MIN_JWT_SECRET = 32  # bytes: as long as what HS256 makes of it (RFC 7518, 3.2)
 MAKE_SECRET = "make one with: openssl rand -base64 48"

@@ -13,7 +13,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from horae.core.model import Node, State
-from horae.ports.store import QueueDepth
+from horae.ports.reader import QueueDepth
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from horae.core.decisions import APART
+from horae.core.results import APART
 from tests.acceptance.conftest import Tell
 from tests.system.abuse import (
     SUCCEEDED,

@@ -9,7 +9,7 @@ import pytest
 from horae.core.errors import InFlight, Unavailable
 from horae.jobs.create import BATCH
 from horae.jobs.idempotency import Ask, Receipts
-from horae.ports.store import RECEIPT_LIFE
+from horae.ports.records import RECEIPT_LIFE
 from tests.api.harness import Api
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from horae.core.decisions import Failure, Firing, Settled, fail, lost, start, succeed
+from horae.core.firing import Firing
 from horae.core.ids import Ids
 from horae.core.model import (
     Backfill,
@@ -25,10 +25,12 @@ from horae.core.model import (
     State,
     Trigger,
 )
+from horae.core.results import Failure, Settled, fail, lost, start, succeed
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import At, Every
 from horae.core.values import replace
-from horae.ports.store import ClaimRequest, Claims, Listing, Store
+from horae.ports.reader import Listing
+from horae.ports.store import ClaimRequest, Claims, Store
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)  # microseconds that no float keeps by luck
 SECOND = timedelta(seconds=1)

@@ -13,12 +13,14 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from horae.core.decisions import Failure, cancel, fail, lost, start, succeed
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
+from horae.core.results import Failure, cancel, fail, lost, start, succeed
 from horae.core.schedule.evaluate import Now
 from horae.core.values import replace
-from horae.ports.store import Kind, QueueSettings, Resolution, Retraction, RunFilter, Signal
+from horae.ports.reader import QueueSettings, RunFilter
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Resolution, Retraction
 from horae.stores.common.statements import load, migrations
 from horae.stores.postgres.database import Address, Collision, Session, door, retried
 from horae.stores.postgres.store import PostgresStore

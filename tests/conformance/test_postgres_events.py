@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from horae.core.decisions import start, succeed
 from horae.core.events import EventKind
-from horae.ports.store import EventBatch
+from horae.core.results import start, succeed
+from horae.ports.events import EventBatch
 from horae.stores.postgres.events import Horizon
 from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import claimed, given_node, one_shot

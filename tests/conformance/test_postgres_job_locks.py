@@ -6,10 +6,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from horae.core.decisions import cancel, manual_run
 from horae.core.model import JobId, JobStatus, Reason, Run
+from horae.core.new_runs import manual_run
+from horae.core.results import cancel
 from horae.core.values import replace
-from horae.ports.store import NOBODY, JobChange, Kind, Receipt, Signal
+from horae.ports.records import Receipt
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import NOBODY, JobChange
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.database import Address, Session

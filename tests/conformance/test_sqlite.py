@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from horae.core.decisions import start, succeed
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Policy, Reason, RunId, State, Trigger
+from horae.core.results import start, succeed
 from horae.core.values import replace
-from horae.ports.store import Kind, Resolution, RunFilter, Signal, Store
+from horae.ports.reader import RunFilter
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Resolution, Store
 from horae.stores.common.statements import migrations
 from horae.stores.sqlite import executor as sqlite_executor
 from horae.stores.sqlite.batches import FEW
@@ -601,7 +603,7 @@ PROCESS = """
 import asyncio, sys
 from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import claimed, given_node, one_shot
-from horae.core.decisions import start, succeed
+from horae.core.results import start, succeed
 from tests.conformance.builders import NOW
 
 async def main(path):

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from horae.core.decisions import start, succeed
 from horae.core.model import OnFailure, Policy, Run
+from horae.core.results import start, succeed
 from horae.ports.store import Resolution, Store
 from tests.conformance.builders import MINUTE, NOW, claimed, claims_of, failed, given_node, ids, one_shot, retried
 

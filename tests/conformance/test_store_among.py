@@ -1,7 +1,8 @@
 """Looking up many jobs at once, and what runs anywhere."""
 
 from horae.core.model import JobId, RunId, State
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 from tests.conformance.builders import given_ended, given_job, given_running, new_id, one_shot
 
 

@@ -1,7 +1,7 @@
 """The job that holds a key: whatever kind it is, as long as it is not finished."""
 
-from horae.core.decisions import cancel, start, succeed
 from horae.core.model import JobStatus
+from horae.core.results import cancel, start, succeed
 from horae.core.values import replace
 from horae.ports.store import JobChange, Store
 from tests.conformance.builders import DAY, NOW, ODD, firing, given_claimed, given_job, one_shot, recurring

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from horae.core.decisions import cancel, manual_run, start, succeed
 from horae.core.model import Job, JobStatus, Reason, Run, Trigger
+from horae.core.new_runs import manual_run
+from horae.core.results import cancel, start, succeed
 from horae.core.schedule.evaluate import CronSchedule, Now
 from horae.core.values import replace
-from horae.ports.store import NOBODY, JobChange, RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import NOBODY, JobChange, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
-from horae.core.decisions import Failure, Settled, cancel, fail, requeued
 from horae.core.model import JobError, Run, RunId, State, Trigger
+from horae.core.new_runs import requeued
+from horae.core.results import Failure, Settled, cancel, fail
 from horae.core.values import replace
-from horae.ports.store import Receipt, Resolution, RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.records import Receipt
+from horae.ports.store import Resolution, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from horae.ports.store import Declaration, Store
+from horae.ports.records import Declaration
+from horae.ports.store import Store
 from tests.conformance.builders import MINUTE, NOW, ODD
 
 

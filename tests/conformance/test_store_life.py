@@ -2,11 +2,12 @@
 
 import pytest
 
-from horae.core.decisions import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Event
 from horae.core.model import Outcome, Reason, Run, RunId, State
+from horae.core.results import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.values import replace
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,

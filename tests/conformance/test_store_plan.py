@@ -5,11 +5,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from horae.core.decisions import MAX_UNSTARTED, Due, Page, cancel, start
+from horae.core.firing import MAX_UNSTARTED, Due, Page
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, Skip, State, Trigger, shard_of
+from horae.core.results import cancel, start
 from horae.core.schedule.evaluate import At, Every
 from horae.core.values import replace
-from horae.ports.store import JobChange, RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import JobChange, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

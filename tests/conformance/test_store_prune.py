@@ -2,9 +2,10 @@
 
 from datetime import date, timedelta
 
-from horae.core.decisions import start, succeed
 from horae.core.model import JobStatus, Run
-from horae.ports.store import RunFilter, Store
+from horae.core.results import start, succeed
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 from tests.conformance.builders import (
     DAY,
     NOW,

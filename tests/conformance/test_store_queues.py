@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from horae.core.decisions import Rival, cancel, give_back, start, succeed
 from horae.core.model import JobStatus, NodeId, Run
+from horae.core.release import Rival
+from horae.core.results import cancel, give_back, start, succeed
 from horae.core.values import replace
-from horae.ports.store import JobChange, Kind, QueueDepth, QueueSettings, Retraction, Store
+from horae.ports.reader import QueueDepth, QueueSettings
+from horae.ports.signals import Kind
+from horae.ports.store import JobChange, Retraction, Store
 from tests.conformance.builders import (
     DAY,
     MINUTE,

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from horae.core.decisions import start
 from horae.core.model import Job, JobStatus, NodeId, Run
+from horae.core.results import start
 from horae.core.values import replace
 from horae.ports.store import JobChange, Retraction, Store
 from tests.conformance.builders import NOW, SECOND, claimed, given_job, given_node, recurring, slot_run

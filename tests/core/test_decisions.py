@@ -7,32 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.decisions import (
-    APART,
-    MAX_CRASHES,
-    MAX_UNSTARTED,
-    ZONES_LOOK,
-    Due,
-    Failure,
-    Firing,
-    Rival,
-    Verdict,
-    cancel,
-    fail,
-    fill,
-    fire,
-    gate_of,
-    give_back,
-    lost,
-    manual_run,
-    overlap_is_open,
-    release,
-    requeued,
-    skip,
-    start,
-    succeed,
-)
 from horae.core.errors import IllegalMove
+from horae.core.firing import MAX_UNSTARTED, ZONES_LOOK, Due, Firing, fill, fire
 from horae.core.lifecycle import Event, advance
 from horae.core.model import (
     Job,
@@ -51,6 +27,9 @@ from horae.core.model import (
     State,
     Trigger,
 )
+from horae.core.new_runs import manual_run, requeued
+from horae.core.release import Rival, Verdict, gate_of, overlap_is_open, release
+from horae.core.results import APART, MAX_CRASHES, Failure, cancel, fail, give_back, lost, skip, start, succeed
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after, parse_schedule
 from horae.core.values import replace

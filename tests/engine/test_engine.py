@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from horae.core.decisions import Due, Failure, fire, gate_of
+from horae.core.firing import Due, fire
 from horae.core.model import (
     Job,
     JobError,
@@ -21,6 +21,8 @@ from horae.core.model import (
     Spec,
     State,
 )
+from horae.core.release import gate_of
+from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after, parse_schedule
 from horae.core.values import replace

@@ -7,17 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.core.decisions import succeed
 from horae.core.errors import Gone, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run
+from horae.core.results import succeed
 from horae.core.values import replace
 from horae.events import feed as feed_module
 from horae.events.event import SLICE, EventId, Happening, Interest, Loader, place_of, read_event_id
 from horae.events.feed import Feed, Listener, Tail
 from horae.jobs.params import Parameters
 from horae.ports.clock import Clock, StoreClock
-from horae.ports.store import EVENT_LIFE, Store
+from horae.ports.events import EVENT_LIFE
+from horae.ports.store import Store
 from horae.queries.jobs import Inspection, Overview
 from tests.conformance.builders import given_ended, given_job, given_running, one_shot, recurring
 from tests.engine.system import System

@@ -8,10 +8,10 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from horae.core.decisions import Failure
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
+from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
@@ -21,7 +21,8 @@ from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
 from horae.jobs.task_catalog import TaskBook
 from horae.metrics import Metrics
-from horae.ports.store import Receipt, Store
+from horae.ports.records import Receipt
+from horae.ports.store import Store
 from horae.queries.jobs import Inspection
 from horae.queries.ledger import Entry, SlotOutcome
 from tests.engine.system import System, failing, instantly, taking

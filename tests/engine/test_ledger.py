@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horae.core.decisions import Due, Firing, fire
+from horae.core.firing import Due, Firing, fire
 from horae.core.ids import new_id
 from horae.core.job_rules import close_pause, resume
 from horae.core.model import (
@@ -24,7 +24,7 @@ from horae.core.model import (
 )
 from horae.core.schedule.evaluate import next_after, parse_schedule
 from horae.core.values import replace
-from horae.ports.store import Ledger
+from horae.ports.reader import Ledger
 from horae.queries.ledger import Entry, SlotOutcome, entries
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from horae.core.decisions import Firing
+from horae.core.firing import Firing
 from horae.core.ids import Ids
 from horae.core.model import SHARDS
 from horae.engine.duties.planner import BATCH, REST, Planner

@@ -7,7 +7,7 @@ import pytest
 
 from horae.core.model import JobError, JobId, Node, NodeId, Reason, Run, RunId, Spec, State
 from horae.core.values import replace
-from horae.ports.store import QueueDepth
+from horae.ports.reader import QueueDepth
 from horae.queries.why import Cause, Surroundings, explain_by_itself, explain_by_surroundings
 from tests.conformance.builders import NOW
 

@@ -13,7 +13,7 @@ from horae.core.schedule import evaluate
 from horae.core.schedule.zones import zone_named
 from horae.engine.duties.planner import Planner
 from horae.metrics import Metrics
-from horae.ports.store import RunFilter
+from horae.ports.reader import RunFilter
 from tests.engine.system import START, System
 from tests.engine.test_engine import recurring
 

@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 
 from horae import Fatal, Horae, RetryAfter, Run
-from horae.core.decisions import Failure
 from horae.core.model import Outcome
+from horae.core.results import Failure
 from horae.engine.execution.executor import Stopped, Success
 from tests.execution.executing import GRACE, NOW, Stage, stage, until
 

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from horae import Horae, RetryAfter, Run
-from horae.core.decisions import Failure
+from horae.core.results import Failure
 from horae.engine.execution.executor import Success
 from horae.engine.execution.outcome import MAX_TYPE, redacted
 from horae.secrets.redaction import Redactor

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from horae.core.decisions import Failure
+from horae.core.results import Failure
 from horae.engine.execution.executor import Result, Stopped, Success
 from horae.tasks import http_request, network_policy
 from horae.tasks.network_policy import is_public

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from horae import Horae, Run
-from horae.core.decisions import Failure
 from horae.core.model import Outcome
+from horae.core.results import Failure
 from horae.engine.execution.executor import Stopped, Success
 from tests.execution.executing import GRACE, Stage, stage, until
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-CORE = "src/horae/core/decisions.py"
+FIRING = "src/horae/core/firing.py"
+RESULTS = "src/horae/core/results.py"
 CLAIMING = "src/horae/engine/worker/claims.py"
 FLOOR = "src/horae/engine/worker/scan_floor.py"
 JANITOR = "src/horae/engine/duties/janitor.py"
@@ -213,7 +214,7 @@ REVERTS = (
     Revert(
         care="durable cancel",
         name="a stop goes with the node",
-        file=CORE,
+        file=RESULTS,
         line="""    if run.stop is Reason.CANCELLED:
         return cancel(replace(run, crashes=crashes), now)
     if not started:""",
@@ -252,7 +253,7 @@ REVERTS = (
     Revert(
         care="slot advance",
         name="a firing does not say which slot follows",
-        file=CORE,
+        file=FIRING,
         line="        next_fire_at=following,\n",
         instead="        next_fire_at=job.next_fire_at,\n",
         tests=_of(CORE_TESTS, "TestFiring::test_every_slot_of_the_horizon_becomes_a_run"),

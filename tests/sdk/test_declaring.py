@@ -12,7 +12,8 @@ from horae.core.model import Job, JobStatus, Misfire, Overlap
 from horae.core.schedule.evaluate import CronSchedule
 from horae.jobs.declaring import Declaring, Outcome
 from horae.ports.clock import ManualClock
-from horae.ports.store import JobFilter, Store
+from horae.ports.reader import JobFilter
+from horae.ports.store import Store
 from horae.sdk.connection import Connection
 from tests.sdk.conftest import node
 

@@ -14,7 +14,8 @@ import uvloop
 
 from horae import Horae
 from horae.core.errors import Misconfigured, Unavailable
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 from horae.sdk.connection import Connection
 from horae.sdk.event_loop import WouldBlock
 from horae.sdk.open_store import opened_connection

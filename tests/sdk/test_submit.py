@@ -12,7 +12,8 @@ import pytest
 from horae import Handle, Horae, Invalid, KeyTaken
 from horae.core.errors import RequestChanged, TooLarge
 from horae.core.model import OnFailure, Run, RunId
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 from tests.sdk.conftest import Work
 from tests.sdk.tasks import Parcel, Tasks
 

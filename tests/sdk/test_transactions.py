@@ -12,7 +12,8 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from horae import Horae, Invalid
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 from tests.postgres_server import postgres_url
 from tests.sdk.conftest import Work
 from tests.sdk.tasks import Tasks

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from horae.ports.store import Reader, Store
+from horae.ports.reader import Reader
+from horae.ports.store import Store
 
 
 def verbs_of(port: type) -> tuple[str, ...]:

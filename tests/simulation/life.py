@@ -14,7 +14,7 @@ from horae.core.errors import Unavailable
 from horae.core.lifecycle import FINAL
 from horae.core.model import SHARDS, Misfire, State
 from horae.engine.cluster.lease import Timing
-from horae.ports.store import RunFilter
+from horae.ports.reader import RunFilter
 from horae.proof.checking.findings import run_name
 from horae.proof.checking.history.final import read_final
 from horae.proof.checking.history.recording import Beat, Died, Fault, Gone, Lease, Limit, Line, Report, Setup

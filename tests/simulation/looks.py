@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.model import LOCAL, Run
-from horae.ports.store import JobFilter, Reader, RunFilter
+from horae.ports.reader import JobFilter, Reader, RunFilter
 
 MINUTE = timedelta(minutes=1)
 LETTERS = RunFilter(dead_letters=True)

@@ -21,7 +21,8 @@ from horae.jobs.declared import Declared
 from horae.jobs.declaring import Declaring
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.jobs.optimistic import id_of
-from horae.ports.store import QueueSettings, Receipt
+from horae.ports.reader import QueueSettings
+from horae.ports.records import Receipt
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.recording import Action, Definition
 from tests.simulation.looks import LETTERS, look_at_everything

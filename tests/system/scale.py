@@ -16,12 +16,13 @@ from typing import Any
 
 import asyncpg
 
-from horae.core.decisions import Failure, Settled, cancel, fail, start, succeed
 from horae.core.ids import Ids
 from horae.core.model import JobError, JobId, JobStatus, Node, NodeId, Run, RunId, Spec, State
+from horae.core.results import Failure, Settled, cancel, fail, start, succeed
 from horae.core.schedule.evaluate import parse_schedule
 from horae.core.values import replace
-from horae.ports.store import ClaimRequest, JobFilter, RunFilter, Store
+from horae.ports.reader import JobFilter, RunFilter
+from horae.ports.store import ClaimRequest, Store
 from horae.stores.common.statements import load
 from horae.stores.postgres.database import SERVER_SETTINGS
 from horae.stores.postgres.store import PostgresStore

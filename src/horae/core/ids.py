@@ -82,3 +82,6 @@ def day_of(id: str) -> date:  # noqa: A002 - the domain's word
 
 def _text(head: int) -> str:
     return f"{head >> _HEAD_BITS:012x}7{head & 0xFFF:03x}"
+
+
+NewId = Callable[[], str]

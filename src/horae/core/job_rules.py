@@ -2,11 +2,12 @@
 
 from datetime import datetime, timedelta
 
-from horae.core.decisions import Firing, NewId, Page, catch_up, next_run_at
 from horae.core.events import EventKind
+from horae.core.firing import Firing, Page, catch_up
+from horae.core.ids import NewId
 from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State, Trigger
-from horae.core.schedule.evaluate import count_between, next_after, skipped_in_gaps
+from horae.core.schedule.evaluate import count_between, jittered, next_after, skipped_in_gaps
 
 _TICK = timedelta(microseconds=1)
 
@@ -96,3 +97,11 @@ def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
         Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
         for slot in skipped_in_gaps(job.schedule, job.updated_at, until)
     )
+
+
+def next_run_at(job: Job, now: datetime) -> datetime | None:
+    """When the job runs next by its schedule; None while it is paused or has no further slot."""
+    if job.status is not JobStatus.SCHEDULED:
+        return None
+    slot = next_after(job.schedule, now)
+    return None if slot is None else jittered(job.schedule, job.id, slot)

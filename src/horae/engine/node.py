@@ -17,7 +17,8 @@ from horae.engine.worker.timer import UVLOOP_SECONDS, LoopAlarm
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.ports.clock import Clock
-from horae.ports.store import Kind, Signal, Store
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from horae.core.errors import Gone
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run, RunId
-from horae.ports.store import EVENT_LIFE, EventBatch, Reader
+from horae.ports.events import EVENT_LIFE, EventBatch
+from horae.ports.reader import Reader
 from horae.queries.jobs import Inspection, Overview
 
 SLICE = 100  # subjects of a batch that are loaded together

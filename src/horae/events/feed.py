@@ -15,7 +15,9 @@ from horae.events.event import EventId, Happening, Interest, Loader, place_of, r
 from horae.events.progress import SIGHTED, Sightings
 from horae.loop import Loop
 from horae.ports.clock import Clock
-from horae.ports.store import EventBatch, Signal, Store
+from horae.ports.events import EventBatch
+from horae.ports.signals import Signal
+from horae.ports.store import Store
 from horae.queries.jobs import Inspection
 
 log = structlog.get_logger(__name__)

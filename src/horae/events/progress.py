@@ -7,7 +7,7 @@ from datetime import datetime
 from horae.core.events import EventKind
 from horae.core.model import Run, RunId, State
 from horae.events.event import Happening
-from horae.ports.store import Reader, RunFilter
+from horae.ports.reader import Reader, RunFilter
 
 LIMIT = 1000  # runs that are looked at
 ALONE = 8  # owners that are looked at one by one; more are looked at together

@@ -12,7 +12,8 @@ from horae.core.values import replace
 from horae.jobs.create import Creating
 from horae.jobs.idempotency import Ask, Receipts, answer_of
 from horae.jobs.params import Parameters
-from horae.ports.store import Receipt, Receipted, Store
+from horae.ports.records import Receipt
+from horae.ports.store import Receipted, Store
 
 BATCH = 2000  # jobs that are written in one go
 AT_ONCE = 2  # batches on their way: while the store works on one, the next is made ready

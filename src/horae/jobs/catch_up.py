@@ -2,13 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from horae.core.decisions import MAX_UNSTARTED, Due, Firing, NewId, fire
+from horae.core.firing import MAX_UNSTARTED, Due, Firing, fire
+from horae.core.ids import NewId
 from horae.core.job_rules import close_pause, give_up
 from horae.core.model import Job, JobStatus, State
 from horae.core.values import replace
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.ports.clock import Clock
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # users may fill slots from long before the job was created
 

@@ -15,7 +15,8 @@ from horae.core.model import Job, Run
 from horae.jobs.declared import Declared
 from horae.jobs.service import Jobs
 from horae.ports.clock import Clock
-from horae.ports.store import Declaration, Store
+from horae.ports.records import Declaration
+from horae.ports.store import Store
 
 
 class Outcome(StrEnum):

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from horae.core.errors import InFlight, RequestChanged
 from horae.ports.clock import Clock
-from horae.ports.store import Receipt, Store
+from horae.ports.records import Receipt
+from horae.ports.store import Store
 
 T = TypeVar("T", contravariant=True)
 

@@ -8,7 +8,7 @@ from horae.core.job_rules import status_of
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.values import replace
-from horae.ports.store import Reader
+from horae.ports.reader import Reader
 
 TRIES = 10  # how often an act is begun anew because somebody else moved the job meanwhile
 

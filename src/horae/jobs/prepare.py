@@ -5,10 +5,13 @@ from functools import lru_cache
 
 import msgspec
 
-from horae.core.decisions import Due, Firing, NewId, fire, gate_of, one_shot_due
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
+from horae.core.firing import Due, Firing, fire
+from horae.core.ids import NewId
 from horae.core.model import Job, JobId, OnFailure, Run, RunId, Spec
+from horae.core.new_runs import one_shot_due
+from horae.core.release import gate_of
 from horae.core.schedule.evaluate import Every, Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
 from horae.core.values import replace
 from horae.jobs.params import Parameters

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from horae.ports.clock import Clock
-from horae.ports.store import SETTINGS, QueueDepth, QueueSettings, Store
+from horae.ports.reader import SETTINGS, QueueDepth, QueueSettings
+from horae.ports.store import Store
 
 RECENT = timedelta(minutes=5)  # of which runs the lateness is told: what an autoscaler can still act on
 

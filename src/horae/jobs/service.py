@@ -22,7 +22,8 @@ from horae.jobs.task_catalog import TaskBook
 from horae.jobs.update import Changing, Put, Revise
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
-from horae.ports.store import Receipt, Store
+from horae.ports.records import Receipt
+from horae.ports.store import Store
 from horae.secrets.sealer import Sealer
 
 

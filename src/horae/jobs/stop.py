@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from horae.core.decisions import cancel
 from horae.core.errors import Conflict, NotFound
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import JobId, Reason, Run, RunId, State
+from horae.core.results import cancel
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
-from horae.ports.store import RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Store
 
 CONFIRM_SECONDS = 1.0  # how long an answer waits for the worker's confirmation
 LOOK_EVERY_SECONDS = 0.025

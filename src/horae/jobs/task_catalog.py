@@ -10,7 +10,7 @@ import msgspec
 from horae.core.drafts import TaskDefaults
 from horae.core.errors import Fault, Invalid, UnknownTask
 from horae.ports.clock import Clock
-from horae.ports.store import Reader
+from horae.ports.reader import Reader
 from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import merged
 from horae.tasks.param_schema import Schema, schema_faults

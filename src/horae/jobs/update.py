@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from horae.core.decisions import gate_of, one_shot_due
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, Invalid, RevisionChanged
 from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
+from horae.core.new_runs import one_shot_due
+from horae.core.release import gate_of
 from horae.core.schedule.evaluate import Schedule, is_recurring, next_after
 from horae.core.values import replace
 from horae.jobs.cancel import Cancelling

@@ -13,7 +13,7 @@ from horae.jobs.group_commit import Group
 from horae.jobs.params import Parameters
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
-from horae.ports.store import JobFilter, Listing, Reader, RunFilter
+from horae.ports.reader import JobFilter, Listing, Reader, RunFilter
 from horae.queries.ledger import Entry, entries, of_one_shot
 from horae.run_logs.recorder import read_log
 

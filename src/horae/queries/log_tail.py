@@ -10,7 +10,7 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, Run, RunId
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
-from horae.ports.store import Reader
+from horae.ports.reader import Reader
 from horae.queries.jobs import Inspection
 from horae.run_logs.recorder import PREFIX
 

@@ -10,7 +10,7 @@ from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Node, Reason, Run, RunId, State
 from horae.core.schedule.evaluate import rfc3339
 from horae.ports.clock import Clock
-from horae.ports.store import QueueDepth, Reader
+from horae.ports.reader import QueueDepth, Reader
 
 
 class Cause(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from horae.core.drafts import Draft
 from horae.jobs.service import Jobs
-from horae.ports.store import JobFilter, Reader
+from horae.ports.reader import JobFilter, Reader
 
 LABELS = {"demo": "yes"}
 

@@ -17,7 +17,8 @@ from horae.client.errors import Refused
 from horae.config import Settings
 from horae.core.errors import HoraeError, Misconfigured, Unavailable
 from horae.core.model import Node
-from horae.ports.store import QueueDepth, Store
+from horae.ports.reader import QueueDepth
+from horae.ports.store import Store
 
 LEAST_SPACE = 1024**3  # bytes free before somebody should look
 CLOCK_TOLERANCE = timedelta(seconds=1)

@@ -8,7 +8,7 @@ from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.model import Job, JobId, Run
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
-from horae.ports.store import Receipt
+from horae.ports.records import Receipt
 from horae.sdk.options import Options
 from horae.sdk.transactions import Statement, enlistment
 

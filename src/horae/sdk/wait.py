@@ -7,7 +7,8 @@ from typing import Protocol
 
 from horae.core.errors import Unavailable
 from horae.core.model import Run, RunId
-from horae.ports.store import Kind, Signal, Store
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Store
 
 SHORTEST, LONGEST = 0.02, 1.0  # seconds between two looks
 PATIENCE = 0.1  # of the time that the freshest has waited: how long until the next look

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from horae.core.decisions import Settled
 from horae.core.ids import Ids
 from horae.core.model import SHARDS, Node, NodeId
+from horae.core.results import Settled
 from horae.engine.cluster.lease import Heart, Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
@@ -20,7 +20,8 @@ from horae.engine.worker.timer import LoopAlarm
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.metrics import Metrics
-from horae.ports.store import Kind, Signal, Store
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Store
 from horae.tasks.registry import Registry
 from horae.testing.handlers import Handlers, TurnPool
 from horae.testing.virtual_time import VirtualClock, VirtualLoop

@@ -17,7 +17,8 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
 from horae.jobs.declaring import Declaring, Outcome
 from horae.jobs.params import Parameters
-from horae.ports.store import JobFilter, RunFilter, Store
+from horae.ports.reader import JobFilter, RunFilter
+from horae.ports.store import Store
 from horae.run_logs.recorder import read_log
 from horae.sdk.connection import Connection
 from horae.stores.sqlite.executor import InlineExecutor

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from horae.core.decisions import Failure, Settled, fail, start, succeed
 from horae.core.model import NodeId, Overlap, Run
+from horae.core.results import Failure, Settled, fail, start, succeed
 from horae.ports.clock import ManualClock
 from horae.ports.store import ClaimRequest, Store
 from horae.proof.bench.load import CronLoad, Rows

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import asyncpg  # type: ignore[import-untyped]
 
-from horae.core.decisions import Failure, requeued
 from horae.core.drafts import Draft
 from horae.core.model import (
     Job,
@@ -22,10 +21,13 @@ from horae.core.model import (
     RunId,
     State,
 )
+from horae.core.new_runs import requeued
+from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import rfc3339
 from horae.ports.clock import ManualClock
-from horae.ports.store import Resolution, RunFilter, Store
+from horae.ports.reader import RunFilter
+from horae.ports.store import Resolution, Store
 from horae.proof.checking import Code
 from horae.stores.common.codecs import encode_policy
 from horae.stores.sqlite.executor import InlineExecutor

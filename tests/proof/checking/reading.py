@@ -3,7 +3,8 @@
 from datetime import datetime, timedelta
 
 from horae.core.model import Backfill, Job, Run, RunId, Skip
-from horae.ports.store import JobFilter, RunFilter, Store
+from horae.ports.reader import JobFilter, RunFilter
+from horae.ports.store import Store
 from horae.proof.checking import Checker, History, Violation, violations
 from horae.proof.checking.store.end_events import told_ends
 

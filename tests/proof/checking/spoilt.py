@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from horae.core.decisions import Firing, Settled
+from horae.core.firing import Firing
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
+from horae.core.results import Settled
 from horae.core.values import replace
-from horae.ports.store import ClaimRequest, Claims, Receipt, Receipted
+from horae.ports.records import Receipt
+from horae.ports.store import ClaimRequest, Claims, Receipted
 from horae.stores.sqlite.store import SqliteStore
 
 

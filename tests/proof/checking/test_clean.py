@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from horae.core.decisions import Failure, requeued
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict
 from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, Policy, Reason, Run, State
+from horae.core.new_runs import requeued
+from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import schedule_to_wire
 from horae.engine.execution.executor import Result, Success
 from horae.jobs.service import Jobs
 from horae.ports.clock import ManualClock
-from horae.ports.store import Resolution, RunFilter
+from horae.ports.reader import RunFilter
+from horae.ports.store import Resolution
 from horae.proof.checking import Checker
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore

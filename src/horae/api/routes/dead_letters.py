@@ -23,7 +23,7 @@ from horae.core.limits import Queue, Task
 from horae.core.model import JobId
 from horae.jobs.dead_letters import MAX_LETTERS, Selection, Tally
 from horae.jobs.idempotency import Ask
-from horae.ports.store import ErrorGroup, RunFilter
+from horae.ports.reader import ErrorGroup, RunFilter
 
 Ids = Annotated[list[str], Meta(min_length=1, max_length=MAX_LETTERS)]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]

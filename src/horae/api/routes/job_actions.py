@@ -16,7 +16,7 @@ from horae.api.schemas.responses import BackfillView, JobView, RunView, backfill
 from horae.core.model import Misfire, Run
 from horae.jobs.backfill import Filling
 from horae.jobs.idempotency import Issue
-from horae.ports.store import Receipt
+from horae.ports.records import Receipt
 
 _BACKFILL = msgspec.json.Decoder(BackfillBody)
 _EMPTY = msgspec.json.Decoder(EmptyBody)

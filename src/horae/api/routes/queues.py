@@ -16,7 +16,7 @@ from horae.core.errors import NotFound
 from horae.core.limits import Queue
 from horae.core.values import replace
 from horae.jobs.queues import QueueFigures
-from horae.ports.store import SETTINGS, QueueSettings
+from horae.ports.reader import SETTINGS, QueueSettings
 
 Concurrency = Annotated[int, Meta(ge=1, le=1_000_000)]
 

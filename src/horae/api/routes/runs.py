@@ -17,7 +17,7 @@ from horae.api.schemas.requests import AgainBody, EmptyBody, read_job_id, read_r
 from horae.api.schemas.responses import RunView, WhyView, run_view, why_view
 from horae.core.model import Run, RunId
 from horae.jobs.idempotency import Issue
-from horae.ports.store import Receipt
+from horae.ports.records import Receipt
 
 _AGAIN = msgspec.json.Decoder(AgainBody)
 _EMPTY = msgspec.json.Decoder(EmptyBody)

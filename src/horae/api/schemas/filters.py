@@ -13,7 +13,7 @@ from horae.api.schemas.requests import read_job_id
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, State
 from horae.core.values import replace
-from horae.ports.store import JobFilter, RunFilter
+from horae.ports.reader import JobFilter, RunFilter
 
 RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from horae.core.decisions import lost
+from horae.core.results import lost
 from horae.engine.cluster.lease import Lease, Timing
 from horae.ports.clock import Clock
 from horae.ports.store import Store

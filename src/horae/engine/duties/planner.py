@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from horae.core.decisions import Due, NewId, Page, fill, fire
-from horae.core.ids import Ids
+from horae.core.firing import Due, Page, fill, fire
+from horae.core.ids import Ids, NewId
 from horae.core.job_rules import give_up
 from horae.core.model import Backfill, JobStatus
 from horae.metrics import Metrics

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from horae.core.decisions import Failure
+from horae.core.results import Failure
 from horae.engine.execution.outcome import Success, failure_of, success, trace
 from horae.run import Run
 from horae.tasks.registry import AnyTask, Task

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from horae.core.decisions import Settled, Verdict, overlap_is_open, release, skip
 from horae.core.model import Reason, Run, State
+from horae.core.release import Verdict, overlap_is_open, release
+from horae.core.results import Settled, skip
 from horae.metrics import Metrics
 from horae.ports.store import Contested, Store
 

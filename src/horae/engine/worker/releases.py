@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from horae.core.decisions import Rival, Verdict, release, skip, start
 from horae.core.model import Reason, Run, Trigger
+from horae.core.release import Rival, Verdict, release
+from horae.core.results import skip, start
 from horae.engine.cluster.lease import Lease
 from horae.engine.worker.results import Ending
 from horae.engine.worker.settler import Settler

@@ -7,9 +7,10 @@ from typing import assert_never
 
 import structlog
 
-from horae.core.decisions import Failure, Settled, cancel, fail, give_back, makes_way, succeed
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run
+from horae.core.release import makes_way
+from horae.core.results import Failure, Settled, cancel, fail, give_back, succeed
 from horae.core.values import replace
 from horae.engine.execution.attempt import Execution
 from horae.engine.execution.outcome import Result, Stopped, Success

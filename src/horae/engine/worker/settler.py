@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate, takewhile
 
-from horae.core.decisions import Settled
 from horae.core.model import Run, RunId
+from horae.core.results import Settled
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 

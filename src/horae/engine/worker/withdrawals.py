@@ -5,9 +5,9 @@ from datetime import datetime
 
 import structlog
 
-from horae.core.decisions import cancel, give_back, skip
 from horae.core.errors import Unavailable
 from horae.core.model import NodeId, Reason, Run, RunId
+from horae.core.results import cancel, give_back, skip
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.worker.results import Ending
 from horae.engine.worker.settler import Settler

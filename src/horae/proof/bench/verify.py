@@ -12,7 +12,8 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Run, State
 from horae.core.schedule.evaluate import count_between
 from horae.core.schedule.types import Every
-from horae.ports.store import Ledger, Listing, RunFilter, Store
+from horae.ports.reader import Ledger, Listing, RunFilter
+from horae.ports.store import Store
 from horae.proof.bench.load import FAR, CronLoad
 from horae.proof.bench.tasks import once, slot
 from horae.proof.checking import History, Tolerance, violations

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from horae.core.decisions import Rival
 from horae.core.model import NodeId, Run, RunId
+from horae.core.release import Rival
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres.base import PostgresBase

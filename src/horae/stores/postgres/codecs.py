@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from horae.core.decisions import Firing, Settled
+from horae.core.firing import Firing
 from horae.core.model import NO_LABELS, Attempt, Backfill, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
-from horae.ports.store import Declaration, JobChange, Receipt
+from horae.core.results import Settled
+from horae.ports.records import Declaration, Receipt
+from horae.ports.store import JobChange
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,
     STATES,

@@ -5,12 +5,14 @@ from datetime import datetime
 
 import asyncpg
 
-from horae.core.decisions import Firing, may_repeat
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
+from horae.core.firing import Firing, may_repeat
 from horae.core.job_rules import minds_cancel
 from horae.core.model import JobId, Run, Skip
-from horae.ports.store import NOBODY, Kind, Receipt, Receipted, Signal
+from horae.ports.records import Receipt
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import NOBODY, Receipted
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase, due_signal
 from horae.stores.postgres.codecs import Places, columns

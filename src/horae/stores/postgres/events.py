@@ -12,7 +12,7 @@ from typing import Any
 
 from horae.core.errors import Invalid, Unavailable
 from horae.core.events import EventKind
-from horae.ports.store import EventBatch
+from horae.ports.events import EventBatch
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import columns
 from horae.stores.postgres.database import TIMEOUT, Session

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from horae.core.decisions import blocks_key
 from horae.core.model import Run
-from horae.ports.store import Kind, Signal
+from horae.core.release import blocks_key
+from horae.ports.signals import Kind, Signal
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.codecs import columns
 from horae.stores.postgres.database import Session

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from horae.core.decisions import MAX_UNSTARTED, Due, Firing, Page
 from horae.core.events import EventKind
+from horae.core.firing import MAX_UNSTARTED, Due, Firing, Page
 from horae.core.model import Backfill, Job, NodeId, Run, RunId, Trigger
 from horae.core.values import replace
-from horae.ports.store import Changed, JobChange, Kind, Plannable, Receipt, Signal
+from horae.ports.records import Receipt
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Changed, JobChange, Plannable
 from horae.stores.common.codecs import JOB_COLUMNS
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import OVER, PostgresBase, due_signal

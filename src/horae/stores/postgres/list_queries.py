@@ -8,7 +8,7 @@ from typing import Any
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobError, JobStatus, Run, State
-from horae.ports.store import JobFilter, RunFilter
+from horae.ports.reader import JobFilter, RunFilter
 from horae.stores.common.codecs import decode_cursor, encode_cursor, encode_error
 from horae.stores.postgres.codecs import HIGHEST_ID, LOWEST_ID, birthday
 

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from horae.ports.store import SETTINGS, Kind, QueueDepth, QueueSettings, Signal
+from horae.ports.reader import SETTINGS, QueueDepth, QueueSettings
+from horae.ports.signals import Kind, Signal
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.database import retried
 from horae.stores.postgres.held import count_held

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
-from horae.ports.store import JobFilter, Ledger, Listing, RunFilter
+from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
 from horae.stores.common.codecs import encode_cursor
 from horae.stores.postgres.base import OVER, PostgresBase
 from horae.stores.postgres.codecs import FIRST_DAY, ROWS, birthday, first_day, node_of

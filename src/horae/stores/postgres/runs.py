@@ -5,10 +5,11 @@ from datetime import date, datetime
 
 import asyncpg
 
-from horae.core.decisions import Settled
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
-from horae.ports.store import Kind, Retraction, Signal
+from horae.core.results import Settled
+from horae.ports.signals import Kind, Signal
+from horae.ports.store import Retraction
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import OVER, PostgresBase
 from horae.stores.postgres.codecs import columns, day_of

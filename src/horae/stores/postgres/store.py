@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from horae.ports.blobs import Blobs
-from horae.ports.store import Signal
+from horae.ports.signals import Signal
 from horae.stores.postgres import schema
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim

@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import groupby, zip_longest
 from typing import Any
 
-from horae.core.decisions import Rival
 from horae.core.model import JobId, NodeId, Run
+from horae.core.release import Rival
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.sqlite import batches

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from horae.core.errors import Invalid
 from horae.core.events import EventKind
-from horae.ports.store import EVENT_LIFE, EventBatch
+from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.stores.sqlite.codecs import LAST, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from horae.ports.store import QueueDepth, QueueSettings
+from horae.ports.reader import QueueDepth, QueueSettings
 from horae.stores.sqlite.batches import Waiting
 from horae.stores.sqlite.codecs import maybe_time, to_micros
 from horae.stores.sqlite.database import STATEMENTS

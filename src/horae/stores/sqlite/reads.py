@@ -8,7 +8,7 @@ from typing import Any
 from horae.core.errors import Invalid
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId, State
-from horae.ports.store import JobFilter, Ledger, Listing, RunFilter
+from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
 from horae.stores.common.codecs import decode_cursor, encode_cursor
 from horae.stores.sqlite.codecs import FIRST, LAST, ROWS, STORED_RUN, node_from, to_blob, to_hex, to_json, to_micros
 from horae.stores.sqlite.database import STATEMENTS

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from horae.core.decisions import Settled, blocks_key
 from horae.core.events import end_of_run
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Node, NodeId, Reason, Run, RunId, State
+from horae.core.release import blocks_key
+from horae.core.results import Settled
 from horae.ports.store import Beat
 from horae.stores.sqlite import batches, queues
 from horae.stores.sqlite.claim import wake_next

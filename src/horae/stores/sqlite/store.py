@@ -4,31 +4,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
-from horae.core.decisions import Firing, Page, Settled
 from horae.core.events import EventKind
+from horae.core.firing import Firing, Page
 from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, RunId
+from horae.core.results import Settled
+from horae.ports.events import EventBatch
+from horae.ports.reader import SETTINGS, ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, QueueSettings, RunFilter
+from horae.ports.records import Declaration, Receipt
+from horae.ports.signals import Signal
 from horae.ports.store import (
-    SETTINGS,
     Beat,
     Changed,
     ClaimRequest,
     Claims,
-    Declaration,
-    ErrorGroup,
-    EventBatch,
     JobChange,
-    JobFilter,
-    Ledger,
-    Listing,
     Plannable,
-    QueueDepth,
-    QueueSettings,
-    Receipt,
     Receipted,
     Resolution,
     Retraction,
-    RunFilter,
-    Signal,
 )
 from horae.stores.sqlite import claim, dead_letters, events, idempotency, jobs, queues, reads
 from horae.stores.sqlite import declarations as sqlite_declarations

@@ -7,7 +7,7 @@ import msgspec
 
 from horae.core.model import DISCARDED, Attempt, Job, Run, RunId, State
 from horae.core.schedule.parse import schedule_to_wire
-from horae.ports.store import JobFilter, Reader, RunFilter
+from horae.ports.reader import JobFilter, Reader, RunFilter
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.recording import Closed, FinalAttempt, FinalJob, FinalRun, FinalSkip, Line
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from horae.core.decisions import MAX_CRASHES
+from horae.core.results import MAX_CRASHES
 from horae.proof.checking.findings import Code, Violation
 from horae.proof.checking.history.recorded import Asked, Recording
 from horae.proof.checking.history.recording import Action, FinalRun, Happening

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, Run, RunId, State
-from horae.ports.store import JobFilter, Reader, RunFilter
+from horae.ports.reader import JobFilter, Reader, RunFilter
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run, run_name
 from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
 from horae.proof.checking.store.end_events import told_ends

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from horae.core.events import end_of_run
 from horae.core.lifecycle import FINAL
 from horae.core.model import RunId
-from horae.ports.store import Reader
+from horae.ports.reader import Reader
 from horae.proof.checking.findings import Told
 
 PAGE = 1000  # batches of events that are read together

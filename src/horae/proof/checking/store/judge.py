@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from horae.core.model import Job, Trigger
-from horae.ports.store import Ledger
+from horae.ports.reader import Ledger
 from horae.proof.checking.findings import Code, History, Tolerance, Violation, of_run
 from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
 from horae.proof.checking.store.gates import judge_gates

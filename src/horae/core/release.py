@@ -1,0 +1,85 @@
+"""Gates and release: which runs exclude each other, and whether a run may start now."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+from horae.core.lifecycle import FINAL
+from horae.core.model import JobId, OnFailure, Overlap, Run, Spec, State, Trigger
+from horae.core.values import Value
+
+
+def gate_of(spec: Spec, job_id: JobId, owner: str, *, recurring: bool) -> str | None:
+    """Runs with the same gate start one after another.
+
+    An ordering key is the stronger gate: all runs of a job share it, so overlap is decided inside it.
+    """
+    if spec.ordering_key is not None:
+        return f"key:{owner}:{spec.ordering_key}"
+    if recurring and spec.policy.overlap is not Overlap.ALLOW:
+        return f"job:{job_id}"
+    return None
+
+
+class Verdict(StrEnum):
+    """What becomes of a run at the instant of its release."""
+
+    START = "start"
+    WAIT = "wait"  # behind another run of its gate
+    OVERLAP = "overlap"
+    TOO_LATE = "too_late"
+
+
+class Rival(Value, frozen=True, kw_only=True):
+    """A run ahead in the same gate that is not finished, or failed and blocks what comes after it."""
+
+    job_id: JobId
+    started_at: datetime | None  # since when it is going: its first start, also while it waits to be tried again
+    failed: bool = False  # a dead letter with `on_failure: block`: to be waited for, but not going
+
+
+def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
+    """Decide at the instant of release, knowing the unfinished runs ahead in the same gate (none without a gate).
+
+    A slot overlaps when a run of its job was already going at the slot's own time. After a delay of everything (no
+    worker, a restart) late runs have only each other in front: they do not overlap, they follow one another.
+    """
+    first_start = run.attempt == 0
+    within = run.spec.policy.start_within
+    if within is not None and first_start and run.trigger is not Trigger.REQUEUE and now > run.due_at + within:
+        return Verdict.TOO_LATE
+    if not rivals:
+        return Verdict.START
+    if first_start and run.trigger is Trigger.SCHEDULE and _overlaps(run, rivals):
+        return Verdict.OVERLAP
+    return Verdict.WAIT
+
+
+def overlap_is_open(run: Run, rivals: Sequence[Rival]) -> bool:
+    """Whether a run that may only wait could still turn out to overlap, because a rival's start is not known yet."""
+    if run.attempt > 0 or run.trigger is not Trigger.SCHEDULE or run.spec.policy.overlap is Overlap.ALLOW:
+        return False
+    return any(rival.job_id == run.job_id and rival.started_at is None and not rival.failed for rival in rivals)
+
+
+def blocks_key(run: Run) -> bool:
+    """Whether a run failed in a way that its ordering key waits for somebody to resolve it."""
+    failed = run.state is State.FAILED and run.resolution is None
+    return failed and run.spec.ordering_key is not None and run.spec.policy.on_failure is OnFailure.BLOCK
+
+
+def makes_way(run: Run) -> bool:
+    """Whether the runs behind this one in its gate may come next: it ended, and does not block them."""
+    return run.state in FINAL and not blocks_key(run)
+
+
+def _overlaps(run: Run, rivals: Sequence[Rival]) -> bool:
+    same_job = [rival for rival in rivals if rival.job_id == run.job_id and not rival.failed]
+    going = any(rival.started_at is not None and rival.started_at <= run.due_at for rival in same_job)
+    match run.spec.policy.overlap:
+        case Overlap.ALLOW:
+            return False
+        case Overlap.SKIP:
+            return going
+        case Overlap.BUFFER_ONE:
+            return going and any(rival.started_at is None for rival in same_job)

@@ -1,0 +1,127 @@
+"""What the end of an attempt makes of its run: success, retry, failure, cancel, give-back, lost worker."""
+
+from datetime import datetime, timedelta
+from zlib import crc32
+
+from horae.core.lifecycle import Event, advance, after
+from horae.core.model import Attempt, JobError, Outcome, Reason, Run, State
+from horae.core.values import Value, replace
+
+MAX_CRASHES = 5  # workers that may die of one run before it is failed as a poison pill
+
+
+APART = timedelta(seconds=6)  # times the deaths before: how far runs are drawn apart that died together again
+
+
+# What every run asks for; in Python 3.11 to look it up in its enum takes as long as a call.
+_START, _SUCCEED = Event.START, Event.SUCCEED
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """Why an attempt failed, and what it says about another try."""
+
+    error: JobError
+    outcome: Outcome = Outcome.FAILED
+    fatal: bool = False
+    retry_after: timedelta | None = None
+
+
+class Settled(Value, frozen=True, kw_only=True):
+    """A run after its attempt ended; written only if its fence still holds."""
+
+    run: Run
+    attempt: Attempt | None = None  # the record of the attempt, unless it succeeded or never began
+
+
+def start(run: Run, now: datetime) -> Run:
+    """The run as its attempt begins."""
+    return replace(  # as `advance` does, without the cost of passing so much on: every run takes this way
+        run,
+        state=after(run, _START),
+        started_at=now,
+        first_started_at=run.first_started_at or now,
+        attempt=run.attempt + 1,
+        progress=None,
+    )
+
+
+def succeed(run: Run, result: str | None, now: datetime) -> Settled:
+    """The attempt did its work."""
+    return Settled(run=replace(run, state=after(run, _SUCCEED), finished_at=now, result=result, error=None))
+
+
+def fail(run: Run, failure: Failure, now: datetime, luck: float) -> Settled:
+    """The attempt failed: try again by the retry policy, or give up."""
+    record = _attempt(run, failure.outcome, now, failure.error)
+    retry = run.spec.policy.retry
+    if failure.fatal or run.attempt > retry.max_retries:
+        return Settled(run=advance(run, Event.GIVE_UP, finished_at=now, error=failure.error), attempt=record)
+    delay = retry.delay_after(run.attempt, luck) if failure.retry_after is None else failure.retry_after
+    again = advance(run, Event.RETRY, wake_at=now + delay, error=failure.error, node=None)
+    return Settled(run=again, attempt=record)
+
+
+def cancel(run: Run, now: datetime) -> Settled:
+    """The run ends because somebody asked for it."""
+    record = _attempt(run, Outcome.CANCELLED, now) if run.state is State.RUNNING else None
+    return Settled(run=advance(run, Event.CANCEL, finished_at=now), attempt=record)
+
+
+def skip(run: Run, reason: Reason, now: datetime) -> Settled:
+    """The run ends without a start, and says why."""
+    return Settled(run=advance(run, Event.SKIP, finished_at=now, reason=reason))
+
+
+def give_back(run: Run, now: datetime) -> Settled:
+    """Return a run that this node will not finish; it costs no retry and no delay."""
+    return _returned(run, Outcome.RELEASED, now, crashes=run.crashes)
+
+
+def lost(run: Run, now: datetime) -> Settled:
+    """The node of the run died: it goes back at once, unless its workers keep dying of it.
+
+    Those that a worker held when it died are all suspects. From the second time on they come back apart, for else
+    the one that kills would take the same neighbours with it until all of them are failed.
+    """
+    started = run.state is State.RUNNING or run.wake_at <= now  # as far as anybody can know
+    crashes = run.crashes + 1 if started else run.crashes
+    if run.stop is Reason.CANCELLED:
+        return cancel(replace(run, crashes=crashes), now)
+    if not started:
+        return _returned(run, Outcome.LOST, now, crashes=crashes)
+    if crashes < MAX_CRASHES:
+        return _returned(run, Outcome.LOST, now, crashes=crashes, wait=run.crashes * APART * _luck_of(run))
+    error = JobError(type="crash", message=f"{crashes} workers died while they held this run; it is not tried again")
+    record = _attempt(run, Outcome.LOST, now, error)
+    return Settled(run=advance(run, Event.BURY, finished_at=now, error=error, crashes=crashes), attempt=record)
+
+
+def _luck_of(run: Run) -> float:
+    """Between 0 and 1: another for each run and each claim of it, and the same for whoever asks."""
+    return crc32(f"{run.id} {run.fence}".encode()) / 2**32
+
+
+def _returned(run: Run, outcome: Outcome, now: datetime, *, crashes: int, wait: timedelta = timedelta()) -> Settled:
+    began = run.state is State.RUNNING
+    back = advance(
+        run,
+        Event.GIVE_BACK,
+        wake_at=max(run.wake_at, now + wait),  # never below the floor that claims scan from
+        attempt=run.attempt - 1 if began else run.attempt,
+        crashes=crashes,
+        node=None,
+    )
+    return Settled(run=back, attempt=_attempt(run, outcome, now) if began else None)
+
+
+def _attempt(run: Run, outcome: Outcome, now: datetime, error: JobError | None = None) -> Attempt:
+    return Attempt(
+        run_id=run.id,
+        number=run.attempt,
+        fence=run.fence,
+        node=run.node,
+        started_at=run.started_at,
+        ended_at=now,
+        outcome=outcome,
+        error=error,
+    )
