@@ -3,7 +3,7 @@
     make bench                              what takes an hour; ARGS="--quick" for a first look in a few minutes
     make bench ARGS="--only now,timed"      some parts; the others' last figures stay in the table
     make bench ARGS="--without-peers"       Horae and the bare stores; the peers' last figures stay
-    make bench ARGS="--all --publish"       with the parts that take longest, and into docs/benchmarks.md
+    make bench ARGS="--all --publish"       with the parts that take longest, and into docs/internals/benchmarks.md
 
 Figures are kept in .bench/results.json as they come, so that nothing is lost by a failure or an interruption.
 """
@@ -28,7 +28,7 @@ from benchmarks.servers import postgres_version, redis_version, rest
 from benchmarks.summary import with_summary
 
 RESULTS = SCRATCH / "results.json"
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "internals" / "benchmarks.md"
 README = ROOT / "README.md"
 PEERS = (PGQUEUER, CELERY)
 

@@ -40,7 +40,7 @@ def main() -> None:
 
 def pages() -> list[Path]:
     """The pages with generated parts."""
-    return [page for page in sorted(DOCS.glob("*.md")) if PART.search(page.read_text("utf-8"))]
+    return [page for page in sorted(DOCS.rglob("*.md")) if PART.search(page.read_text("utf-8"))]
 
 
 def filled(text: str) -> str:
@@ -133,7 +133,7 @@ def _referred(name: str) -> str:
     schema = openapi()["components"]["schemas"][name]
     if "enum" in schema:
         return _limits(schema)
-    return {"Schedule": "a [schedule](concepts.md#schedules)"}.get(name, "an object")
+    return {"Schedule": "a [schedule](../internals/concepts.md#schedules)"}.get(name, "an object")
 
 
 def refusals() -> str:

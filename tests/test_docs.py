@@ -35,12 +35,12 @@ def _anchors(page: Path) -> list[str]:
 
 
 def test_the_diagram_of_a_runs_life_is_drawn_from_the_code() -> None:
-    [drawn] = [block.text for block in blocks_of(ROOT / "docs/concepts.md") if block.language == "mermaid"]
+    [drawn] = [block.text for block in blocks_of(ROOT / "docs/internals/concepts.md") if block.language == "mermaid"]
     assert drawn.rstrip() == diagram()
 
 
 def test_every_setting_is_documented() -> None:
-    page = (ROOT / "docs/operations.md").read_text("utf-8")
+    page = (ROOT / "docs/operations/deploy.md").read_text("utf-8")
     names = [f"HORAE_{setting.name.upper()}" for setting in fields(Settings) if setting.name != "sources"]
     assert [name for name in names if name not in page] == []
 

@@ -45,7 +45,15 @@ def test_the_reference_covers_rest_and_the_command_line() -> None:
     assert {page.name for page in REFERENCE.pages()} == {"rest.md", "cli.md"}
 
 
-@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/acceptance.md", "docs/faults.md", "docs/checking.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/internals/guarantees.md",
+        "docs/internals/acceptance.md",
+        "docs/internals/faults.md",
+        "docs/internals/checking.md",
+    ],
+)
 def test_every_test_that_is_named_exists(page: str) -> None:
     named = NAMED_TEST.findall((ROOT / page).read_text("utf-8"))
     assert named
@@ -54,7 +62,7 @@ def test_every_test_that_is_named_exists(page: str) -> None:
 
 
 def test_every_fault_has_its_tests_or_says_why_not() -> None:
-    rows = FAULT.findall((ROOT / "docs/faults.md").read_text("utf-8"))
+    rows = FAULT.findall((ROOT / "docs/internals/faults.md").read_text("utf-8"))
     assert [int(number) for number, *_ in rows] == list(range(1, FAULTS + 1))
     bare = [number for number, _, what, tests in rows if not _is_accounted_for(what, tests)]
     assert bare == []
@@ -70,7 +78,10 @@ def _exists(path: str, test: str) -> bool:
 
 def test_every_promise_names_a_test() -> None:
     promises = (
-        (ROOT / "docs/guarantees.md").read_text("utf-8").partition("## What at-least-once")[0].split("\n### ")[1:]
+        (ROOT / "docs/internals/guarantees.md")
+        .read_text("utf-8")
+        .partition("## What at-least-once")[0]
+        .split("\n### ")[1:]
     )
     assert promises
     assert [promise.partition("\n")[0] for promise in promises if not NAMED_TEST.search(promise)] == []
@@ -94,13 +105,13 @@ def test_every_figure_that_matters_has_an_alert() -> None:
 
 
 def test_the_unit_of_systemd_starts_horae() -> None:
-    [unit] = [block.text for block in blocks_of(ROOT / "docs/operations.md") if block.language == "ini"]
+    [unit] = [block.text for block in blocks_of(ROOT / "docs/operations/deploy.md") if block.language == "ini"]
     [command] = re.findall(r"^ExecStart=\S+/horae (.+)$", unit, re.MULTILINE)
     build().parse_args(shlex.split(command), exit_on_error=False)
 
 
 def _block(name: str) -> str:
-    [text] = [block.text for block in blocks_of(ROOT / "docs/operations.md") if block.note == name]
+    [text] = [block.text for block in blocks_of(ROOT / "docs/operations/deploy.md") if block.note == name]
     return text
 
 

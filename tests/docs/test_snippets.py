@@ -13,11 +13,11 @@ PLAYED = [page for page in PAGES if page.name != "README.md" and any(block.is_ru
 # What nothing here can run. A new one is a decision: can it not be run after all?
 UNRUN = {
     ("README.md", "sh"): 2,  # `make dev`, which the harness and `tests/acceptance/test_01_dev.py` start; `pip install`
-    ("docs/operations.md", "haproxy"): 1,
-    ("docs/operations.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
-    ("docs/operations.md", "nginx"): 1,
-    ("docs/recipes.md", "crontab"): 1,
-    ("docs/recipes.md", "python"): 2,  # Celery and APScheduler, for comparison
+    ("docs/operations/deploy.md", "haproxy"): 1,
+    ("docs/operations/deploy.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
+    ("docs/operations/deploy.md", "nginx"): 1,
+    ("docs/guides/recipes.md", "crontab"): 1,
+    ("docs/guides/recipes.md", "python"): 2,  # Celery and APScheduler, for comparison
 }
 
 

@@ -1,7 +1,7 @@
 """What the words of the domain are made of: immutable values that are cheap to make, and cheaper to change a copy of.
 
 A run is copied at every step of its life. A frozen dataclass of its size takes 20 µs for that, these less than one:
-the one thing that the core takes from outside the standard library (docs/decisions/0013).
+the one thing that the core takes from outside the standard library (docs/internals/decisions/0013).
 """
 
 from enum import StrEnum

@@ -213,7 +213,7 @@ def test_what_has_no_answer_may_have_happened() -> None:
 
 
 def test_the_page_names_every_invariant_and_tests_that_exist() -> None:
-    page = (ROOT / "docs/checking.md").read_text("utf-8")
+    page = (ROOT / "docs/internals/checking.md").read_text("utf-8")
     rows = re.findall(r"^\| (I[\d, I]+) \|", page, re.MULTILINE)
     assert {name for row in rows for name in row.split(", ")} == {*INVARIANTS.values(), "I16", "I17"}
     named = re.findall(r"`(tests/[\w/]+\.py)`", page)

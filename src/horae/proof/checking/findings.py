@@ -54,7 +54,7 @@ class Code(StrEnum):
     OLD_VERSION = "old_version"  # a slot of a schedule that had been replaced
 
 
-INVARIANTS = {  # as docs/checking.md tells them
+INVARIANTS = {  # as docs/internals/checking.md tells them
     **dict.fromkeys((Code.LOST, Code.UNFINISHED), "I1"),
     **dict.fromkeys((Code.EARLY_START, Code.RETRIED_EARLY), "I2"),
     **dict.fromkeys((Code.LATE_START,), "I3"),
