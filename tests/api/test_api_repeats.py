@@ -7,9 +7,9 @@ import httpx2
 import pytest
 
 from horae.core.errors import InFlight, Unavailable
+from horae.core.records import RECEIPT_LIFE
 from horae.jobs.create import BATCH
 from horae.jobs.idempotency import Ask, Receipts
-from horae.ports.records import RECEIPT_LIFE
 from tests.api.harness import Api
 
 

@@ -15,11 +15,12 @@ import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
+from horae.core.records import QueueSettings
 from horae.core.results import Failure, cancel, fail, lost, start, succeed
 from horae.core.schedule.evaluate import Now
+from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.ports.reader import QueueSettings, RunFilter
-from horae.ports.signals import Kind, Signal
+from horae.ports.reader import RunFilter
 from horae.ports.store import Resolution, Retraction
 from horae.stores.common.statements import load, migrations
 from horae.stores.postgres.database import Address, Collision, Session, door, retried

@@ -8,10 +8,10 @@ import pytest
 
 from horae.core.model import JobId, JobStatus, Reason, Run
 from horae.core.new_runs import manual_run
+from horae.core.records import Receipt
 from horae.core.results import cancel
+from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.ports.records import Receipt
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import NOBODY, JobChange
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows

@@ -11,9 +11,9 @@ import pytest
 
 from horae.core.events import EventKind
 from horae.core.model import Run
+from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
-from horae.ports.signals import Kind, Signal
 from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy
 from tests.postgres_server import postgres_url, scratch_schema

@@ -18,9 +18,9 @@ import pytest
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Policy, Reason, RunId, State, Trigger
 from horae.core.results import start, succeed
+from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import Resolution, Store
 from horae.stores.common.statements import migrations
 from horae.stores.sqlite import executor as sqlite_executor

@@ -6,10 +6,10 @@ import pytest
 
 from horae.core.model import JobError, Run, RunId, State, Trigger
 from horae.core.new_runs import requeued
+from horae.core.records import Receipt
 from horae.core.results import Failure, Settled, cancel, fail
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.records import Receipt
 from horae.ports.store import Resolution, Store
 from tests.conformance.builders import (
     DAY,

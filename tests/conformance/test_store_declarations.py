@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from horae.ports.records import Declaration
+from horae.core.records import Declaration
 from horae.ports.store import Store
 from tests.conformance.builders import MINUTE, NOW, ODD
 

@@ -10,10 +10,10 @@ from horae.core.errors import Invalid
 from horae.core.events import EventKind
 from horae.core.model import JobStatus, Reason, Run
 from horae.core.new_runs import manual_run, requeued
+from horae.core.records import Receipt
 from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.events import EVENT_LIFE, EventBatch
-from horae.ports.records import Receipt
 from horae.ports.store import JobChange, Receipted, Resolution, Store
 from tests.conformance.builders import (
     MINUTE,

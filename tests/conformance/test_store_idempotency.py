@@ -9,10 +9,10 @@ import pytest
 from horae.core.firing import Firing
 from horae.core.model import JobStatus, Run
 from horae.core.new_runs import manual_run
+from horae.core.records import RECEIPT_LIFE, Receipt
 from horae.core.results import start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.records import RECEIPT_LIFE, Receipt
 from horae.ports.store import NOBODY, JobChange, Receipted, Store
 from tests.conformance.builders import (
     DAY,

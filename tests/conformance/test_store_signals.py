@@ -6,8 +6,8 @@ from collections.abc import Callable
 from horae.core.firing import Page
 from horae.core.model import JobStatus, Reason
 from horae.core.results import give_back, succeed
+from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import JobChange, Retraction, Store
 from tests.conformance.builders import (
     MINUTE,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId, Run, RunId
 from horae.core.results import Failure
+from horae.core.signals import Kind, Signal
 from horae.engine.cluster.lease import Heart, Lease, Timing, shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
@@ -16,7 +17,6 @@ from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
 from horae.metrics import Metrics
 from horae.ports.clock import ManualClock
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import Store
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -7,10 +7,10 @@ import pytest
 
 from horae.core.model import JobError, OnFailure, Overlap, Policy, Run, State
 from horae.core.new_runs import requeued
+from horae.core.records import QueueSettings
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.values import replace
-from horae.ports.reader import QueueSettings
 from horae.ports.store import ClaimRequest, Claims, Resolution
 from tests.engine.system import System, failing, taking
 from tests.engine.test_engine import one_shot, recurring

@@ -6,11 +6,11 @@ import pytest
 
 from horae.core.model import Backfill, JobError, OnFailure, Overlap, Policy, Run, State, Trigger
 from horae.core.new_runs import manual_run, requeued
+from horae.core.records import QueueSettings
 from horae.core.results import Failure
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
 from horae.engine.worker.settler import RESULT_DELAY
-from horae.ports.reader import QueueSettings
 from horae.ports.store import ClaimRequest, Claims, Contested, Resolution
 from tests.engine.system import START, SimNode, System, failing, taking
 from tests.engine.test_engine import a_one_shot, one_shot, recurring

@@ -11,6 +11,7 @@ import pytest
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
+from horae.core.records import Receipt
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after
@@ -21,7 +22,6 @@ from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
 from horae.jobs.task_catalog import TaskBook
 from horae.metrics import Metrics
-from horae.ports.records import Receipt
 from horae.ports.store import Store
 from horae.queries.jobs import Inspection
 from horae.queries.ledger import Entry, SlotOutcome

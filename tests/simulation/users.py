@@ -13,6 +13,7 @@ from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, NotFound, Unavailable
 from horae.core.job_rules import run_status
 from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
+from horae.core.records import QueueSettings, Receipt
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import schedule_to_wire
 from horae.core.values import replace
@@ -21,8 +22,6 @@ from horae.jobs.declared import Declared
 from horae.jobs.declaring import Declaring
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.jobs.optimistic import id_of
-from horae.ports.reader import QueueSettings
-from horae.ports.records import Receipt
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.recording import Action, Definition
 from tests.simulation.looks import LETTERS, look_at_everything

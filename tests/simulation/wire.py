@@ -6,7 +6,7 @@ from contextvars import copy_context
 from typing import Any
 
 from horae.core.errors import Unavailable
-from horae.ports.signals import Signal
+from horae.core.signals import Signal
 from horae.ports.store import Store
 from tests.simulation.faults import VERBS, Disorder, Faults
 from tests.simulation.virtual import SimulatedLoop

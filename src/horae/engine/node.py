@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from horae.core.errors import InternalError, Unavailable
+from horae.core.signals import Kind, Signal
 from horae.engine.cluster.heartbeat import Pulse
 from horae.engine.cluster.lease import Heart, Lease, Timing
 from horae.engine.duties.janitor import Janitor
@@ -17,7 +18,6 @@ from horae.engine.worker.timer import UVLOOP_SECONDS, LoopAlarm
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.ports.clock import Clock
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)

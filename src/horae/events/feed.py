@@ -11,12 +11,12 @@ from itertools import islice
 import structlog
 
 from horae.core.errors import Unavailable
+from horae.core.signals import Signal
 from horae.events.event import EventId, Happening, Interest, Loader, place_of, read_event_id
 from horae.events.progress import SIGHTED, Sightings
 from horae.loop import Loop
 from horae.ports.clock import Clock
 from horae.ports.events import EventBatch
-from horae.ports.signals import Signal
 from horae.ports.store import Store
 from horae.queries.jobs import Inspection
 

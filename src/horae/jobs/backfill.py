@@ -7,11 +7,11 @@ from horae.core.errors import Conflict, Invalid
 from horae.core.ids import NewId
 from horae.core.job_rules import status_of
 from horae.core.model import Backfill, Job, JobId, JobStatus, Trigger
+from horae.core.records import Receipt
 from horae.core.schedule.evaluate import count_between, last_before, next_after, rfc3339
 from horae.jobs.idempotency import Issue
 from horae.jobs.optimistic import find, over, refuse_over
 from horae.ports.clock import Clock
-from horae.ports.records import Receipt
 from horae.ports.store import Store
 
 MAX_RUNS = 100_000

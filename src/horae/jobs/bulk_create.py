@@ -8,11 +8,11 @@ from horae.core.drafts import MAX_INLINE_PARAMS, Draft
 from horae.core.errors import Invalid, Unavailable
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run
+from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.create import Creating
 from horae.jobs.idempotency import Ask, Receipts, answer_of
 from horae.jobs.params import Parameters
-from horae.ports.records import Receipt
 from horae.ports.store import Receipted, Store
 
 BATCH = 2000  # jobs that are written in one go

@@ -11,6 +11,7 @@ from horae.core.ids import Ids, NewId
 from horae.core.job_rules import status_of
 from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.new_runs import manual_run
+from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.group_commit import Group
 from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of
@@ -18,7 +19,6 @@ from horae.jobs.optimistic import find, id_of, over, refuse_over
 from horae.jobs.params import Parameters
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
-from horae.ports.records import Receipt
 from horae.ports.store import NOBODY, Receipted, Store
 
 BATCH = 500  # jobs of one request that are written in one go

@@ -10,13 +10,13 @@ from horae.core.ids import NewId
 from horae.core.merge_patch import merged
 from horae.core.model import DISCARDED, Run, RunId, State
 from horae.core.new_runs import requeued
+from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.idempotency import Issue
 from horae.jobs.params import Parameters
 from horae.jobs.task_catalog import TaskBook
 from horae.ports.clock import Clock
 from horae.ports.reader import ErrorGroup, Listing, RunFilter
-from horae.ports.records import Receipt
 from horae.ports.store import Resolution, Store
 from horae.secrets.sealer import Sealer
 

@@ -12,10 +12,10 @@ from enum import StrEnum
 
 from horae.core.errors import Conflict, Invalid
 from horae.core.model import Job, Run
+from horae.core.records import Declaration
 from horae.jobs.declared import Declared
 from horae.jobs.service import Jobs
 from horae.ports.clock import Clock
-from horae.ports.records import Declaration
 from horae.ports.store import Store
 
 

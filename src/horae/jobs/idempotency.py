@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import TypeVar
 
 from horae.core.errors import InFlight, RequestChanged
+from horae.core.records import Receipt
 from horae.ports.clock import Clock
-from horae.ports.records import Receipt
 from horae.ports.store import Store
 
 T = TypeVar("T", contravariant=True)

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from horae.core.records import SETTINGS, QueueSettings
 from horae.ports.clock import Clock
-from horae.ports.reader import SETTINGS, QueueDepth, QueueSettings
+from horae.ports.reader import QueueDepth
 from horae.ports.store import Store
 
 RECENT = timedelta(minutes=5)  # of which runs the lateness is told: what an autoscaler can still act on

@@ -7,6 +7,7 @@ from horae.core.drafts import Draft
 from horae.core.errors import HoraeError
 from horae.core.ids import Ids
 from horae.core.model import Job, JobId, Misfire, Run, RunId
+from horae.core.records import Receipt
 from horae.jobs.backfill import Backfilling, Filling
 from horae.jobs.bulk_create import Alike
 from horae.jobs.cancel import Cancelling
@@ -22,7 +23,6 @@ from horae.jobs.task_catalog import TaskBook
 from horae.jobs.update import Changing, Put, Revise
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
-from horae.ports.records import Receipt
 from horae.ports.store import Store
 from horae.secrets.sealer import Sealer
 

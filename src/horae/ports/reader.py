@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
 from horae.core.model import Attempt, Backfill, Job, JobError, JobId, JobStatus, Node, Run, RunId, Skip, State
+from horae.core.records import Declaration, QueueSettings, Receipt
 from horae.core.values import Value
 from horae.ports.events import EventBatch
-from horae.ports.records import Declaration, Receipt
 
 T = TypeVar("T", covariant=True)
 
@@ -79,17 +79,6 @@ class QueueDepth(Value, frozen=True, kw_only=True):
     running: int
     paused: bool = False
     concurrency: int | None = None  # at most so many of its runs are held by all nodes together; None: any number
-
-
-class QueueSettings(Value, frozen=True, kw_only=True):
-    """What administrators say about a queue."""
-
-    queue: str
-    paused: bool = False  # nothing of it is claimed; what a node already holds goes on
-    concurrency: int | None = None
-
-
-SETTINGS = ("paused", "concurrency")  # what can be said about a queue
 
 
 class Reader(Protocol):

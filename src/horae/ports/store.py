@@ -13,13 +13,13 @@ from typing import Protocol
 from horae.core.events import EventKind
 from horae.core.firing import Due, Firing, Page
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId
+from horae.core.records import SETTINGS, Declaration, QueueSettings, Receipt
 from horae.core.release import Rival
 from horae.core.results import Settled
+from horae.core.signals import Signal
 from horae.core.values import Value
 from horae.ports.blobs import Blobs
-from horae.ports.reader import SETTINGS, QueueSettings, Reader
-from horae.ports.records import Declaration, Receipt
-from horae.ports.signals import Signal
+from horae.ports.reader import Reader
 
 
 class ClaimRequest(Value, frozen=True, kw_only=True):

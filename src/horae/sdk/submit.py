@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.model import Job, JobId, Run
+from horae.core.records import Receipt
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
-from horae.ports.records import Receipt
 from horae.sdk.options import Options
 from horae.sdk.transactions import Statement, enlistment
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from horae.core.errors import Unavailable
 from horae.core.model import Run, RunId
-from horae.ports.signals import Kind, Signal
+from horae.core.signals import Kind, Signal
 from horae.ports.store import Store
 
 SHORTEST, LONGEST = 0.02, 1.0  # seconds between two looks

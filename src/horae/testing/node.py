@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from horae.core.ids import Ids
 from horae.core.model import SHARDS, Node, NodeId
 from horae.core.results import Settled
+from horae.core.signals import Kind, Signal
 from horae.engine.cluster.lease import Heart, Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
@@ -20,7 +21,6 @@ from horae.engine.worker.timer import LoopAlarm
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.metrics import Metrics
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import Store
 from horae.tasks.registry import Registry
 from horae.testing.handlers import Handlers, TurnPool

@@ -7,9 +7,9 @@ from typing import Any
 from horae.core.firing import Firing
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
+from horae.core.records import Receipt
 from horae.core.results import Settled
 from horae.core.values import replace
-from horae.ports.records import Receipt
 from horae.ports.store import ClaimRequest, Claims, Receipted
 from horae.stores.sqlite.store import SqliteStore
 

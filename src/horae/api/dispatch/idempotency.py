@@ -11,8 +11,8 @@ from horae.api.auth.guard import Principal
 from horae.api.dispatch.context import services_of
 from horae.api.http.operation import header_values
 from horae.core.errors import Conflict, Invalid
+from horae.core.records import Receipt
 from horae.jobs.idempotency import Ask, Issue, answer_of, fingerprint
-from horae.ports.records import Receipt
 
 HEADER = "Idempotency-Key"
 _HEADER = HEADER.lower().encode()

@@ -14,9 +14,9 @@ from horae.api.routes.jobs import asked, job_answer
 from horae.api.schemas.requests import BackfillBody, EmptyBody, ResumeBody, RunBody, read_moment, read_params
 from horae.api.schemas.responses import BackfillView, JobView, RunView, backfill_view, run_view
 from horae.core.model import Misfire, Run
+from horae.core.records import Receipt
 from horae.jobs.backfill import Filling
 from horae.jobs.idempotency import Issue
-from horae.ports.records import Receipt
 
 _BACKFILL = msgspec.json.Decoder(BackfillBody)
 _EMPTY = msgspec.json.Decoder(EmptyBody)

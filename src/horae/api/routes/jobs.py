@@ -40,9 +40,9 @@ from horae.api.schemas.responses import (
 )
 from horae.core.drafts import Draft
 from horae.core.model import Job, JobId, Run
+from horae.core.records import Receipt
 from horae.jobs.idempotency import Issue
 from horae.jobs.optimistic import id_of
-from horae.ports.records import Receipt
 from horae.queries.jobs import Overview
 
 Creation = Issue[Job | Run]  # here, for what stands in the head of an inner function is made at every call

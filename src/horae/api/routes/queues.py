@@ -14,9 +14,9 @@ from horae.api.http.operation import Scope, operation
 from horae.api.schemas.responses import milliseconds, seconds_of
 from horae.core.errors import NotFound
 from horae.core.limits import Queue
+from horae.core.records import SETTINGS, QueueSettings
 from horae.core.values import replace
 from horae.jobs.queues import QueueFigures
-from horae.ports.reader import SETTINGS, QueueSettings
 
 Concurrency = Annotated[int, Meta(ge=1, le=1_000_000)]
 

@@ -16,8 +16,8 @@ from horae.api.schemas.filters import RUN_FILTERS, owner_asked_for, run_filter
 from horae.api.schemas.requests import AgainBody, EmptyBody, read_job_id, read_run_id
 from horae.api.schemas.responses import RunView, WhyView, run_view, why_view
 from horae.core.model import Run, RunId
+from horae.core.records import Receipt
 from horae.jobs.idempotency import Issue
-from horae.ports.records import Receipt
 
 _AGAIN = msgspec.json.Decoder(AgainBody)
 _EMPTY = msgspec.json.Decoder(EmptyBody)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 
 from horae.core.model import JobStatus, Run, band_of
-from horae.ports.signals import Kind, Signal
+from horae.core.signals import Kind, Signal
 from horae.stores.postgres.codecs import Places
 from horae.stores.postgres.database import Database
 from horae.stores.postgres.notify import Signals

@@ -9,8 +9,8 @@ import msgspec
 
 from horae.core.firing import Firing
 from horae.core.model import NO_LABELS, Attempt, Backfill, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
+from horae.core.records import Declaration, Receipt
 from horae.core.results import Settled
-from horae.ports.records import Declaration, Receipt
 from horae.ports.store import JobChange
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,

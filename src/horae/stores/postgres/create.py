@@ -10,8 +10,8 @@ from horae.core.events import EventKind
 from horae.core.firing import Firing, may_repeat
 from horae.core.job_rules import minds_cancel
 from horae.core.model import JobId, Run, Skip
-from horae.ports.records import Receipt
-from horae.ports.signals import Kind, Signal
+from horae.core.records import Receipt
+from horae.core.signals import Kind, Signal
 from horae.ports.store import NOBODY, Receipted
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase, due_signal

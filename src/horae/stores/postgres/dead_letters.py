@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from horae.core.model import DISCARDED, RunId
+from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.ports.reader import ErrorGroup, RunFilter
-from horae.ports.records import Receipt
 from horae.ports.store import Resolution
 from horae.stores.common.codecs import decode_error
 from horae.stores.postgres.base import PostgresBase, due_signal

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from horae.ports.records import Declaration
+from horae.core.records import Declaration
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import columns

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from horae.core.model import Run
 from horae.core.release import blocks_key
-from horae.ports.signals import Kind, Signal
+from horae.core.signals import Kind, Signal
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.codecs import columns
 from horae.stores.postgres.database import Session

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from horae.core.errors import Unavailable
+from horae.core.records import RECEIPT_LIFE, Receipt
 from horae.ports.events import EVENT_LIFE
-from horae.ports.records import RECEIPT_LIFE, Receipt
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import columns, receipt_of

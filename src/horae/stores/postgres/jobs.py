@@ -7,9 +7,9 @@ from typing import Any
 from horae.core.events import EventKind
 from horae.core.firing import MAX_UNSTARTED, Due, Firing, Page
 from horae.core.model import Backfill, Job, NodeId, Run, RunId, Trigger
+from horae.core.records import Receipt
+from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.ports.records import Receipt
-from horae.ports.signals import Kind, Signal
 from horae.ports.store import Changed, JobChange, Plannable
 from horae.stores.common.codecs import JOB_COLUMNS
 from horae.stores.postgres import codecs as rows

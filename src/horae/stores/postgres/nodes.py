@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, time, timedelta
 
 from horae.core.model import Node, NodeId, Run
-from horae.ports.signals import Kind, Signal
+from horae.core.signals import Kind, Signal
 from horae.ports.store import Beat
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import day_of, node_columns, node_of

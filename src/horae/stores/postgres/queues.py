@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from horae.ports.reader import SETTINGS, QueueDepth, QueueSettings
-from horae.ports.signals import Kind, Signal
+from horae.core.records import SETTINGS, QueueSettings
+from horae.core.signals import Kind, Signal
+from horae.ports.reader import QueueDepth
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.database import retried
 from horae.stores.postgres.held import count_held

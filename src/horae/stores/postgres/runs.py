@@ -8,7 +8,7 @@ import asyncpg
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.core.results import Settled
-from horae.ports.signals import Kind, Signal
+from horae.core.signals import Kind, Signal
 from horae.ports.store import Retraction
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import OVER, PostgresBase

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime
 
+from horae.core.signals import Signal
 from horae.ports.blobs import Blobs
-from horae.ports.signals import Signal
 from horae.stores.postgres import schema
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim

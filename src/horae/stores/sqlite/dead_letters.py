@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from horae.core.model import DISCARDED, RunId
+from horae.core.records import Receipt
 from horae.core.release import blocks_key
 from horae.ports.reader import ErrorGroup, RunFilter
-from horae.ports.records import Receipt
 from horae.ports.store import Resolution
 from horae.stores.common.codecs import decode_error
 from horae.stores.sqlite import batches, idempotency

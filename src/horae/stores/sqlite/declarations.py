@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from horae.ports.records import Declaration
+from horae.core.records import Declaration
 from horae.stores.sqlite.codecs import to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction

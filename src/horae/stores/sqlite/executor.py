@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.model import NodeId
-from horae.ports.signals import Kind, Signal
+from horae.core.signals import Kind, Signal
 from horae.stores.sqlite.database import Database, insist, translated
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import sqlite3
 from datetime import datetime
 
-from horae.ports.records import RECEIPT_LIFE, Receipt
+from horae.core.records import RECEIPT_LIFE, Receipt
 from horae.stores.sqlite.codecs import to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction

@@ -9,8 +9,8 @@ from horae.core.events import EventKind
 from horae.core.firing import MAX_UNSTARTED, Due, Firing, Page, may_repeat
 from horae.core.job_rules import minds_cancel, status_of
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId, Trigger
+from horae.core.records import Receipt
 from horae.core.values import replace
-from horae.ports.records import Receipt
 from horae.ports.store import NOBODY, Changed, JobChange, Plannable, Receipted, Retraction
 from horae.stores.sqlite import batches, idempotency, queues
 from horae.stores.sqlite.claim import wake_next

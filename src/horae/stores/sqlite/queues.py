@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from horae.ports.reader import QueueDepth, QueueSettings
+from horae.core.records import QueueSettings
+from horae.ports.reader import QueueDepth
 from horae.stores.sqlite.batches import Waiting
 from horae.stores.sqlite.codecs import maybe_time, to_micros
 from horae.stores.sqlite.database import STATEMENTS

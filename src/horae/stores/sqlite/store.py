@@ -7,11 +7,11 @@ from pathlib import Path
 from horae.core.events import EventKind
 from horae.core.firing import Firing, Page
 from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, RunId
+from horae.core.records import SETTINGS, Declaration, QueueSettings, Receipt
 from horae.core.results import Settled
+from horae.core.signals import Signal
 from horae.ports.events import EventBatch
-from horae.ports.reader import SETTINGS, ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, QueueSettings, RunFilter
-from horae.ports.records import Declaration, Receipt
-from horae.ports.signals import Signal
+from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, RunFilter
 from horae.ports.store import (
     Beat,
     Changed,

@@ -1,4 +1,4 @@
-"""Small records that stores keep by key: idempotency receipts and declared schedules."""
+"""Small records that stores keep by key: idempotency receipts, declared schedules, queue settings."""
 
 from datetime import datetime, timedelta
 
@@ -24,3 +24,14 @@ class Declaration(Value, frozen=True, kw_only=True):
     key: str
     digest: str
     seen_at: datetime
+
+
+class QueueSettings(Value, frozen=True, kw_only=True):
+    """What administrators say about a queue."""
+
+    queue: str
+    paused: bool = False  # nothing of it is claimed; what a node already holds goes on
+    concurrency: int | None = None
+
+
+SETTINGS = ("paused", "concurrency")  # what can be said about a queue
