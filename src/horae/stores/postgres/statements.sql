@@ -11,6 +11,22 @@
 -- No index of `runs` names what a claim changes (state, node, fence), so that it stays within the page of the run and writes
 -- none of them; only held runs of a queue with a limit are `counted` by an index. What is held in a gate is looked for
 -- among the first 100 there: it was first when it was claimed, so only what was put in front of it later counts.
+--
+-- What several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
+
+
+-- ---------------------------------------------------------------------------------------------- what statements share
+
+-- fragment: job_columns
+id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+schedule, status, next_fire_at, plan_at, revision, created_at, updated_at;
+
+-- fragment: new_run_columns
+id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
+schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, requeue_of, lane, shelf;
+
+-- fragment: node_columns
+id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead;
 
 
 -- ---------------------------------------------------------------------------------------------------- schema and time
@@ -76,9 +92,7 @@ SELECT owner, task, queue, shelves.id
 -- then are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
 -- One-shots are jobs, of which listeners are told.
 WITH made AS (
-    INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                      ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision,
-                      created_at, requeue_of, lane, shelf)
+    INSERT INTO runs ({new_run_columns})
     SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(own.params, batch.params), params_blob,
            name, key, labels, queue, priority, ordering_key, policy, secrets, coalesce(own.schedule, batch.schedule),
            trigger,
@@ -100,9 +114,7 @@ SELECT 'job.created', owner, array_agg(job_id) FROM made WHERE one_shot GROUP BY
 -- name: fire_runs
 -- Batches of runs of schedules that are alike. They are written in the order in which they wake, not job by job: so what is
 -- claimed and ends together lies in the same pages.
-INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
-                  policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, requeue_of,
-                  lane, shelf)
+INSERT INTO runs ({new_run_columns})
 SELECT own.id, own.job_id, owner, created_by, task, coalesce(own.params, batch.params), params_blob, name, key, labels, queue,
        priority, ordering_key, policy, secrets, NULL, trigger,
        CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.slot, batch.slot) END,
@@ -115,8 +127,7 @@ SELECT own.id, own.job_id, owner, created_by, task, coalesce(own.params, batch.p
  ORDER BY wake_at;
 
 -- name: create_jobs
-INSERT INTO jobs (id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
-                  secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard)
+INSERT INTO jobs ({job_columns}, shard)
 SELECT *
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
               $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
@@ -229,9 +240,7 @@ RETURNING 1;
 -- ---------------------------------------------------------------------------------------------------------- planning
 
 -- name: plannable_jobs
-SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
-       job.priority, job.ordering_key, job.policy, job.secrets, job.schedule, job.status, job.next_fire_at, job.plan_at,
-       job.revision, job.created_at, job.updated_at, unstarted.count, live.count
+SELECT {job_columns}, unstarted.count, live.count
   FROM (SELECT due.*
           FROM unnest($1::smallint[]) AS shards(shard)
          CROSS JOIN LATERAL (SELECT * FROM jobs
@@ -818,7 +827,7 @@ DELETE FROM declarations WHERE owner = $1 AND app = $2 AND key = ANY($3::text[])
 -- ------------------------------------------------------------------------------------------------------------- nodes
 
 -- name: register_node
-INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead)
+INSERT INTO nodes ({node_columns})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
     ON CONFLICT (id) DO UPDATE
    SET name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
@@ -833,7 +842,7 @@ INSERT INTO tasks (name, schema) SELECT * FROM unnest($1::text[], $2::text[]) AS
 UPDATE nodes SET beat_at = $2, running = $3, wall_ahead = $4 WHERE id = $1 RETURNING id;
 
 -- name: live_nodes
-SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead FROM nodes
+SELECT {node_columns} FROM nodes
  WHERE beat_at >= $1
  ORDER BY started_at, id;
 
@@ -972,13 +981,11 @@ DELETE FROM blobs WHERE key >= $1 AND key < $1 || '~';
 -- ----------------------------------------------------------------------------------------------------------- look-ups
 
 -- name: job
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT {job_columns}
   FROM jobs WHERE id = $1;
 
 -- name: jobs_among
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT {job_columns}
   FROM jobs WHERE id = ANY($1::uuid[]);
 
 -- name: live_runs_among
@@ -1050,7 +1057,7 @@ SELECT latest.*
         LIMIT 1) AS latest;
 
 -- name: nodes
-SELECT id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead FROM nodes
+SELECT {node_columns} FROM nodes
  ORDER BY started_at, id;
 
 -- name: tasks
@@ -1450,8 +1457,7 @@ SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY d
 -- shelves. `due_at + interval '0'` keeps the index of due times away, and `schedule || ''` that of all one-shots.
 
 -- name: list_jobs_of_owner
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT {job_columns}
   FROM jobs
  WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
    AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
@@ -1460,8 +1466,7 @@ SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queu
  LIMIT $10;
 
 -- name: list_jobs_of_all
-SELECT id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-       schedule, status, next_fire_at, plan_at, revision, created_at, updated_at
+SELECT {job_columns}
   FROM jobs
  WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
    AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))

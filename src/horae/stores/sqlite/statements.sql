@@ -1,6 +1,27 @@
 -- Every statement of the SQLite store, by name. Times are microseconds, ids 16 bytes; lists come as JSON arrays.
 -- "Waiting" is written as the claim index has it, and "held" as the index of held runs has it, because a partial index
 -- is used only by statements that repeat its condition.
+--
+-- What several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
+
+
+-- ===== what statements share =========================================================================================
+
+-- fragment: waiting
+state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0;
+
+-- fragment: held
+state IN ('claimed', 'running');
+
+-- fragment: new_run_columns
+id, job_id, params, schedule, slot, due_at, wake_at,
+owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger, gate,
+state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band;
+
+-- fragment: new_run_values
+-- Those of new_run_columns that the runs of a batch have in common.
+:owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy, :secrets,
+:trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of, :band;
 
 
 -- ===== creating and firing ===========================================================================================
@@ -25,33 +46,21 @@ ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs
 -- Runs that are alike but for the first columns: four times as fast as one by one.
-INSERT INTO runs (
-    id, job_id, params, schedule, slot, due_at, wake_at,
-    owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger,
-    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band
-)
+INSERT INTO runs ({new_run_columns})
 SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
        json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
        json_extract(value, '$[3]'), json_extract(value, '$[4]'),
-       :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy,
-       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of,
-       :band
+       {new_run_values}
   FROM json_each(:rows)
  WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs_of_one_time
 -- Runs that are alike but for their ids and parameters: in two thirds of the time.
-INSERT INTO runs (
-    id, job_id, params, schedule, slot, due_at, wake_at,
-    owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger,
-    gate, state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band
-)
+INSERT INTO runs ({new_run_columns})
 SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
        value, :schedule, :slot, :due_at, :wake_at,
-       :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy,
-       :secrets, :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of,
-       :band
+       {new_run_values}
   FROM json_each(:params)
  WHERE true
 ON CONFLICT (id) DO NOTHING;
@@ -177,7 +186,7 @@ SELECT 1 FROM nodes WHERE id = ?;
 WITH RECURSIVE lanes (queue, priority, band) AS (
     SELECT * FROM (
         SELECT queue, priority, band FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+         WHERE {waiting}
          ORDER BY queue, priority, band
          LIMIT 1)
     UNION ALL
@@ -185,17 +194,17 @@ WITH RECURSIVE lanes (queue, priority, band) AS (
       FROM lanes JOIN runs ON runs.seq = coalesce(
         -- In steps: of (queue, priority, band) > (...) SQLite seeks the queue alone, and walks through the whole lane.
         (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+          WHERE {waiting}
             AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
           ORDER BY band
           LIMIT 1),
         (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+          WHERE {waiting}
             AND queue = lanes.queue AND priority > lanes.priority
           ORDER BY priority, band
           LIMIT 1),
         (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+          WHERE {waiting}
             AND queue > lanes.queue
           ORDER BY queue, priority, band
           LIMIT 1))
@@ -207,19 +216,19 @@ WITH RECURSIVE lanes (queue, priority, band) AS (
     SELECT runs.queue, runs.priority, runs.band
       FROM json_each(:queues) JOIN runs ON runs.seq = (
         SELECT seq FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0 AND queue = json_each.value
+         WHERE {waiting} AND queue = json_each.value
          ORDER BY priority, band
          LIMIT 1)
     UNION
     SELECT runs.queue, runs.priority, runs.band
       FROM lanes JOIN runs ON runs.seq = coalesce(
         (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+          WHERE {waiting}
             AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
           ORDER BY band
           LIMIT 1),
         (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+          WHERE {waiting}
             AND queue = lanes.queue AND priority > lanes.priority
           ORDER BY priority, band
           LIMIT 1))
@@ -235,12 +244,12 @@ SELECT json_group_array(json_array(
                    trigger, state, paused, stop, attempt, crashes, revision, progress, error, first_started_at,
                    started_at, nullif(hex(requeue_of), ''))))
   FROM (SELECT wake_at AS at, seq AS place FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+         WHERE {waiting}
            AND queue = :queue AND priority = :priority AND band = :band AND wake_at = :after AND seq > :seq
            AND task IN (SELECT value FROM json_each(:tasks))
         UNION ALL
         SELECT wake_at, seq FROM runs INDEXED BY runs_claim
-         WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+         WHERE {waiting}
            AND queue = :queue AND priority = :priority AND band = :band AND wake_at > :after AND wake_at <= :until
            AND task IN (SELECT value FROM json_each(:tasks))
          ORDER BY at, place
@@ -249,7 +258,7 @@ SELECT json_group_array(json_array(
 
 -- name: next_in_lane
 SELECT min(wake_at) FROM runs INDEXED BY runs_claim
- WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+ WHERE {waiting}
    AND queue = :queue AND priority = :priority AND band = :band AND wake_at > :until;
 
 -- name: claim_runs
@@ -297,7 +306,7 @@ SELECT job_id, first_started_at
             SELECT seq FROM runs INDEXED BY runs_gate
              WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
                AND id <> :id
-               AND ((due_at, id) < (:due_at, :id) OR (state IN ('claimed', 'running') AND node IS NOT :node))
+               AND ((due_at, id) < (:due_at, :id) OR ({held} AND node IS NOT :node))
              ORDER BY due_at, id
              LIMIT :limit)
         UNION
@@ -357,7 +366,7 @@ SELECT gate FROM waiting WHERE gate IS NOT NULL;
 -- Whether the first parked run of a gate has a reason to be: an earlier run, one that somebody holds, or a dead letter.
 SELECT 1 FROM runs INDEXED BY runs_gate
  WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND parked = 0
-   AND (state IN ('claimed', 'running')
+   AND ({held}
         OR (due_at, id) < (
             SELECT due_at, id FROM runs INDEXED BY runs_parked WHERE gate = :gate AND parked = 1
              ORDER BY due_at, id LIMIT 1))
@@ -374,7 +383,7 @@ SELECT * FROM (
     SELECT * FROM (
         SELECT * FROM runs INDEXED BY runs_gate
          WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
-           AND id <> :id AND ((due_at, id) < (:due_at, :id) OR state IN ('claimed', 'running'))
+           AND id <> :id AND ((due_at, id) < (:due_at, :id) OR {held})
          ORDER BY due_at, id
          LIMIT :limit)
     UNION ALL
@@ -447,12 +456,12 @@ ON CONFLICT DO NOTHING;
 
 -- name: request_stop
 UPDATE runs SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :reason END
- WHERE id = :id AND state IN ('claimed', 'running')
+ WHERE id = :id AND {held}
 RETURNING node;
 
 -- name: stops
 SELECT id, stop FROM runs INDEXED BY runs_stop
- WHERE node = ? AND stop IS NOT NULL AND finished_at IS NULL AND state IN ('claimed', 'running');
+ WHERE node = ? AND stop IS NOT NULL AND finished_at IS NULL AND {held};
 
 
 -- ===== nodes =========================================================================================================
@@ -481,14 +490,14 @@ DELETE FROM nodes WHERE id = ?;
 DELETE FROM nodes WHERE beat_at < ? RETURNING id;
 
 -- name: held_by
-SELECT * FROM runs INDEXED BY runs_held WHERE state IN ('claimed', 'running') AND node = ? AND wake_at <= ?;
+SELECT * FROM runs INDEXED BY runs_held WHERE {held} AND node = ? AND wake_at <= ?;
 
 -- name: orphans
 WITH RECURSIVE holders (node) AS (
-    SELECT min(node) FROM runs INDEXED BY runs_held WHERE state IN ('claimed', 'running')
+    SELECT min(node) FROM runs INDEXED BY runs_held WHERE {held}
     UNION ALL
     SELECT (SELECT min(node) FROM runs INDEXED BY runs_held
-             WHERE state IN ('claimed', 'running') AND runs.node > holders.node)
+             WHERE {held} AND runs.node > holders.node)
       FROM holders
      WHERE node IS NOT NULL
 )
@@ -669,13 +678,13 @@ SELECT queue FROM queues WHERE concurrency IS NOT NULL;
 -- How many runs of a queue all nodes hold, up to a bound; of these indexes the rows are not read.
 SELECT count(*) FROM (
     SELECT 1 FROM runs INDEXED BY runs_held
-     WHERE state IN ('claimed', 'running') AND queue = :queue
+     WHERE {held} AND queue = :queue
      LIMIT :bound);
 
 -- name: depth_of_lane
 SELECT count(*), min(due_at) FROM (
     SELECT due_at FROM runs INDEXED BY runs_claim
-     WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+     WHERE {waiting}
        AND queue = :queue AND priority = :priority AND band = :band
        AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
      LIMIT :bound);
@@ -691,7 +700,7 @@ SELECT queue, count(*), min(due_at) FROM (
 SELECT queue, sum(state = 'running'), sum(state = 'claimed' AND due_at <= :now),
        min(CASE WHEN state = 'claimed' AND due_at <= :now THEN due_at END)
   FROM runs INDEXED BY runs_held
- WHERE state IN ('claimed', 'running') AND (:owner IS NULL OR owner = :owner)
+ WHERE {held} AND (:owner IS NULL OR owner = :owner)
  GROUP BY queue;
 
 -- name: paused_queues
@@ -849,7 +858,7 @@ SELECT * FROM runs INDEXED BY runs_due
 -- name: held_runs
 -- What nodes hold is little at any time, whoever owns it.
 SELECT * FROM runs INDEXED BY runs_held
- WHERE state IN ('claimed', 'running') AND state IN (SELECT value FROM json_each(:states))
+ WHERE {held} AND state IN (SELECT value FROM json_each(:states))
    AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
    AND (:task IS NULL OR task = :task)
    AND (:queue IS NULL OR queue = :queue)
