@@ -4,20 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.reverts.lines import REVERTS, Revert
-from tests.reverts.trying import copy_product, failing, revert
+from tests.reverts.catalogue import REVERTS, Revert
+from tests.reverts.product_copy import copy_product, failing
 
 pytestmark = pytest.mark.acceptance
 
 
 def test_the_product_as_it_is_passes(tmp_path: Path) -> None:
-    failed, said = failing(copy_product(tmp_path), [test for each in REVERTS for test in each.tests])
-    assert not failed, said
+    failed, output = failing(copy_product(tmp_path), [test for each in REVERTS for test in each.tests])
+    assert not failed, output
 
 
-@pytest.mark.parametrize("line", REVERTS, ids=lambda line: line.name)
-def test_a_reverted_safety_line_is_noticed(line: Revert, tmp_path: Path) -> None:
-    source = copy_product(tmp_path)
-    revert(source, line)
-    failed, said = failing(source, line.tests)
-    assert failed >= set(line.tests), said
+@pytest.mark.parametrize("revert", REVERTS, ids=lambda revert: revert.name)
+def test_a_reverted_safety_line_is_noticed(revert: Revert, tmp_path: Path) -> None:
+    failed, output = failing(copy_product(tmp_path, revert), revert.tests)
+    assert failed >= set(revert.tests), output
