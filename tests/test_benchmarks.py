@@ -18,7 +18,7 @@ from benchmarks.peers.drive import judge
 from benchmarks.peers.environment import HERE, version_of
 from benchmarks.summary import BEGIN, END, with_summary
 from benchmarks.table import README
-from horae.api.schemas.responses import BatchView
+from horae.api.routes.batch import BatchView
 from horae.proof.bench.recorder import count_starts
 
 

@@ -17,7 +17,7 @@ from horae.api.dispatch.context import Services
 from horae.api.openapi import examples
 from horae.api.openapi.document import document, path_of
 from horae.api.openapi.overlays import OVERLAYS
-from horae.api.schemas import requests, responses
+from horae.api.schemas import job_requests, job_views, run_views
 from tests.api.harness import Api
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(
@@ -205,7 +205,7 @@ def test_a_new_job_has_the_fields_and_defaults_of_the_contract() -> None:
     assert all(job["properties"][name].get("default") is None for name in WITHOUT_DEFAULT)
     assert SCHEMAS["BatchJobRequest"]["properties"].keys() - job["properties"].keys() == {"idempotency_key"}
     assert SCHEMAS["PatchRequest"]["properties"].keys() == job["properties"].keys()
-    assert SCHEMAS["ReplacementRequest"]["properties"].keys() == job["properties"].keys() | requests.READ_ONLY
+    assert SCHEMAS["ReplacementRequest"]["properties"].keys() == job["properties"].keys() | job_requests.READ_ONLY
 
 
 @pytest.mark.parametrize(("name", "fields"), _table(FIELDS).items())
@@ -292,7 +292,7 @@ def test_every_reference_and_every_link_leads_somewhere() -> None:
 def test_what_is_said_over_the_types_is_said_of_fields_that_there_are() -> None:
     structs = {
         name: kind
-        for module in (*PARTS, responses, requests)
+        for module in (*PARTS, job_requests, job_views, run_views)
         for name, kind in vars(module).items()
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     }

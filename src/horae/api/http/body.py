@@ -31,6 +31,13 @@ _PLACE = re.compile(r" - at `\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
+class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An object without fields; an absent body means the same."""
+
+
+_EMPTY = msgspec.json.Decoder(EmptyBody)
+
+
 async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     """The body; an absent one is an empty object.
 
@@ -56,7 +63,7 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     return b"".join(chunks) or b"{}"
 
 
-def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body], *, in_parts: bool = False) -> Body:
+def decode(data: bytes, decoder: msgspec.json.Decoder[Body], *, in_parts: bool = False) -> Body:
     """The body as a value of its kind; raises Malformed for what is no JSON, Invalid for what is wrong.
 
     With `in_parts` it is not looked at any further, because each of its undecoded parts will be.
@@ -64,13 +71,18 @@ def decode(data: bytes, kind: type[Body], decoder: msgspec.json.Decoder[Body], *
     try:
         value = decoder.decode(data)
     except msgspec.ValidationError as exc:
-        raise _explanation(data, kind, exc) from None
+        raise _explanation(data, decoder.type, exc) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
     if not in_parts:
         _refuse_bad_text(data)
         refuse_repeated_names(data, _any(data))
     return value
+
+
+async def read_empty_body(request: Request) -> None:
+    """Read the body of an operation that takes no fields; raises Invalid when it has some."""
+    decode(await read_body(request), _EMPTY)
 
 
 def decode_any(data: bytes) -> Any:
@@ -184,10 +196,10 @@ def _explanation(data: bytes, kind: type[msgspec.Struct], exc: msgspec.Validatio
     if len(data) > MAX_EXPLAINED:
         message, path = _message_and_path(exc)
         return Invalid(message, pointer=path)
-    return wrong_in(_faults(decode_object(data), kind, ""))
+    return invalid_body(_faults(decode_object(data), kind, ""))
 
 
-def wrong_in(faults: Iterable[Fault]) -> Invalid:
+def invalid_body(faults: Iterable[Fault]) -> Invalid:
     """The first faults of a body: to look for all of them may cost far more than the request did."""
     told = list(islice(faults, MAX_FAULTS))
     more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""

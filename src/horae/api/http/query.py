@@ -79,10 +79,7 @@ class Query:
             return None
         if len(value) > 6 and value[-6] == " ":
             value = f"{value[:-6]}+{value[-5:]}"
-        try:
-            return parse_timestamp(value, f"/{name}")
-        except Invalid as exc:
-            raise Invalid(str(exc), faults=exc.faults) from exc
+        return read_timestamp(value, f"/{name}")
 
     @property
     def limit(self) -> int:
@@ -91,6 +88,14 @@ class Query:
     @property
     def cursor(self) -> str | None:
         return self.text("cursor", MAX_CURSOR)
+
+
+def read_timestamp(text: str, pointer: str) -> datetime:
+    """Return a timestamp with an offset; raises Invalid, whose code is that of a field and not of a schedule."""
+    try:
+        return parse_timestamp(text, pointer)
+    except Invalid as exc:
+        raise Invalid(str(exc), faults=exc.faults) from exc
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> Invalid:

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from horae.api.schemas.filters import RUN_STATUSES
-from horae.api.schemas.requests import MAX_BATCH
-from horae.api.schemas.responses import retry_view
+from horae.api.schemas.job_requests import MAX_BATCH
+from horae.api.schemas.job_views import retry_view
 from horae.core.model import JobStatus, Misfire, OnFailure, Outcome, Overlap, Policy, Reason, Trigger
 from horae.jobs.dead_letters import MAX_LETTERS
 from horae.queries.why import Cause

@@ -10,7 +10,7 @@ from msgspec import inspect
 from horae.api.openapi.examples import EXAMPLES
 from horae.api.openapi.overlays import ONE_OF_TWO, OVERLAYS, REFERENCE, Schema
 from horae.api.openapi.schedule_schemas import SCHEDULE_SCHEMAS
-from horae.api.schemas.requests import READ_ONLY
+from horae.api.schemas.job_requests import READ_ONLY
 
 
 def draw(kinds: Iterable[Any]) -> tuple[list[Schema], dict[str, Schema]]:

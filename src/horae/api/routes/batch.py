@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,9 +12,8 @@ from horae.api.dispatch.context import answer, resource, services_of
 from horae.api.dispatch.idempotency import once_in_steps
 from horae.api.http.body import MAX_BATCH_BODY, read_body
 from horae.api.http.operation import Scope, operation
-from horae.api.http.problems import problem_of
-from horae.api.schemas.requests import BatchBody, read_batch, read_batch_job
-from horae.api.schemas.responses import BatchItem, BatchView
+from horae.api.http.problems import Problem, problem_of
+from horae.api.schemas.job_requests import BatchBody, read_batch, read_batch_job
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, Unavailable
 from horae.core.model import JobId
@@ -22,6 +22,21 @@ from horae.jobs.idempotency import Ask, fingerprint
 SLICE = 100  # jobs that are decoded before other requests get their turn
 SLICE_BYTES = 256 * 1024  # of them, if they are large
 LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+
+
+class BatchItem(Struct, omit_defaults=True):
+    """The outcome of one job of a batch: its id, or the problem with it."""
+
+    id: str | None = None
+    error: Problem | None = None
+
+
+class BatchView(Struct):
+    """The outcome of a batch; `items` are in the order of the request."""
+
+    items: list[BatchItem]
+    accepted: int
+    rejected: int
 
 
 @operation(

@@ -14,10 +14,10 @@ from horae.api.dispatch.idempotency import once_in_steps
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Param, Scope, operation
 from horae.api.http.problems import Problem
-from horae.api.http.query import PAGING, Query
+from horae.api.http.query import PAGING, Query, read_timestamp
 from horae.api.schemas.filters import LETTER_FILTERS, letter_filter, owner_allowed
-from horae.api.schemas.requests import read_job_id, read_moment, read_run_ids
-from horae.api.schemas.responses import ErrorView, run_view
+from horae.api.schemas.ids import read_job_id, read_run_ids
+from horae.api.schemas.run_views import ErrorView, run_view
 from horae.core.errors import Invalid, NotFound
 from horae.core.limits import Queue, Task
 from horae.core.model import JobId
@@ -113,7 +113,7 @@ async def requeue(request: Request) -> Response:
     data = await read_body(request)
 
     async def act(ask: Ask | None) -> Response:
-        body = decode(data, RequeueBody, _REQUEUE)
+        body = decode(data, _REQUEUE)
         tally = await services.dead_letters.requeue(
             _selection(body, who), body.params, by=who.subject, refuse=lambda task: refuse_shell(who, task)
         )
@@ -126,7 +126,7 @@ async def requeue(request: Request) -> Response:
 async def discard(request: Request) -> Response:
     """Give dead letters up; at most 10,000 a call."""
     who, services = principal(request), services_of(request)
-    selection = _selection(decode(await read_body(request), DiscardBody, _DISCARD), who)
+    selection = _selection(decode(await read_body(request), _DISCARD), who)
     return answer(_resolved(await services.dead_letters.discard(selection)))
 
 
@@ -153,8 +153,8 @@ def _selection(body: DiscardBody | RequeueBody, who: Principal) -> Selection:
             job_id=None if given.job_id is None else _job_id(given.job_id),
             task=given.task,
             queue=given.queue,
-            start_at=None if given.start_time is None else read_moment(given.start_time, "/filter/start_time"),
-            end_at=None if given.end_time is None else read_moment(given.end_time, "/filter/end_time"),
+            start_at=None if given.start_time is None else read_timestamp(given.start_time, "/filter/start_time"),
+            end_at=None if given.end_time is None else read_timestamp(given.end_time, "/filter/end_time"),
             dead_letters=True,
             error_type=given.error,
         )

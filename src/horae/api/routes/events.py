@@ -26,8 +26,9 @@ from horae.api.http.operation import Param, Scope, operation
 from horae.api.http.problems import Forbidden, Problem
 from horae.api.http.query import Query, Text
 from horae.api.schemas.filters import JobIdText
-from horae.api.schemas.requests import read_job_id
-from horae.api.schemas.responses import JobView, RunView, job_view, run_view
+from horae.api.schemas.ids import read_job_id
+from horae.api.schemas.job_views import JobView, job_view
+from horae.api.schemas.run_views import RunView, run_view
 from horae.core.errors import Invalid, NotFound, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run

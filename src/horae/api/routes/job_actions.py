@@ -1,25 +1,59 @@
 """Routes of what is done with a job: run, fill, pause, resume."""
 
+from datetime import datetime
+
 import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import refuse_shell
 from horae.api.dispatch.context import answer, located, resource, services_of
 from horae.api.dispatch.idempotency import once
-from horae.api.http.body import decode, read_body
+from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Scope, operation
 from horae.api.http.problems import Problem
+from horae.api.http.query import read_timestamp
 from horae.api.routes.jobs import asked, job_answer
-from horae.api.schemas.requests import BackfillBody, EmptyBody, ResumeBody, RunBody, read_moment, read_params
-from horae.api.schemas.responses import BackfillView, JobView, RunView, backfill_view, run_view
+from horae.api.schemas.job_requests import read_params
+from horae.api.schemas.job_views import JobView
+from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Misfire, Run
 from horae.core.records import Receipt
 from horae.jobs.backfill import Filling
 from horae.jobs.idempotency import Issue
 
+
+class RunBody(Struct, forbid_unknown_fields=True):
+    """How to run a job now; `params` replace those of the job."""
+
+    params: Raw | UnsetType = UNSET
+
+
+class BackfillBody(Struct, forbid_unknown_fields=True):
+    """Which past slots to run, from `start` to `end`, both included."""
+
+    start: str
+    end: str
+
+
+class BackfillView(Struct):
+    """Past slots that are being turned into runs."""
+
+    id: str
+    job_id: str
+    start: datetime
+    end: datetime
+    runs: int  # still to be created
+
+
+class ResumeBody(Struct, forbid_unknown_fields=True):
+    """How to resume a job; `missed` decides about the slots that came due during the pause."""
+
+    missed: Misfire | None = None
+
+
 _BACKFILL = msgspec.json.Decoder(BackfillBody)
-_EMPTY = msgspec.json.Decoder(EmptyBody)
 _RESUME = msgspec.json.Decoder(ResumeBody)
 _RUN = msgspec.json.Decoder(RunBody)
 
@@ -41,7 +75,7 @@ async def run_now(request: Request) -> Response:
     data = await read_body(request)
 
     async def act(issue: Issue[Run] | None) -> Run | Receipt:
-        params = read_params(decode(data, RunBody, _RUN).params)
+        params = read_params(decode(data, _RUN).params)
         if issue is None:
             return await services.jobs.run_now(job_id, params, owner=who.reach, by=who.subject)
         return await services.jobs.run_now_once(job_id, params, owner=who.reach, by=who.subject, issue=issue)
@@ -63,12 +97,12 @@ async def backfill(request: Request) -> Response:
     data = await read_body(request)
 
     async def act(issue: Issue[Filling] | None) -> Filling | Receipt:
-        body = decode(data, BackfillBody, _BACKFILL)
-        start, end = read_moment(body.start, "/start"), read_moment(body.end, "/end")
+        body = decode(data, _BACKFILL)
+        start, end = read_timestamp(body.start, "/start"), read_timestamp(body.end, "/end")
         return await services.jobs.backfill(job_id, start, end, owner=who.reach, issue=issue)
 
     async def told(filling: Filling) -> Response:
-        return answer(backfill_view(filling), 202)
+        return answer(_backfill_view(filling), 202)
 
     return await once(request, who, data, act, told)
 
@@ -79,7 +113,7 @@ async def pause(request: Request) -> Response:
     job_id, who = asked(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
-    decode(await read_body(request), EmptyBody, _EMPTY)
+    await read_empty_body(request)
     job = await services.jobs.pause(job_id, owner=who.reach)
     return job_answer(await services.inspection.overview(job))
 
@@ -90,7 +124,7 @@ async def resume(request: Request) -> Response:
     job_id, who = asked(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
-    missed = decode(await read_body(request), ResumeBody, _RESUME).missed or Misfire.SKIP
+    missed = decode(await read_body(request), _RESUME).missed or Misfire.SKIP
     job = await services.jobs.resume(job_id, missed=missed, owner=who.reach)
     return job_answer(await services.inspection.overview(job))
 
@@ -101,3 +135,13 @@ ROUTES = [
     resource("/v1/jobs/{id}/pause", POST=pause),
     resource("/v1/jobs/{id}/resume", POST=resume),
 ]
+
+
+def _backfill_view(filling: Filling) -> BackfillView:
+    return BackfillView(
+        id=f"backfill_{filling.id}",
+        job_id=f"job_{filling.job_id}",
+        start=filling.start,
+        end=filling.end,
+        runs=filling.runs,
+    )

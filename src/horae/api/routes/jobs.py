@@ -16,28 +16,26 @@ from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Count, Query
 from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, job_log
 from horae.api.schemas.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, run_filter
-from horae.api.schemas.requests import (
+from horae.api.schemas.ids import read_job_id, read_key
+from horae.api.schemas.job_requests import (
     JobBody,
     PatchBody,
     ReplacementBody,
     read_job,
-    read_job_id,
-    read_key,
     read_patch,
     read_replacement,
 )
-from horae.api.schemas.responses import (
+from horae.api.schemas.job_views import (
     JobView,
-    RunView,
     SlotView,
     StatusView,
     UpcomingView,
     job_view,
-    run_view,
     slot_view,
     status_view,
     upcoming_view,
 )
+from horae.api.schemas.run_views import RunView, run_view
 from horae.core.drafts import Draft
 from horae.core.model import Job, JobId, Run
 from horae.core.records import Receipt

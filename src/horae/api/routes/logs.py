@@ -25,7 +25,7 @@ from horae.api.dispatch.sse import (
 )
 from horae.api.http.operation import Param
 from horae.api.http.query import Query
-from horae.api.schemas.responses import ErrorView, error_view
+from horae.api.schemas.run_views import ErrorView, error_view
 from horae.core.errors import Unavailable
 from horae.core.job_rules import run_status
 from horae.core.model import JobId, Run, RunId

@@ -11,7 +11,7 @@ from horae.api.auth.guard import principal
 from horae.api.dispatch.context import Page, answer, page, resource, services_of
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Scope, operation
-from horae.api.schemas.responses import milliseconds, seconds_of
+from horae.api.schemas.wire import milliseconds_of, seconds_of
 from horae.core.errors import NotFound
 from horae.core.limits import Queue
 from horae.core.records import SETTINGS, QueueSettings
@@ -60,7 +60,7 @@ async def list_queues(request: Request) -> Response:
 async def change(request: Request) -> Response:
     """Pause a queue, or limit how many of its runs all workers together hold."""
     settings = QueueSettings(queue=_name(request))
-    body = decode(await read_body(request), QueueBody, _QUEUE)
+    body = decode(await read_body(request), _QUEUE)
     said = {field: value for field in SETTINGS if (value := getattr(body, field)) is not UNSET}
     return answer(_view(await services_of(request).queues.set(replace(settings, **said), fields=said)))
 
@@ -83,7 +83,7 @@ def _view(figures: QueueFigures) -> QueueView:
         depth=figures.depth,
         oldest_age_seconds=seconds_of(figures.oldest_age),
         running=figures.running,
-        lateness_p99_ms=milliseconds(figures.lateness_p99),
+        lateness_p99_ms=milliseconds_of(figures.lateness_p99),
         paused=figures.paused,
         concurrency=figures.concurrency,
     )

@@ -1,26 +1,44 @@
 """Routes of runs."""
 
+from datetime import datetime
+from typing import Any
+
 import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
 from horae.api.dispatch.context import Page, answer, located, page, resource, services_of
 from horae.api.dispatch.idempotency import once
-from horae.api.http.body import decode, read_body
+from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Scope, operation
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, run_log
 from horae.api.schemas.filters import RUN_FILTERS, owner_asked_for, run_filter
-from horae.api.schemas.requests import AgainBody, EmptyBody, read_job_id, read_run_id
-from horae.api.schemas.responses import RunView, WhyView, run_view, why_view
+from horae.api.schemas.ids import read_job_id, read_run_id
+from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Run, RunId
 from horae.core.records import Receipt
 from horae.jobs.idempotency import Issue
 
+
+class AgainBody(Struct, forbid_unknown_fields=True):
+    """How to run a failed run again; `params` is a merge patch of its parameters."""
+
+    params: dict[str, Any] | None = None
+
+
+class WhyView(Struct):
+    """Why a run has not started."""
+
+    reason: str
+    detail: str
+    expected_at: datetime | None
+
+
 _AGAIN = msgspec.json.Decoder(AgainBody)
-_EMPTY = msgspec.json.Decoder(EmptyBody)
 
 
 @operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: Page[RunView], 404: Problem})
@@ -52,7 +70,7 @@ async def cancel(request: Request) -> Response:
     services = services_of(request)
     run_id, who = _asked(request)
     await services.inspection.run(run_id, owner=who.reach)
-    decode(await read_body(request), EmptyBody, _EMPTY)
+    await read_empty_body(request)
     await services.jobs.cancel_run(run_id, owner=who.reach)
     run, attempts = await services.inspection.run(run_id, owner=who.reach)
     return answer(run_view(run, services.clock.now(), attempts))
@@ -62,7 +80,8 @@ async def cancel(request: Request) -> Response:
 async def why(request: Request) -> Response:
     """Tell why a run has not started."""
     run_id, who = _asked(request)
-    return answer(why_view(await services_of(request).why.explain(run_id, owner=who.reach)))
+    found = await services_of(request).why.explain(run_id, owner=who.reach)
+    return answer(WhyView(reason=found.cause, detail=found.detail, expected_at=found.expected_at))
 
 
 @operation(
@@ -82,7 +101,7 @@ async def retry(request: Request) -> Response:
     data = await read_body(request)
 
     async def act(issue: Issue[Run] | None) -> Run | Receipt:
-        patch = decode(data, AgainBody, _AGAIN).params
+        patch = decode(data, _AGAIN).params
         return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
 
     async def told(successor: Run) -> Response:

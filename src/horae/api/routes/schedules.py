@@ -1,16 +1,44 @@
 """The route that tries out schedules."""
 
+from datetime import datetime
+from typing import Annotated, Any
+
 import msgspec
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.dispatch.context import answer, resource, services_of
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Scope, operation
-from horae.api.schemas.requests import PreviewBody
-from horae.api.schemas.responses import FireView, PreviewView
 from horae.core.schedule.describe import describe
 from horae.core.schedule.evaluate import parse_schedule, parse_timestamp, preview, refuse_never_firing, warnings
+
+FireCount = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class PreviewBody(Struct, forbid_unknown_fields=True):
+    """A schedule to preview."""
+
+    schedule: str | dict[str, Any]
+    count: FireCount = 10
+    from_: str | None = msgspec.field(default=None, name="from")
+
+
+class FireView(Struct, omit_defaults=True):
+    """A time at which a schedule fires."""
+
+    at: datetime
+    note: str | None = None
+
+
+class PreviewView(Struct):
+    """A schedule in words, and the times at which it fires."""
+
+    description: str
+    fires: list[FireView]
+    warnings: list[str]
+
 
 _PREVIEW = msgspec.json.Decoder(PreviewBody)
 
@@ -18,7 +46,7 @@ _PREVIEW = msgspec.json.Decoder(PreviewBody)
 @operation(scope=Scope.READ, tag="schedules", body=PreviewBody, answers={200: PreviewView})
 async def show_preview(request: Request) -> Response:
     """Tell what a schedule means: in words, its next times, and what may surprise."""
-    body = decode(await read_body(request), PreviewBody, _PREVIEW)
+    body = decode(await read_body(request), _PREVIEW)
     now = services_of(request).clock.now()
     schedule = parse_schedule(body.schedule, now=now)
     refuse_never_firing(schedule, now)

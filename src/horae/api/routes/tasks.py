@@ -1,12 +1,35 @@
 """Routes of tasks and of the workers that run them."""
 
-from msgspec import Raw
+from datetime import datetime
+
+from msgspec import Raw, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.dispatch.context import Page, page, resource, services_of
 from horae.api.http.operation import Scope, operation
-from horae.api.schemas.responses import TaskView, WorkerView, worker_view
+from horae.core.model import Node
+
+
+class TaskView(Struct):
+    """A task and the JSON schema of its parameters."""
+
+    name: str
+    schema: Raw
+
+
+class WorkerView(Struct):
+    """A node that runs tasks."""
+
+    id: str
+    name: str
+    roles: list[str]
+    version: str
+    queues: list[str]
+    concurrency: int
+    running: int
+    started_at: datetime
+    last_seen_at: datetime
 
 
 @operation(scope=Scope.READ, tag="tasks", answers={200: Page[TaskView]})
@@ -19,7 +42,21 @@ async def list_tasks(request: Request) -> Response:
 @operation(scope=Scope.READ, tag="tasks", answers={200: Page[WorkerView]})
 async def list_workers(request: Request) -> Response:
     """List every node that runs tasks."""
-    return page([worker_view(node) for node in await services_of(request).inspection.workers()], None)
+    return page([_worker_view(node) for node in await services_of(request).inspection.workers()], None)
 
 
 ROUTES = [resource("/v1/tasks", GET=list_tasks), resource("/v1/workers", GET=list_workers)]
+
+
+def _worker_view(node: Node) -> WorkerView:
+    return WorkerView(
+        id=node.id,
+        name=node.name,
+        roles=list(node.roles),
+        version=node.version,
+        queues=list(node.queues),
+        concurrency=node.concurrency,
+        running=node.running,
+        started_at=node.started_at,
+        last_seen_at=node.beat_at,
+    )

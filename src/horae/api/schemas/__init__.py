@@ -1,1 +1,1 @@
-"""The shapes of requests and responses, and how they become domain values."""
+"""The JSON shapes that several routes share; a shape that one route module alone uses is defined in that module."""

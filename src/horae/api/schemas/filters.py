@@ -9,7 +9,7 @@ from horae.api.auth.guard import Principal
 from horae.api.http.operation import Param
 from horae.api.http.problems import Forbidden
 from horae.api.http.query import Query, Text
-from horae.api.schemas.requests import read_job_id
+from horae.api.schemas.ids import read_job_id
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, State
 from horae.core.values import replace

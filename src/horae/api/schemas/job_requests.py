@@ -1,21 +1,21 @@
-"""The shapes of what users write, every limit on it, and what it means in the domain; answers are in `views`."""
+"""The bodies that create or change jobs, and the drafts that they become."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from horae.api.http.body import MAX_BODY, decode, decode_object, unknown_field, wrong_in
+from horae.api.http.body import MAX_BODY, decode, decode_object, invalid_body, unknown_field
 from horae.api.http.duplicate_keys import repeated_name
 from horae.api.http.problems import NotSupported
-from horae.api.schemas.responses import retry_view, seconds_of
+from horae.api.schemas.job_views import retry_view
+from horae.api.schemas.wire import seconds_of
 from horae.core.drafts import KEEP, MAX_PARAMS, Draft, Secrets, SecretsPatch
-from horae.core.errors import Fault, Invalid, NotFound, TooLarge
-from horae.core.ids import is_id
+from horae.core.errors import Fault, Invalid, TooLarge
 from horae.core.limits import (
     Duration,
     Key,
@@ -30,34 +30,17 @@ from horae.core.limits import (
     Timeout,
 )
 from horae.core.merge_patch import merged
-from horae.core.model import (
-    NO_LABELS,
-    Job,
-    JobId,
-    Misfire,
-    OnFailure,
-    Overlap,
-    Policy,
-    Run,
-    RunId,
-)
+from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy, Run
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import parse_timestamp, schedule_to_wire
+from horae.core.schedule.evaluate import schedule_to_wire
 from horae.core.values import replace
 
-# --- limits -----------------------------------------------------------------------------------------------------------
-
 MAX_BATCH = 10_000  # jobs in one request
-FireCount = Annotated[int, Meta(ge=1, le=1000)]
-
-LATER_OVERLAPS = ("buffer_all", "cancel_other")
+UNSUPPORTED_OVERLAPS = ("buffer_all", "cancel_other")
 READ_ONLY = frozenset(
     {"id", "owner", "created_by", "status", "next_run_at", "created_at", "updated_at", "revision"}
     | {"last_run", "description"}
 )
-
-
-# --- what users write -------------------------------------------------------------------------------------------------
 
 
 class RetryBody(Struct, forbid_unknown_fields=True, frozen=True):
@@ -70,7 +53,7 @@ class RetryBody(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class JobBody(Struct, forbid_unknown_fields=True):
-    """A job as it is asked for; null is the same as leaving a field out."""
+    """A job to create; null means the same as leaving the field out."""
 
     task: Task
     params: Raw | UnsetType = UNSET
@@ -96,81 +79,58 @@ class JobBody(Struct, forbid_unknown_fields=True):
 
 
 class PatchBody(Struct, forbid_unknown_fields=True):
-    """A merge patch (RFC 7396) over the fields of a job; it is read by `read_patch`."""
+    """A merge patch (RFC 7396) of a job's fields."""  # declared for OpenAPI only; `read_patch` reads it
 
 
 class ReplacementBody(Struct, forbid_unknown_fields=True):
-    """The whole of a job, with or without what only the server can tell; it is read by `read_replacement`."""
+    """A complete job; read-only fields are accepted and ignored."""  # for OpenAPI only; `read_replacement` reads it
 
     task: Task
 
 
 class BatchBody(Struct, forbid_unknown_fields=True):
-    """Many jobs; each is decoded by itself, so that one that is wrong does not stop the others."""
+    """Jobs to create; an invalid one does not affect the others."""
 
-    jobs: list[Raw]
-
-
-class RunBody(Struct, forbid_unknown_fields=True):
-    """How to run a job now."""
-
-    params: Raw | UnsetType = UNSET
+    jobs: list[Raw]  # decoded one by one
 
 
-class BackfillBody(Struct, forbid_unknown_fields=True):
-    """Which slots of the past to run, both ends included."""
-
-    start: str
-    end: str
-
-
-class ResumeBody(Struct, forbid_unknown_fields=True):
-    """What becomes of the slots that came due in the pause."""
-
-    missed: Misfire | None = None
-
-
-class AgainBody(Struct, forbid_unknown_fields=True):
-    """How to try a failed run again: `params` is a merge patch over those that it had."""
-
-    params: dict[str, Any] | None = None
-
-
-class EmptyBody(Struct, forbid_unknown_fields=True):
-    """Nothing to say."""
-
-
-class PreviewBody(Struct, forbid_unknown_fields=True):
-    """A schedule to try out."""
-
-    schedule: str | dict[str, Any]
-    count: FireCount = 10
-    from_: str | None = msgspec.field(default=None, name="from")
-
-
+_BATCH = msgspec.json.Decoder(BatchBody)
 _JOB = msgspec.json.Decoder(JobBody)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _DEFAULT_POLICY = Policy()
 
 
 def read_job(data: bytes) -> Draft:
-    """The job that a body asks for."""
-    return _alone(decode(data, JobBody, _JOB))
+    """Return the draft of a single job."""
+    return _single_draft(decode(data, _JOB))
 
 
 def read_batch_job(data: bytes) -> tuple[Draft, str | None]:
-    """One job of a batch, and its idempotency key."""
+    """Return the draft of one job of a batch, and its idempotency key."""
     if len(data) > MAX_BODY:
-        raise TooLarge(f"a job has at most {MAX_BODY} bytes, in a batch as alone; this one has {len(data)}")
-    body = decode(data, JobBody, _JOB)
+        raise TooLarge(f"a job may have at most {MAX_BODY} bytes, also in a batch; this one has {len(data)}")
+    body = decode(data, _JOB)
     return _draft(body), body.idempotency_key
 
 
+def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
+    """Return the jobs of a batch, each still undecoded; with `lines` the body is NDJSON."""
+    if lines:
+        jobs = [line for line in data.split(b"\n") if line.strip()] if data != b"{}" else []
+    else:
+        jobs = [bytes(raw) for raw in decode(data, _BATCH, in_parts=True).jobs]
+        if data.count(b":") != 1 + sum(job.count(b":") for job in jobs):
+            raise repeated_name("jobs")
+    if len(jobs) > MAX_BATCH:
+        raise TooLarge(f"a batch may hold at most {MAX_BATCH} jobs; this one has {len(jobs)}")
+    return jobs
+
+
 def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
-    """What a merge patch (RFC 7396) makes of a job. A schedule of another type replaces the old one as a whole."""
+    """Return a job with a merge patch (RFC 7396) applied; a schedule of another type replaces the old one entirely."""
     patch = decode_object(data)
     if not patch.keys() <= set(JobBody.__struct_fields__):
-        raise wrong_in(_not_writable(name) for name in patch if name not in JobBody.__struct_fields__)
+        raise invalid_body(_not_writable(name) for name in patch if name not in JobBody.__struct_fields__)
     secrets = _patched_secrets(patch)
     before = definition(job)
     schedule = patch.get("schedule")
@@ -181,7 +141,7 @@ def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
 
 
 def _patched_secrets(patch: dict[str, Any]) -> Secrets:
-    """Take what a patch says about the secrets out of it: they cannot be merged here, for nobody reads them."""
+    """Remove the secrets from a patch and return them: they cannot be merged here, because they are write-only."""
     secrets = patch.pop("secrets", UNSET)
     if secrets is UNSET:
         return KEEP
@@ -193,28 +153,31 @@ def _patched_secrets(patch: dict[str, Any]) -> Secrets:
 
 
 def read_replacement(data: bytes, key: str | None) -> Draft:
-    """The whole of a job that may be there already, with the key that it has, or shall have.
+    """Return the draft of a complete job with the given key, for a job that may already exist.
 
-    What the server tells of a job is passed over, so that the answer to a GET can be sent back. Secrets that are not
-    named stay, for nobody can read them.
+    Read-only fields are ignored, so that the response to a GET can be sent back. Without the field `secrets` the old
+    secrets are kept, because clients cannot read them.
     """
     fields = _fields(data)
-    body = decode(msgspec.json.encode(fields), JobBody, _JOB)
+    body = decode(msgspec.json.encode(fields), _JOB)
     if body.key not in (None, key):
-        raise Invalid(f"the key of this job is {key!r}; leave it out, or create another job", pointer="/key")
+        raise Invalid(
+            f"this job has the key {key!r}, which cannot change; leave the field out, or create another job",
+            pointer="/key",
+        )
     body.key = key
-    draft = _alone(body)
+    draft = _single_draft(body)
     return draft if "secrets" in fields else replace(draft, secrets=KEEP)
 
 
 def _fields(data: bytes) -> dict[str, Raw]:
-    """The fields of an object that users may write, as they wrote them."""
+    """Return the writable fields of a JSON object, undecoded."""
     decode_object(data)
     return {name: raw for name, raw in _FIELDS.decode(data).items() if name not in READ_ONLY}
 
 
 def definition(job: Job | Run) -> dict[str, Any]:
-    """The fields of a job that users write, but for the parameters."""
+    """Return the writable fields of a job without its parameters."""
     spec, policy = job.spec, job.spec.policy
     assert job.schedule is not None
     return {
@@ -238,7 +201,7 @@ def definition(job: Job | Run) -> dict[str, Any]:
 
 
 def read_params(raw: Raw | UnsetType) -> str | None:
-    """Parameters as JSON text; None when there are none."""
+    """Return parameters as JSON text; None when the field is absent or null."""
     if isinstance(raw, UnsetType):
         return None
     data = bytes(raw)
@@ -251,41 +214,18 @@ def read_params(raw: Raw | UnsetType) -> str | None:
     return data.decode()
 
 
-def read_moment(text: str, pointer: str) -> datetime:
-    """A timestamp with an offset."""
-    try:
-        return parse_timestamp(text, pointer)
-    except Invalid as exc:
-        raise Invalid(str(exc), faults=exc.faults) from exc
-
-
-def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
-    """The jobs of a batch, each still to be read: `{"jobs": [...]}`, or one a line."""
-    if lines:
-        jobs = [line for line in data.split(b"\n") if line.strip()] if data != b"{}" else []
-    else:
-        jobs = [bytes(raw) for raw in decode(data, BatchBody, _BATCH, in_parts=True).jobs]
-        if data.count(b":") != 1 + sum(job.count(b":") for job in jobs):
-            raise repeated_name("jobs")
-    if len(jobs) > MAX_BATCH:
-        raise TooLarge(f"a batch holds at most {MAX_BATCH} jobs, not {len(jobs)}")
-    return jobs
-
-
-_BATCH = msgspec.json.Decoder(BatchBody)
-
-
-def _alone(body: JobBody) -> Draft:
-    """A job that does not come in a batch."""
+def _single_draft(body: JobBody) -> Draft:
+    """Return the draft of a job that is not part of a batch."""
     if body.idempotency_key is not None:
         raise Invalid(
-            "idempotency_key is for the jobs of a batch; send the header Idempotency-Key", pointer="/idempotency_key"
+            "idempotency_key is for jobs in a batch; send the header Idempotency-Key instead",
+            pointer="/idempotency_key",
         )
     return _draft(body)
 
 
 def _draft(body: JobBody) -> Draft:
-    _refuse_what_comes_later(body)
+    _refuse_unsupported(body)
     return Draft(
         task=body.task,
         params=read_params(body.params) or "{}",
@@ -304,20 +244,20 @@ def _draft(body: JobBody) -> Draft:
     )
 
 
-def _refuse_what_comes_later(body: JobBody) -> None:
+def _refuse_unsupported(body: JobBody) -> None:
     if body.notify is not UNSET and bytes(body.notify) != b"null":
         raise NotSupported("the field notify", pointer="/notify")
-    if body.overlap in LATER_OVERLAPS:
+    if body.overlap in UNSUPPORTED_OVERLAPS:
         raise NotSupported(f"overlap: {body.overlap}", pointer="/overlap")
 
 
 def _read_secrets(raw: Raw | UnsetType) -> str | None:
-    """Secrets as JSON text; whoever seals them looks at them."""
+    """Return secrets as JSON text; they are checked when they are encrypted."""
     return None if isinstance(raw, UnsetType) or bytes(raw) == b"null" else bytes(raw).decode()
 
 
 def _policy(body: JobBody) -> Policy:
-    """The policy but for max_retries and the timeout, which the task has a say in."""
+    """Return the policy without max_retries and timeout, whose defaults depend on the task."""
     given = (body.retry, body.start_within_seconds, body.overlap, body.misfire, body.catchup_seconds, body.on_failure)
     return _DEFAULT_POLICY if given == (None,) * 6 else _policy_of(*given)
 
@@ -353,48 +293,8 @@ def _retry(body: RetryBody, default: RetryPolicy) -> RetryPolicy:
 
 def _not_writable(name: str) -> Fault:
     if name in READ_ONLY:
-        return Fault(f"/{name}", f"{name} is told by the server and cannot be set")
+        return Fault(f"/{name}", f"{name} is read-only; it is set by the server")
     return unknown_field(name, JobBody)
-
-
-# --- ids --------------------------------------------------------------------------------------------------------------
-
-
-def read_job_id(text: str) -> JobId:
-    """The id of a job; one that is malformed names nothing."""
-    return JobId(_read_id(text, "job"))
-
-
-def read_run_id(text: str) -> RunId:
-    """The id of a run; one that is malformed names nothing."""
-    return RunId(_read_id(text, "run"))
-
-
-def read_run_ids(texts: Sequence[str]) -> list[RunId]:
-    """Those of some ids that a run can have."""
-    bare = (text.removeprefix("run_") for text in texts if text.startswith("run_"))
-    return [RunId(text) for text in bare if is_id(text)]
-
-
-def read_key(text: str) -> str:
-    """The key of a job, from a path."""
-    try:
-        key = msgspec.convert(text, Key)
-    except msgspec.ValidationError as exc:
-        raise Invalid("a key has from 1 to 200 characters") from exc
-    if "\0" in key:
-        raise Invalid("a key cannot hold the character NUL")
-    return key
-
-
-def _read_id(text: str, kind: str) -> str:
-    bare = text.removeprefix(f"{kind}_")
-    if bare == text or not is_id(bare):
-        raise NotFound(kind, text[:100])
-    return bare
-
-
-# --- helpers
 
 
 def _duration(seconds: float | None) -> timedelta | None:

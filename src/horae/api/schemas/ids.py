@@ -1,0 +1,44 @@
+"""Reads the ids and keys that requests name jobs and runs by."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from horae.core.errors import Invalid, NotFound
+from horae.core.ids import is_id
+from horae.core.limits import Key
+from horae.core.model import JobId, RunId
+
+
+def read_job_id(text: str) -> JobId:
+    """Return the id of a job; raises NotFound for a malformed one."""
+    return JobId(_read_id(text, "job"))
+
+
+def read_run_id(text: str) -> RunId:
+    """Return the id of a run; raises NotFound for a malformed one."""
+    return RunId(_read_id(text, "run"))
+
+
+def read_run_ids(texts: Sequence[str]) -> list[RunId]:
+    """Return the well-formed run ids among some texts."""
+    bare = (text.removeprefix("run_") for text in texts if text.startswith("run_"))
+    return [RunId(text) for text in bare if is_id(text)]
+
+
+def read_key(text: str) -> str:
+    """Return the key of a job that a path names; raises Invalid for one that no job can have."""
+    try:
+        key = msgspec.convert(text, Key)
+    except msgspec.ValidationError as exc:
+        raise Invalid("a key must have 1 to 200 characters") from exc
+    if "\0" in key:
+        raise Invalid("a key cannot contain the character NUL")
+    return key
+
+
+def _read_id(text: str, kind: str) -> str:
+    bare = text.removeprefix(f"{kind}_")
+    if bare == text or not is_id(bare):
+        raise NotFound(kind, text[:100])
+    return bare
