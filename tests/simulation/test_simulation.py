@@ -14,6 +14,7 @@ from horae.proof.checking import Recorder, Recording, judge_recording, read_line
 from horae.proof.checking.history.recording import Effect, FinalRun, Happening, Line
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.store import SqliteStore
+from tests.reverts.sql_edits import SqlEdit, always, keep
 from tests.simulation.campaign import live
 from tests.simulation.faults import POINTS, READS, VERBS, Kind
 from tests.simulation.judging import LEAST_FAULTS, LEAST_RUNS
@@ -91,14 +92,13 @@ def test_a_seed_lives_the_same_life_in_another_process() -> None:
 
 
 def _without_fence(patch: pytest.MonkeyPatch) -> None:
-    _change(patch, "runs_by_fence", "runs.fence = named.value", "named.value IS NOT NULL")
-    _change(
-        patch, "end_held_runs", "runs.fence = json_extract(value, '$[0]')", "json_extract(value, '$[0]') IS NOT NULL"
-    )
+    _edit(patch, "runs_by_fence", always("fence", "="))
+    _edit(patch, "end_held_runs", always("fence", "="))
 
 
 def _without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    _change(patch, "fire_job", "revision = ? AND next_fire_at IS ?", "(revision = ? OR next_fire_at IS ? OR TRUE)")
+    _edit(patch, "fire_job", always("revision", "="))
+    _edit(patch, "fire_job", always("next_fire_at", "is"))
 
 
 def _without_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -109,16 +109,15 @@ def _without_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_durable_cancel(patch: pytest.MonkeyPatch) -> None:
-    _change(patch, "request_stop", "ELSE :reason END", "ELSE CASE WHEN :reason IS NULL THEN stop ELSE stop END END")
+    _edit(patch, "request_stop", keep("stop"))
 
 
 def _without_slot_advance(patch: pytest.MonkeyPatch) -> None:
-    _change(patch, "fire_job", "next_fire_at = ?,", "next_fire_at = CASE WHEN TRUE THEN next_fire_at ELSE ? END,")
+    _edit(patch, "fire_job", keep("next_fire_at"))
 
 
-def _change(patch: pytest.MonkeyPatch, name: str, line: str, instead: str) -> None:
-    assert line in STATEMENTS[name]
-    patch.setitem(STATEMENTS, name, STATEMENTS[name].replace(line, instead))
+def _edit(patch: pytest.MonkeyPatch, statement: str, edit: SqlEdit) -> None:
+    patch.setitem(STATEMENTS, statement, edit(STATEMENTS[statement]))
 
 
 @pytest.mark.parametrize(
