@@ -133,7 +133,7 @@ def _referred(name: str) -> str:
     schema = openapi()["components"]["schemas"][name]
     if "enum" in schema:
         return _limits(schema)
-    return {"Schedule": "a [schedule](../internals/concepts.md#schedules)"}.get(name, "an object")
+    return {"Schedule": "a [schedule](schedules.md)"}.get(name, "an object")
 
 
 def refusals() -> str:

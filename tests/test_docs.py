@@ -40,7 +40,7 @@ def test_the_diagram_of_a_runs_life_is_drawn_from_the_code() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    page = (ROOT / "docs/operations/deploy.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
     names = [f"HORAE_{setting.name.upper()}" for setting in fields(Settings) if setting.name != "sources"]
     assert [name for name in names if name not in page] == []
 

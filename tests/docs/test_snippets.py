@@ -16,8 +16,10 @@ UNRUN = {
     ("docs/operations/deploy.md", "haproxy"): 1,
     ("docs/operations/deploy.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
     ("docs/operations/deploy.md", "nginx"): 1,
-    ("docs/guides/recipes.md", "crontab"): 1,
-    ("docs/guides/recipes.md", "python"): 2,  # Celery and APScheduler, for comparison
+    ("docs/guides/from-apscheduler.md", "python"): 1,  # APScheduler, for comparison
+    ("docs/guides/from-celery.md", "python"): 1,  # Celery, for comparison
+    ("docs/guides/from-cron.md", "crontab"): 1,
+    ("docs/tutorial.md", "sh"): 1,  # `make dev`, as in the README
 }
 
 
