@@ -218,6 +218,14 @@ def test_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().out == f"A\n{('word ' * 60).rstrip()}\n"
 
 
+def test_a_value_that_is_wider_than_the_terminal_keeps_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    output.print_fields({"error": "word " * 30 + "end"})
+    assert capsys.readouterr().out.split() == ["error", *["word"] * 30, "end"]
+
+
 # --- with a server --------------------------------------------------------------------------------------------------
 
 

@@ -69,7 +69,7 @@ def print_fields(fields: Mapping[str, str | Text | None]) -> None:
     shown = {label: _text(value) for label, value in fields.items() if value is not None}
     width = max(map(cell_len, shown), default=0)
     for label, value in shown.items():
-        out.print(Text.assemble((label.ljust(width + GAP), "bright_black"), value), overflow="fold", soft_wrap=True)
+        out.print(Text.assemble((label.ljust(width + GAP), "bright_black"), value), soft_wrap=True)
 
 
 def print_lines(lines: Iterable[str]) -> None:
