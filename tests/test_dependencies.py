@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import distribution, packages_distributions
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -104,10 +103,3 @@ def _modules(node: ast.AST) -> Iterator[str]:
             yield from (name.name.partition(".")[0] for name in names)
         case ast.ImportFrom(module=str(module), level=0):
             yield module.partition(".")[0]
-
-
-@pytest.mark.parametrize(
-    "wanted", ["install -e '.[all,dev]' -c constraints.txt", "$(READY): pyproject.toml constraints.txt"]
-)
-def test_what_is_tested_is_installed_by_the_constraints(wanted: str) -> None:
-    assert wanted in (ROOT / "Makefile").read_text("utf-8")

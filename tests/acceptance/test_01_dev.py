@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,9 @@ def test_a_clean_clone_and_make_dev(tmp_path: Path, tell: Tell) -> None:
     subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
     try:
         with Cluster(tmp_path, "sqlite:///.horae/horae.db") as cluster:
+            began = time.monotonic()
             first = make_dev(cluster, clone, "first")
+            tell(f"ready after {time.monotonic() - began:.1f} s, all packages installed")
             hello = living.check_demo_jobs_run(cluster.rest, within=15)
             tell(living.check_costs_little(first, cluster.rest, seconds=20))
             long_run = living.start_long_run(cluster.rest)
