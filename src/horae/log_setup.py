@@ -1,5 +1,6 @@
-"""How the product logs: lines for people on a terminal, key=value lines for everything else, always to stderr."""
+"""Log lines on stderr: for people on a terminal, else key=value, or JSON if HORAE_LOG=json asks for it."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -8,8 +9,8 @@ import structlog
 
 
 def configure_logs() -> None:
-    """Set up structlog for a process that is ours."""
-    on_terminal = sys.stderr.isatty()
+    """Set up structlog for a process of ours."""
+    on_terminal = sys.stderr.isatty() and not _wants_json()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -18,10 +19,7 @@ def configure_logs() -> None:
     render: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(pad_event_to=24)]
         if on_terminal
-        else [
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False),
-        ]
+        else [structlog.processors.format_exc_info, _machine_renderer()]
     )
     structlog.configure(
         processors=[*shared, *render],
@@ -29,6 +27,21 @@ def configure_logs() -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def shows_banner() -> bool:
+    """Return whether a person watches this process in a terminal and did not ask for log lines."""
+    return sys.stdout.isatty() and sys.stderr.isatty() and not _wants_json()
+
+
+def _wants_json() -> bool:
+    return os.environ.get("HORAE_LOG") == "json"
+
+
+def _machine_renderer() -> structlog.typing.Processor:
+    if _wants_json():
+        return structlog.processors.JSONRenderer()
+    return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
 
 
 class Seldom:

@@ -1,8 +1,13 @@
-"""The command line: a thin skin over the REST API, and the commands that start nodes."""
+"""The command line: a thin layer over the REST API, and the commands that start nodes."""
+
+INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
 
 
 def main() -> int:
-    """Run the command in `sys.argv`; the answer is the process's exit code."""
-    from horae.cli.app import run  # late, so that importing the package costs nothing
+    """Run the command in `sys.argv` and return the exit code of the process."""
+    try:
+        from horae.cli.app import run  # late, so that importing the package costs nothing
 
-    return run()
+        return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED

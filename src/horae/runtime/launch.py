@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -44,6 +45,20 @@ GC_THRESHOLDS = (5_000, 20, 50)  # a young collection, of thousands of objects a
 SWITCH_SECONDS = 0.0005
 
 
+class Announcer:
+    """Logs that a node is ready and that it stops; `horae dev` greets people with a banner instead."""
+
+    def ready(self, *, url: str | None, roles: frozenset[str], store: str) -> None:
+        """Announce that the node works, and where its API is if it has one."""
+        if url is not None:
+            log.info("listening", url=url)
+        log.info("ready", roles=describe_roles(roles), store=store)
+
+    def stopping(self) -> None:
+        """Announce that the node was asked to stop."""
+        log.info("stopping")
+
+
 def load_app(name: str | None) -> Horae:
     """The users' application, or an empty one."""
     if name is None:
@@ -63,15 +78,17 @@ def load_app(name: str | None) -> Horae:
     return app
 
 
-def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1) -> int:
-    """Run a node, or several that share a port, until told to stop; the exit code."""
+def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1, announcer: Announcer | None = None) -> int:
+    """Run a node, or several that share a port, until a signal stops them, and return the exit code."""
     configure_logs()
     refuse_unsafe(settings, roles=plan.roles, local=plan.local)
     if processes == 1:
-        return run_to_the_end(_main(settings, plan))
+        if "api" in plan.roles and plan.listener is None:
+            _bind(settings).close()  # so that a port in use is reported before the node joins the others
+        return run_to_the_end(_main(settings, plan, announcer or Announcer()))
     load_app(plan.app)  # so that a mistake is told once, and at once
     if "api" in plan.roles:
-        plan = replace(plan, listener=_bind(settings.host, settings.port))
+        plan = replace(plan, listener=_bind(settings))
     target = partial(_run_one_of_many, settings, plan)
     return Supervisor(target, processes, drain_seconds=settings.drain_seconds.total_seconds()).run()
 
@@ -104,7 +121,7 @@ def run_to_the_end(main: Coroutine[Any, Any, int]) -> int:
         return node.result()
 
 
-async def _main(settings: Settings, plan: NodePlan) -> int:
+async def _main(settings: Settings, plan: NodePlan, announcer: Announcer) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -114,12 +131,12 @@ async def _main(settings: Settings, plan: NodePlan) -> int:
         running = await patiently(lambda: stack.enter_async_context(running_node(settings, plan, app)), stop)
         if running is None:
             return 0
-        await stack.enter_async_context(_serving(running.api, settings, plan))
+        url = await stack.enter_async_context(_serving(running.api, settings, plan))
         _calm_collector()
         sys.setswitchinterval(SWITCH_SECONDS)
-        log.info("ready", roles=describe_roles(plan.roles), store=without_password(settings.store))
+        announcer.ready(url=url, roles=plan.roles, store=without_password(settings.store))
         await _until_stopped(stop, running.node)
-        log.info("stopping")
+        announcer.stopping()
     return 0
 
 
@@ -186,12 +203,12 @@ async def _until_stopped(stop: asyncio.Event, node: NodeService) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(api: Api, settings: Settings, plan: NodePlan) -> AsyncIterator[None]:
-    """The API of the node on its port, if it has that role."""
+async def _serving(api: Api, settings: Settings, plan: NodePlan) -> AsyncIterator[str | None]:
+    """Serve the API of the node at the address that this yields; None if the node does not have that role."""
     if "api" not in plan.roles:
-        yield
+        yield None
         return
-    listener = plan.listener or _bind(settings.host, settings.port)
+    listener = plan.listener or _bind(settings)
     server = _Server(
         uvicorn.Config(
             api,
@@ -207,8 +224,7 @@ async def _serving(api: Api, settings: Settings, plan: NodePlan) -> AsyncIterato
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="api")
     try:
-        log.info("listening", url=f"http://{settings.host}:{settings.port}")
-        yield
+        yield f"http://{settings.host}:{listener.getsockname()[1]}"
     finally:
         api.services.close_streams()
         server.should_exit = True
@@ -223,9 +239,14 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(settings: Settings) -> socket.socket:
+    host, port = settings.host, settings.port
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as exc:
-        raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}; choose another with --port") from exc
+        if exc.errno == errno.EADDRINUSE:
+            reason = f"port {port} is in use, perhaps by another Horae; stop that one"
+        else:
+            reason = f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}"
+        raise Misconfigured(f"{reason}, or choose another port with --port or HORAE_PORT") from exc

@@ -34,7 +34,7 @@ def dev(
         "allow_shell": True,
         "drain_seconds": DEV_DRAIN_SECONDS,
     }
-    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo, local=True)
+    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo, local=True, banner=True)
 
 
 def serve(
@@ -74,8 +74,11 @@ def _run(
     demo: bool = False,
     local: bool = False,
     processes: int = 1,
+    banner: bool = False,
 ) -> int:
+    from horae.cli.banner import Banner
     from horae.config import load_settings
+    from horae.log_setup import shows_banner
     from horae.runtime.launch import run_node  # late: it imports everything
     from horae.runtime.wiring import DEFAULT_CONCURRENCY, NodePlan
 
@@ -87,7 +90,8 @@ def _run(
         demo=demo,
         local=local,
     )
-    return run_node(load_settings(flags), plan, processes=processes)
+    announcer = Banner() if banner and shows_banner() else None
+    return run_node(load_settings(flags), plan, processes=processes, announcer=announcer)
 
 
 def _roles(text: str) -> frozenset[str]:
