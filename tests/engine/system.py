@@ -277,7 +277,7 @@ class SimNode:
             self.worker.abandon_all()
             self.heart.rejoin = True
             self.beating.wake()
-        elif self.worker.doubtful:
+        elif self.worker.suspended:
             self.claiming.wake()
 
     async def _obey_stops(self) -> datetime | None:

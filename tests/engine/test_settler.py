@@ -11,6 +11,7 @@ from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.results import Settled, start, succeed
 from horae.core.values import replace
+from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.worker.results import Ending
 from horae.engine.worker.settler import (
     ENOUGH,
@@ -277,7 +278,7 @@ class TestStream:
 
 
 async def test_a_worker_that_lost_its_lease_tells_of_its_void_results_in_one_line(scene: Scene) -> None:
-    workload = Workload(cast(Executor, None), concurrency=1)
+    workload = Workload(cast(Executor, None), Lease(scene.clock, Timing()), lambda: NodeId("n"), concurrency=1)
     Ending(workload, clock=scene.clock, settler=scene.settler, metrics=Metrics(), luck=lambda: 0.0)
     for number in range(100):
         scene.settler.add(done(number, fence=1 if number < 40 else 7), START)

@@ -125,7 +125,7 @@ class NodeService:
                 self._worker.abandon_all()
             self._heart.rejoin = True
             self._pulse.wake()
-        elif self._claiming is not None and self._worker is not None and self._worker.doubtful:
+        elif self._claiming is not None and self._worker is not None and self._worker.suspended:
             self._claiming.wake()
 
     def _heard(self, signal: Signal) -> None:

@@ -172,10 +172,10 @@ class Claiming:
         try:
             claims = await self._store.claim(request)
         except Unavailable:
-            self._workload.unsure_since = self._clock.now()  # it may have been done all the same
+            self._workload.unknown_since = self._clock.now()  # it may have been done all the same
             raise
-        if self._lease.lost or node != self._node_id():
-            return None  # abandoned meanwhile
+        if not self._workload.acts_for(node):
+            return None
         if not claims.alive:
             self._lease.lost = True
             return None
@@ -187,11 +187,11 @@ class Claiming:
     def _take(self, runs: Sequence[Run], number: int, *, asked_at: datetime) -> None:
         now, workload = self._clock.now(), self._workload
         slow = now - asked_at > self._timing.lead  # what was claimed ahead may have others before it by now
-        holding, gates, draining = workload.holding, workload.gates, workload.draining
+        holding, gates, may_hold = workload.holding, workload.gates, workload.phase.may.hold
         for run in runs:
             if run.stop is Reason.CANCELLED:
                 self._ending.end(cancel(run, now), now)
-            elif draining or (
+            elif not may_hold or (
                 run.gate is not None and (not gates.trusts(run, number) or (slow and run.wake_at > asked_at))
             ):
                 self._ending.end(give_back(run, now), now)

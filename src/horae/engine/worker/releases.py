@@ -7,7 +7,6 @@ from typing import Protocol
 from horae.core.model import Reason, Run, Trigger
 from horae.core.release import Rival, Verdict, release
 from horae.core.results import skip, start
-from horae.engine.cluster.lease import Lease
 from horae.engine.worker.results import Ending
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import Executor, Workload
@@ -33,7 +32,6 @@ class Releasing:
         ending: Ending,
         *,
         clock: Clock,
-        lease: Lease,
         executor: Executor,
         settler: Settler,
         metrics: Metrics,
@@ -41,7 +39,6 @@ class Releasing:
         self._workload = workload
         self._ending = ending
         self._clock = clock
-        self._lease = lease
         self._executor = executor
         self._settler = settler
         self._metrics = metrics
@@ -54,9 +51,7 @@ class Releasing:
         """Start what is due; called at the earliest instant that `alarm` was set to. Answers how many were due."""
         workload = self._workload
         self._slicing = False
-        if not self._lease.safe:
-            workload.doubtful = True
-        if workload.doubtful or workload.draining:
+        if not workload.phase.check_lease().start:
             return 0
         now = self._clock.now()
         self.fill_slots(now)  # with what the last slice has left
@@ -77,8 +72,10 @@ class Releasing:
         """Start what waits for a slot, as far as there are free ones."""
         workload = self._workload
         holding = workload.holding
+        if not workload.phase.may.start:
+            return
         self._count_slots()
-        while holding.overdue and self._starts_left > 0 and not workload.doubtful and not workload.draining:
+        while holding.overdue and self._starts_left > 0:
             for run in holding.take_overdue(self._starts_left):
                 self._release(run, now)
 

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from horae.core.model import Run, RunId
+from horae.core.model import NodeId, Run, RunId
+from horae.engine.cluster.lease import Lease
 from horae.engine.execution.attempt import Execution
 from horae.engine.execution.outcome import Result
 from horae.engine.worker.capacity import Pace
 from horae.engine.worker.gates import Gatekeeper
 from horae.engine.worker.held_runs import Holding
+from horae.engine.worker.phase import PhaseTracker
 
 
 class Executor(Protocol):
@@ -26,22 +28,27 @@ class Executor(Protocol):
 class Workload:
     """The state of a worker, from claim to result."""
 
-    def __init__(self, executor: Executor, *, concurrency: int) -> None:
+    def __init__(self, executor: Executor, lease: Lease, node_id: Callable[[], NodeId], *, concurrency: int) -> None:
         self._executor = executor
+        self._lease = lease
+        self._node_id = node_id
         self._concurrency = concurrency
         self.holding = Holding()
         self.running: dict[RunId, Execution] = {}  # in the order of their starts
         self.ended = 0  # attempts so far
         self.gates = Gatekeeper()
         self.pace = Pace()
-        self.doubtful = False  # the lease was in doubt: claims must be confirmed before anything starts
-        self.unsure_since: datetime | None = None  # since when the store may count more as ours than we know of
+        self.phase = PhaseTracker(lease)
+        self.unknown_since: datetime | None = None  # since when the store may assign runs to us that we do not know
         self.asked_back: set[RunId] = set()  # neither held nor given up: the store is being asked
-        self.draining = False
 
     @property
     def free_slots(self) -> int:
         return self._concurrency - len(self.running) - self._executor.abandoned
+
+    def acts_for(self, node: NodeId | None) -> bool:
+        """Whether this is still our identity; if not, it was declared dead, and all that it held is abandoned."""
+        return not self._lease.lost and node == self._node_id()
 
     def turning(self, now: datetime, at_least: timedelta) -> int:
         """Slots whose attempt began so lately that it may well be over soon: twice the mean ago, or `at_least`."""

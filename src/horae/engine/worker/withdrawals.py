@@ -9,6 +9,7 @@ from horae.core.errors import Unavailable
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.core.results import cancel, give_back, skip
 from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.worker.phase import Cause
 from horae.engine.worker.results import Ending
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import Workload
@@ -64,7 +65,7 @@ class Withdrawing:
         try:
             answers = await self._store.retract(runs, now=self._clock.now())
         except Unavailable:
-            self._workload.doubtful = True  # they may be gone all the same: nothing starts before that is known
+            self._workload.phase.move(Cause.ANSWER_LOST)  # they may be gone all the same
             raise
         finally:
             self._workload.asked_back -= asked
@@ -78,7 +79,7 @@ class Withdrawing:
         for run, ours in zip(runs, await self._store.held(runs), strict=True):
             if not ours:
                 self._abandon(run)
-        self._workload.doubtful = False
+        self._workload.phase.move(Cause.CLAIMS_CONFIRMED)
 
     async def return_unknown(self) -> None:
         """After a claim without an answer, or a lease that ran out: return what is ours for the store, but not for us.
@@ -86,7 +87,7 @@ class Withdrawing:
         Once is not enough, for a store that is slow may do a claim that was long given up: what was in hand neither
         before nor after the look is unknown. The second look is the last.
         """
-        since, now = self._workload.unsure_since, self._clock.now()
+        since, now = self._workload.unknown_since, self._clock.now()
         if since is None:
             return
         last = now - since >= self._timing.dead_after
@@ -94,8 +95,8 @@ class Withdrawing:
             return
         node, known = self._node_id(), self._known()
         ours = await self._store.held_by(node, until=now + self._timing.lead)
-        if self._lease.lost or node != self._node_id():
-            return  # abandoned meanwhile
+        if not self._workload.acts_for(node):
+            return
         known |= self._known()
         if lost := [run for run in ours if run.id not in known]:
             # At once, not by the settler: else the next claim would bring what is behind them in their gates.
@@ -103,8 +104,8 @@ class Withdrawing:
             self._workload.gates.free(run.gate for run in lost if run.gate is not None)
             log.warning("unknown_claims_returned", runs=len(lost))
         self._looked_at = now
-        if last and self._workload.unsure_since == since:
-            self._workload.unsure_since = None
+        if last and self._workload.unknown_since == since:
+            self._workload.unknown_since = None
 
     def _known(self) -> set[RunId]:
         """The runs that we hold, run, are asking back, or have a result of on its way."""
@@ -117,7 +118,7 @@ class Withdrawing:
         if self._lease.expired and (running or held):
             log.warning("lease_lost", running=running, held=held)
             self.abandon_all()
-            self._workload.unsure_since = self._clock.now()  # if nobody buries us, they are still ours for the store
+            self._workload.unknown_since = self._clock.now()  # if nobody buries us, they are still ours for the store
 
     def abandon_all(self) -> None:
         """Forget every run: whatever they still do is void. Results on their way still count in their gates."""
@@ -127,7 +128,7 @@ class Withdrawing:
 
     def begin_drain(self) -> None:
         """Start nothing more and return what has not started."""
-        self._workload.draining = True
+        self._workload.phase.move(Cause.SHUTDOWN)
         now = self._clock.now()
         for run in list(self._workload.holding):
             if run in self._workload.holding:  # else it went back with one before it
@@ -149,7 +150,7 @@ class Withdrawing:
             attempt.stop()
 
     def _taken_back(self, run: Run, answer: Retraction, now: datetime) -> None:
-        if self._lease.lost or run.node != self._node_id():  # abandoned meanwhile
+        if not self._workload.acts_for(run.node):
             self._workload.gates.forget(run)
             return
         match answer:
@@ -157,10 +158,10 @@ class Withdrawing:
                 self._ending.gone(skip(run, Reason.PAUSED, now).run, now)
             case Retraction.OVER:
                 self._ending.end(cancel(run, now), now)
-            case Retraction.GOES_ON if self._workload.draining:
-                self._ending.end(give_back(run, now), now)
-            case Retraction.GOES_ON:
+            case Retraction.GOES_ON if self._workload.phase.may.hold:
                 self._workload.holding.keep(run)
+            case Retraction.GOES_ON:
+                self._ending.end(give_back(run, now), now)
 
     def _abandon(self, run: Run) -> None:
         self._workload.holding.drop(run)

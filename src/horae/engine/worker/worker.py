@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from horae.core.model import NodeId, Run
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.worker.claims import Claiming
+from horae.engine.worker.phase import WorkerPhase
 from horae.engine.worker.releases import Alarm, Releasing
 from horae.engine.worker.results import Ending
 from horae.engine.worker.settler import Settler
@@ -37,16 +38,14 @@ class Worker:
         spacing: timedelta = timedelta(milliseconds=5),
     ) -> None:
         """`spacing` is what claims that bring a little each keep between them."""
-        self._lease = lease
         self._settler = settler
         self._timing = timing
-        self._workload = Workload(executor, concurrency=concurrency)
+        self._workload = Workload(executor, lease, node_id, concurrency=concurrency)
         self._ending = Ending(self._workload, clock=clock, settler=settler, metrics=metrics, luck=luck)
         self._releasing = Releasing(
             self._workload,
             self._ending,
             clock=clock,
-            lease=lease,
             executor=executor,
             settler=settler,
             metrics=metrics,
@@ -96,9 +95,9 @@ class Worker:
         return self._settler.unsettled
 
     @property
-    def doubtful(self) -> bool:
-        """Whether claims must be confirmed before anything starts."""
-        return self._workload.doubtful
+    def suspended(self) -> bool:
+        """Whether nothing is claimed or started until the lease is safe and the store has confirmed our claims."""
+        return self._workload.phase.suspended
 
     @property
     def alarm(self) -> Alarm | None:
@@ -116,14 +115,12 @@ class Worker:
 
     async def tick(self) -> datetime | None:
         """Claim once; answers when there is something to claim again."""
-        if self._workload.draining or self._lease.lost:
-            return None
-        if not self._lease.safe:
-            self._workload.doubtful = True
-            return None  # the next heartbeat wakes us
-        if self._workload.doubtful:
+        phase = self._workload.phase
+        if phase.resume() is WorkerPhase.REVALIDATING:
             await self._withdrawing.confirm_claims()
             self.release_due()
+        if not phase.may.claim:
+            return None  # the next heartbeat wakes us, unless we drain
         await self._withdrawing.return_unknown()
         try:
             return await self._claiming.claim()
