@@ -390,6 +390,24 @@ class TestDeath:
         assert node.worker.running == 0
         assert [start.ended_at for start in system.starts] == [None], "it was stopped, and has no result"
 
+    async def test_a_worker_with_an_unsafe_lease_does_not_start_the_next_run_of_a_key(self, system: System) -> None:
+        node = await system.add_node()
+        system.scripts["long"] = taking(14)
+        await one_shot(system, "long", ordering_key="k")
+        behind = await one_shot(system, delay=1.5, ordering_key="k")
+        await system.advance(seconds=1)
+        assert (node.worker.running, node.worker.holding) == (1, 1)
+        node.cut_off()
+        await system.advance(seconds=12.5)
+        node.worker.release_due()
+        assert node.worker.suspended
+        await system.advance(seconds=1)
+        assert (node.worker.running, node.worker.holding) == (0, 1), "the first has ended, the next must not start"
+        node.reconnect()
+        await system.advance(seconds=30)
+        assert (await system.run(behind.id)).state is State.SUCCEEDED
+        assert len(system.starts_of(behind.job_id)) == 1
+
     async def test_a_poison_pill_is_failed_after_five_dead_workers(self, system: System) -> None:
         system.scripts["poison"] = taking(3600)
         run = await one_shot(system, "poison")

@@ -81,6 +81,9 @@ class Releasing:
 
     def release(self, run: Run, now: datetime) -> None:
         """Start a held run if it may start now, and decide what becomes of it if not."""
+        if not self._workload.phase.may.start:
+            self._workload.holding.keep(run)  # decided when work goes on
+            return
         self._count_slots()
         self._release(run, now)
 
