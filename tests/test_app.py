@@ -16,7 +16,7 @@ import pytest
 
 from horae import Horae, Run, cron, every
 from horae.core.errors import Fault, InvalidSchedule
-from horae.core.schedule.evaluate import CronSchedule, Every
+from horae.core.schedule.types import CronSchedule, Every
 from horae.tasks.binding import InvalidParams
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.param_schema import schema_faults

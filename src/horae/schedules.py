@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from horae.core.schedule.evaluate import Schedule, parse_schedule, rfc3339
+from horae.core.schedule.parse import parse_schedule
+from horae.core.schedule.timestamps import rfc3339
+from horae.core.schedule.types import Schedule
 
 # the same on every node and after every deploy, where the time of declaration would not be
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

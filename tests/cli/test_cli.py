@@ -29,6 +29,7 @@ HEAVY = (
     "horae.runtime.launch",
     "horae.runtime.wiring",
     "horae.core.schedule.evaluate",
+    "horae.core.schedule.parse",
 )
 
 

@@ -27,7 +27,7 @@ from horae.core.model import (
 )
 from horae.core.results import Failure, Settled, fail, lost, start, succeed
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import At, Every
+from horae.core.schedule.types import At, Every
 from horae.core.values import replace
 from horae.ports.reader import Listing
 from horae.ports.store import ClaimRequest, Claims, Store

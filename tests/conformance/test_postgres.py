@@ -17,7 +17,7 @@ from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
 from horae.core.records import QueueSettings
 from horae.core.results import Failure, cancel, fail, lost, start, succeed
-from horae.core.schedule.evaluate import Now
+from horae.core.schedule.types import Now
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.ports.reader import RunFilter

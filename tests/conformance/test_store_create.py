@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from horae.core.model import Job, JobStatus, Reason, Run, Trigger
 from horae.core.new_runs import manual_run
 from horae.core.results import cancel, start, succeed
-from horae.core.schedule.evaluate import CronSchedule, Now
+from horae.core.schedule.types import CronSchedule, Now
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import NOBODY, JobChange, Store

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 from cronsim import CronSim, CronSimError
 
-from horae.core.schedule.cron import NO_CHOICE, Dst, Fold, Gap, parse
+from horae.core.schedule.cron import parse_cron
+from horae.core.schedule.dst import DEFAULT_DST, Dst, Fold, Gap
 from tests.core.cron_cases import CHANGES, change_at, expression_near
 from tests.core.cron_oracle import Window, fires, look
 from tests.core.test_cron_differential import POLICIES, day_disagreements, disagreements
@@ -75,14 +76,14 @@ def entries_for(zone: ZoneInfo, change: datetime) -> list[tuple[str, Dst]]:
     fixed = f"{inside.minute} {inside.hour} * * *"
     return [
         *((fixed, dst) for dst in POLICIES),
-        (f"*/13 {inside.hour} * * *", NO_CHOICE),
-        (f"*/20 {inside.minute} * * * *", NO_CHOICE),
-        (f"45 {inside.minute},59 {inside.hour} * * *", NO_CHOICE),
+        (f"*/13 {inside.hour} * * *", DEFAULT_DST),
+        (f"*/20 {inside.minute} * * * *", DEFAULT_DST),
+        (f"45 {inside.minute},59 {inside.hour} * * *", DEFAULT_DST),
     ]
 
 
 def fires_by_evaluator(name: str, window: Window, expression: str, dst: Dst) -> list[datetime]:
-    cron, zone, found = parse(expression), ZoneInfo(name), []
+    cron, zone, found = parse_cron(expression), ZoneInfo(name), []
     at = cron.next(window.start, zone, dst)
     while at is not None and at < window.end:
         found.append(at)
@@ -157,7 +158,7 @@ def test_cronsim_agrees_wherever_it_has_no_known_fault() -> None:
         except (CronSimError, StopIteration):
             continue  # syntax that it lacks, or dates that it rejects when parsing
         compared += 1
-        ours = parse(expression).next(after, zone)
+        ours = parse_cron(expression).next(after, zone)
         if ours != theirs:
             wrong.append((expression, name, after, ours, theirs))
     assert wrong == []
@@ -177,7 +178,7 @@ def test_the_known_faults_of_cronsim_are_real_and_not_ours(
     expression: str, name: str, after: str, ours: str, theirs: str
 ) -> None:
     zone, start = ZoneInfo(name), change_at(after)
-    assert parse(expression).next(start, zone) == change_at(ours)
+    assert parse_cron(expression).next(start, zone) == change_at(ours)
     assert next(CronSim(expression, start.astimezone(zone))).astimezone(UTC) == change_at(theirs)
 
 

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from horae.core.schedule.cron import Dst, Fold, Gap, parse
+from horae.core.schedule.cron import parse_cron
+from horae.core.schedule.dst import Dst, Fold, Gap
 from tests.core.cron_cases import CHANGES, change_at, expression_near
 from tests.core.cron_oracle import Window, fires, fits_day, look, numbers
 
@@ -25,7 +26,7 @@ def window_at(name: str, change: str) -> Window:
 
 
 def fires_by_evaluator(window: Window, expression: str, dst: Dst, after: datetime) -> list[datetime]:
-    cron = parse(expression)
+    cron = parse_cron(expression)
     found: list[datetime] = []
     at = cron.next(after, window.zone, dst)
     while at is not None and at < window.end and len(found) < LISTED:
@@ -64,7 +65,7 @@ def day_disagreements(seed: int, cases: int) -> list[str]:
         first = date(luck.randint(1970, 2110), luck.randint(1, 12), luck.randint(1, 28))
         noon = datetime(first.year, first.month, first.day, 12, tzinfo=UTC)
         _, _, day, month, weekday = expression_near(luck, noon, ZoneInfo("UTC"), (5,)).split()
-        cron = parse(f"0 12 {day} {month} {weekday}")
+        cron = parse_cron(f"0 12 {day} {month} {weekday}")
         expected = [at for at in (noon + timedelta(days=n) for n in range(1, 800)) if fires_on(at, day, month, weekday)]
         found, at = [], cron.next(noon, ZoneInfo("UTC"))
         while at is not None and at < noon + timedelta(days=800):
@@ -94,4 +95,10 @@ def test_counting_slots_agrees_with_walking_them() -> None:
         expected = sum(
             at < end for at in fires(window, expression, dst.gap, dst.fold, start - timedelta(microseconds=1))
         )
-        assert parse(expression).count(start, end, window.zone, dst) == expected, (expression, name, dst, start, end)
+        assert parse_cron(expression).count(start, end, window.zone, dst) == expected, (
+            expression,
+            name,
+            dst,
+            start,
+            end,
+        )

@@ -31,7 +31,8 @@ from horae.core.new_runs import manual_run, requeued
 from horae.core.release import Rival, Verdict, gate_of, overlap_is_open, release
 from horae.core.results import APART, MAX_CRASHES, Failure, cancel, fail, give_back, lost, skip, start, succeed
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import count_between, next_after, parse_schedule
+from horae.core.schedule.evaluate import count_between, next_after
+from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

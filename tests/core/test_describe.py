@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from horae.core.schedule.cron import parse
+from horae.core.schedule.cron import parse_cron
 from horae.core.schedule.describe import describe, describe_cron
-from horae.core.schedule.evaluate import parse_schedule
+from horae.core.schedule.parse import parse_schedule
 from tests.core.cron_cases import expression_near
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_expressions_that_fire_at_different_times_are_never_described_alike() ->
     luck = Random(3)
     meaning: dict[str, tuple[object, ...]] = {}
     for _ in range(6_000):
-        cron = parse(expression_near(luck, NOW, ZoneInfo("UTC")))
+        cron = parse_cron(expression_near(luck, NOW, ZoneInfo("UTC")))
         fields, wall = cron.fields, cron.wall
         meant = (wall.seconds, wall.minutes, wall.hours, fields.month.values, wall.years, wall.days)
         words = describe_cron(fields)

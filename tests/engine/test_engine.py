@@ -24,7 +24,8 @@ from horae.core.model import (
 from horae.core.release import gate_of
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import count_between, next_after, parse_schedule
+from horae.core.schedule.evaluate import count_between, next_after
+from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.ports.store import JobChange
 from tests.engine.system import START, System, failing, instantly, taking

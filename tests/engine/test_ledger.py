@@ -22,7 +22,8 @@ from horae.core.model import (
     State,
     Trigger,
 )
-from horae.core.schedule.evaluate import next_after, parse_schedule
+from horae.core.schedule.evaluate import next_after
+from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.ports.reader import Ledger
 from horae.queries.ledger import Entry, SlotOutcome, entries

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from horae import Horae, Run, cron, every
 from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import Job, JobStatus, Misfire, Overlap
-from horae.core.schedule.evaluate import CronSchedule
+from horae.core.schedule.types import CronSchedule
 from horae.jobs.declaring import Declaring, Outcome
 from horae.ports.clock import ManualClock
 from horae.ports.reader import JobFilter

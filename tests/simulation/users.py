@@ -15,7 +15,7 @@ from horae.core.job_rules import run_status
 from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
 from horae.core.records import QueueSettings, Receipt
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import schedule_to_wire
+from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 from horae.jobs.dead_letters import Selection
 from horae.jobs.declared import Declared

@@ -80,7 +80,7 @@ def schedule_of(text: str, timezone: str | None = None) -> str | dict[str, Any]:
     if timezone is None:
         return value
     if isinstance(value, str):
-        from horae.core.schedule.evaluate import parse_schedule, schedule_to_wire
+        from horae.core.schedule.parse import parse_schedule, schedule_to_wire
 
         value = schedule_to_wire(parse_schedule(value, now=datetime.now(UTC)))
         value.pop("anchor", None)  # an interval is anchored by the server's clock, not by this machine's

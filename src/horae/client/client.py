@@ -19,7 +19,7 @@ from horae.client.system import AsyncQueues, AsyncTasks, AsyncWorkers, Queues, T
 from horae.client.transport import AsyncDriver, Driver
 
 if TYPE_CHECKING:
-    from horae.core.schedule.evaluate import Schedule
+    from horae.core.schedule.types import Schedule
 
 TIMEOUT_SECONDS = 30.0
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
 if TYPE_CHECKING:
-    from horae.core.schedule.evaluate import Schedule
+    from horae.core.schedule.types import Schedule
 
 
 class RetryFields(TypedDict, total=False):

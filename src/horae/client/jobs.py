@@ -229,7 +229,7 @@ def wire_schedule(schedule: Any) -> Any:
     """A schedule as the wire takes it."""
     if schedule is None or isinstance(schedule, str | datetime | Mapping):
         return schedule
-    from horae.core.schedule.evaluate import schedule_to_wire  # here, for most schedules are texts and need no parser
+    from horae.core.schedule.parse import schedule_to_wire  # here, for most schedules are texts and need no parser
 
     return schedule_to_wire(schedule)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NewType
 
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import Schedule
+from horae.core.schedule.types import Schedule
 from horae.core.values import Value, Word
 
 JobId = NewType("JobId", str)  # the 32 hexadecimal digits of a UUIDv7; a one-shot job and its run share them

@@ -8,7 +8,8 @@ from horae.core.ids import NewId
 from horae.core.job_rules import status_of
 from horae.core.model import Backfill, Job, JobId, JobStatus, Trigger
 from horae.core.records import Receipt
-from horae.core.schedule.evaluate import count_between, last_before, next_after, rfc3339
+from horae.core.schedule.evaluate import count_between, last_before, next_after
+from horae.core.schedule.timestamps import rfc3339
 from horae.jobs.idempotency import Issue
 from horae.jobs.optimistic import find, over, refuse_over
 from horae.ports.clock import Clock

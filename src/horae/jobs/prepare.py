@@ -12,7 +12,9 @@ from horae.core.ids import NewId
 from horae.core.model import Job, JobId, OnFailure, Run, RunId, Spec
 from horae.core.new_runs import one_shot_due
 from horae.core.release import gate_of
-from horae.core.schedule.evaluate import Every, Schedule, is_recurring, next_after, parse_schedule, refuse_never_firing
+from horae.core.schedule.evaluate import is_recurring, next_after, refuse_never_firing
+from horae.core.schedule.parse import parse_schedule
+from horae.core.schedule.types import Every, Schedule
 from horae.core.values import replace
 from horae.jobs.params import Parameters
 from horae.jobs.task_catalog import TaskBook

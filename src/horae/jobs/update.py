@@ -9,7 +9,8 @@ from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
 from horae.core.new_runs import one_shot_due
 from horae.core.release import gate_of
-from horae.core.schedule.evaluate import Schedule, is_recurring, next_after
+from horae.core.schedule.evaluate import is_recurring, next_after
+from horae.core.schedule.types import Schedule
 from horae.core.values import replace
 from horae.jobs.cancel import Cancelling
 from horae.jobs.catch_up import Accounting

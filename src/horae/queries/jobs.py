@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from horae.core.errors import Invalid, NotFound
 from horae.core.job_rules import runs_next_at, status_of
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
-from horae.core.schedule.evaluate import Fire, jittered, parse_timestamp, preview, rfc3339
+from horae.core.schedule.evaluate import jittered
+from horae.core.schedule.preview import Fire, preview
+from horae.core.schedule.timestamps import parse_timestamp, rfc3339
 from horae.core.values import Value, replace
 from horae.jobs.group_commit import Group
 from horae.jobs.params import Parameters

@@ -7,7 +7,8 @@ from enum import StrEnum
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobStatus, Reason, Run, RunId, Skip, State, Trigger
-from horae.core.schedule.evaluate import Schedule, count_between, last_before, next_after
+from horae.core.schedule.evaluate import count_between, last_before, next_after
+from horae.core.schedule.types import Schedule
 from horae.ports.reader import Ledger
 
 _TICK = timedelta(microseconds=1)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from horae.core.errors import NotFound
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Node, Reason, Run, RunId, State
-from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.timestamps import rfc3339
 from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth, Reader
 

@@ -13,7 +13,7 @@ from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.limits import Duration, Key, Labels, MaxRetries, Name, Priority, Queue, Timeout
 from horae.core.model import NO_LABELS, Misfire, OnFailure, Overlap, Policy
-from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.timestamps import rfc3339
 
 Seconds = float | timedelta
 OnFailureChoice = Literal["continue", "block"]

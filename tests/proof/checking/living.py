@@ -11,7 +11,7 @@ from horae.core.errors import Conflict
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Policy, Reason, Run, State
 from horae.core.new_runs import requeued
-from horae.core.schedule.evaluate import schedule_to_wire
+from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.executor import Execution, Result, Stopped, Success
 from horae.ports.clock import ManualClock
 from horae.ports.store import Resolution

@@ -24,7 +24,7 @@ from horae.core.model import (
 from horae.core.new_runs import requeued
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.timestamps import rfc3339
 from horae.ports.clock import ManualClock
 from horae.ports.reader import RunFilter
 from horae.ports.store import Resolution, Store

@@ -13,7 +13,7 @@ from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, 
 from horae.core.new_runs import requeued
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import schedule_to_wire
+from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.executor import Result, Success
 from horae.jobs.service import Jobs
 from horae.ports.clock import ManualClock

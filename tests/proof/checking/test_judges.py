@@ -27,7 +27,7 @@ from horae.core.model import (
     Trigger,
 )
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import parse_schedule
+from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.proof.checking import Code, History, violations
 from horae.proof.checking.findings import Told

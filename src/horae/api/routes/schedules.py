@@ -12,7 +12,10 @@ from horae.api.dispatch.context import answer, resource, services_of
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Scope, operation
 from horae.core.schedule.describe import describe
-from horae.core.schedule.evaluate import parse_schedule, parse_timestamp, preview, refuse_never_firing, warnings
+from horae.core.schedule.evaluate import refuse_never_firing
+from horae.core.schedule.parse import parse_schedule
+from horae.core.schedule.preview import preview, warnings
+from horae.core.schedule.timestamps import parse_timestamp
 
 FireCount = Annotated[int, Meta(ge=1, le=1000)]
 

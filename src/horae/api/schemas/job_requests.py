@@ -32,7 +32,7 @@ from horae.core.limits import (
 from horae.core.merge_patch import merged
 from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy, Run
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import schedule_to_wire
+from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 
 MAX_BATCH = 10_000  # jobs in one request

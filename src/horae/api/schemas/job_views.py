@@ -12,7 +12,8 @@ from horae.core.job_rules import run_status
 from horae.core.model import Job, Run, State
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.describe import describe
-from horae.core.schedule.evaluate import Schedule, schedule_to_wire
+from horae.core.schedule.parse import schedule_to_wire
+from horae.core.schedule.types import Schedule
 from horae.queries.jobs import Overview, Upcoming
 from horae.queries.ledger import Entry
 

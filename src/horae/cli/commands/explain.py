@@ -9,16 +9,11 @@ from cyclopts import Parameter
 from horae.cli.arguments import Positive, schedule_of
 from horae.cli.output import Column, Output, distance, print_json, print_lines, print_table
 from horae.core.schedule.describe import describe
-from horae.core.schedule.evaluate import (
-    Fire,
-    Now,
-    Schedule,
-    parse_schedule,
-    preview,
-    refuse_never_firing,
-    rfc3339,
-    warnings,
-)
+from horae.core.schedule.evaluate import refuse_never_firing
+from horae.core.schedule.parse import parse_schedule
+from horae.core.schedule.preview import Fire, preview, warnings
+from horae.core.schedule.timestamps import rfc3339
+from horae.core.schedule.types import Now, Schedule
 from horae.core.schedule.zones import zone_named
 
 COLUMNS = (Column(title="NEXT"), Column(title=""), Column(title="", rank=1, least=20))

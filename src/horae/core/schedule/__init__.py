@@ -1,1 +1,1 @@
-"""Schedules: parse, evaluate, describe."""
+"""Schedules: parsing, evaluating, describing and previewing them."""

@@ -1,4 +1,4 @@
-"""The wall times that a cron expression names, on a clock that never jumps: whole seconds since 1970 in local time."""
+"""The local times that a cron expression matches, on a clock that never jumps, as whole seconds since 1970."""
 
 from bisect import bisect_left
 from calendar import isleap
@@ -8,30 +8,31 @@ from datetime import date
 from functools import lru_cache
 
 from horae.core.schedule.cron_syntax import LAST, DayOfMonth, DayOfWeek, Fields
+from horae.core.schedule.zones import DAY
 
-DAY = 86_400
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MONTH_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SUNDAY, _SATURDAY = 0, 6
-_WEEKLY = tuple(sum(1 << day for day in range(1 + late, 32, 7)) for late in range(7))  # every seventh day of a month
+_WEEKLY = tuple(sum(1 << day for day in range(1 + late, 32, 7)) for late in range(7))  # every seventh day, as bits
 
 
 @dataclass(frozen=True, slots=True)
-class Wall:
-    """Tables that turn the search for a time into a few look-ups. Days of a month are bits of an integer."""
+class WallTimes:
+    """Tables that turn the search for a local time into a few look-ups; days of a month are bits of an integer."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
-    next_second: tuple[int, ...]  # at v: the least allowed value >= v, or -1
+    next_second: tuple[int, ...]  # [v]: the least allowed value >= v, or -1
     next_minute: tuple[int, ...]
     next_hour: tuple[int, ...]
     next_month: tuple[int, ...]
     years: tuple[int, ...]  # empty: every year
     days: tuple[tuple[int, ...], ...]  # [month length - 28][weekday of the first]
-    first_time: int  # of a day, in seconds
+    first_time: int  # of a matching day, in seconds
 
     def on_or_after(self, local: int, last_year: int) -> int | None:
+        """The first match that is not before `local`; None if there is none by the end of `last_year`."""
         number, time = divmod(local, DAY)
         day = date.fromordinal(number + _EPOCH_ORDINAL)
         days = self._days_of(day.year, day.month)
@@ -43,20 +44,20 @@ class Wall:
         return None if next_day is None else next_day * DAY + self.first_time
 
     def count(self, first: int, end: int) -> int:
-        """How many named times there are with `first <= time < end`."""
+        """The number of matches with `first <= time < end`."""
         if end <= first:
             return 0
         first_day, first_time = divmod(first, DAY)
         end_day, end_time = divmod(end, DAY)
-        a_day = len(self.hours) * len(self.minutes) * len(self.seconds)
-        whole_days = self._count_days(first_day, end_day) * a_day
+        per_day = len(self.hours) * len(self.minutes) * len(self.seconds)
+        whole_days = self._count_days(first_day, end_day) * per_day
         return whole_days - self._times_before(first_day, first_time) + self._times_before(end_day, end_time)
 
-    def names(self, local: int) -> bool:
+    def contains(self, local: int) -> bool:
         return self.count(local, local + 1) == 1
 
     def _time_from(self, time: int) -> int:
-        """The first time of day that is not before `time`, or -1."""
+        """The first matching time of day that is not before `time`, or -1."""
         hour, rest = divmod(time, 3600)
         minute, second = divmod(rest, 60)
         if self.next_hour[hour] == hour:
@@ -73,7 +74,7 @@ class Wall:
         return -1 if found < 0 else found * 3600 + self.minutes[0] * 60 + self.seconds[0]
 
     def _day_after(self, day: date, days: int, last_year: int) -> int | None:
-        """The first named day after `day`, counted from 1970; `days` are those of its month."""
+        """The first matching day after `day`, counted from 1970; `days` are those of its month."""
         year, month = day.year, day.month
         days = days >> (day.day + 1) << (day.day + 1)
         while not days:
@@ -94,7 +95,7 @@ class Wall:
     def _days_of(self, year: int, month: int) -> int:
         if self.next_month[month] != month or (self.years and year not in self.years):
             return 0
-        length, weekday = _shape(year, month)
+        length, weekday = _month_shape(year, month)
         return self.days[length - 28][weekday]
 
     def _count_days(self, first: int, end: int) -> int:
@@ -107,7 +108,7 @@ class Wall:
         return total + (self._days_of(year, month) & _days_before(stop)).bit_count()
 
     def _times_before(self, number: int, time: int) -> int:
-        """How many times the day has before `time`; none when the day is not named."""
+        """The number of matches of a day before `time`; 0 if the day does not match."""
         day = date.fromordinal(number + _EPOCH_ORDINAL)
         if not self._days_of(day.year, day.month) >> day.day & 1:
             return 0
@@ -121,9 +122,10 @@ class Wall:
         return total
 
 
-def build(fields: Fields) -> Wall:
+def wall_times(fields: Fields) -> WallTimes:
+    """Build the tables for a parsed expression."""
     seconds, minutes, hours = (tuple(sorted(part.values)) for part in (fields.second, fields.minute, fields.hour))
-    return Wall(
+    return WallTimes(
         seconds=seconds,
         minutes=minutes,
         hours=hours,
@@ -132,13 +134,13 @@ def build(fields: Fields) -> Wall:
         next_hour=_successors(hours, 24),
         next_month=_successors(sorted(fields.month.values), 13),
         years=tuple(sorted(fields.year.values)) if fields.year else (),
-        days=_days(fields),
+        days=_days_by_shape(fields),
         first_time=hours[0] * 3600 + minutes[0] * 60 + seconds[0],
     )
 
 
 def _successors(values: Iterable[int], size: int) -> tuple[int, ...]:
-    """At v, up to and including `size`: the least of the values that is not below v, or -1."""
+    """A table for every v up to and including `size`: the least of the values that is not below v, or -1."""
     table = [-1] * (size + 1)
     allowed = set(values)
     for value in range(size - 1, -1, -1):
@@ -147,9 +149,9 @@ def _successors(values: Iterable[int], size: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _shape(year: int, month: int) -> tuple[int, int]:
-    """The length of a month and the weekday of its first day; Sunday is 0."""
-    length = 29 if month == 2 and isleap(year) else _LENGTHS[month]
+def _month_shape(year: int, month: int) -> tuple[int, int]:
+    """The length of a month and the weekday of its first day, with 0 for Sunday."""
+    length = 29 if month == 2 and isleap(year) else _MONTH_LENGTHS[month]
     return length, date(year, month, 1).toordinal() % 7
 
 
@@ -157,20 +159,20 @@ def _days_before(day: date) -> int:
     return (1 << day.day) - 1
 
 
-def _days(fields: Fields) -> tuple[tuple[int, ...], ...]:
-    """The named days of every shape of month, by [length - 28][weekday of the first]."""
+def _days_by_shape(fields: Fields) -> tuple[tuple[int, ...], ...]:
+    """The matching days of every month shape, by [length - 28][weekday of the first]."""
     dates = _bits(fields.day.values)
-    return tuple(tuple(_days_of_shape(fields, dates, length, first) for first in range(7)) for length in range(28, 32))
+    return tuple(tuple(_matching_days(fields, dates, length, first) for first in range(7)) for length in range(28, 32))
 
 
-def _days_of_shape(fields: Fields, dates: int, length: int, first: int) -> int:
-    by_date = dates | _moving_dates(fields.day, length, first) if fields.day.moving else dates
-    by_weekday = _by_weekday(fields.weekday, length, first)
-    named = by_date & by_weekday if fields.both_days else by_date | by_weekday
-    return named & ((2 << length) - 2)
+def _matching_days(fields: Fields, dates: int, length: int, first: int) -> int:
+    by_date = dates | _dates_by_month(fields.day, length, first) if fields.day.depends_on_month else dates
+    by_weekday = _days_by_weekday(fields.weekday, length, first)
+    days = by_date & by_weekday if fields.both_days else by_date | by_weekday
+    return days & ((2 << length) - 2)
 
 
-def _moving_dates(day: DayOfMonth, length: int, first: int) -> int:
+def _dates_by_month(day: DayOfMonth, length: int, first: int) -> int:
     days = {length - back for back in day.before_last if back < length}
     days.update(_nearest_workday(target, length, first) for target in day.near if target <= length)
     if day.last_workday:
@@ -187,15 +189,15 @@ def _nearest_workday(target: int, length: int, first: int) -> int:
     return target
 
 
-def _by_weekday(weekday: DayOfWeek, length: int, first: int) -> int:
-    named = sum([_WEEKLY[(which - first) % 7] for which in weekday.values])
+def _days_by_weekday(weekday: DayOfWeek, length: int, first: int) -> int:
+    days = sum([_WEEKLY[(which - first) % 7] for which in weekday.values])
     for which, nth in weekday.nth:
         occurrences = range(1 + (which - first) % 7, length + 1, 7)
         if nth == LAST:
-            named |= 1 << occurrences[-1]
+            days |= 1 << occurrences[-1]
         elif nth <= len(occurrences):
-            named |= 1 << occurrences[nth - 1]
-    return named
+            days |= 1 << occurrences[nth - 1]
+    return days
 
 
 def _bits(days: Iterable[int]) -> int:

@@ -1,4 +1,4 @@
-"""The text of a cron expression, read into sets of numbers; every refusal names the field and the column."""
+"""Parses the text of a cron expression into sets of numbers; errors name the field and the column."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LAST = 0  # as the `nth` of a weekday: its last occurrence in the month
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-CALENDAR = ("second", "minute", "hour", "day", "month", "weekday", "year")  # in the order of a 7-field expression
+FIELD_NAMES = ("second", "minute", "hour", "day", "month", "weekday", "year")  # in the order of a 7-field expression
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "@yearly": "0 0 1 1 *",
@@ -30,41 +30,46 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A plain field: its text, and the values it allows."""
+    """One field of an expression: its text and the values it allows."""
 
     text: str
     values: frozenset[int]
 
     @property
-    def free(self) -> bool:
-        """Whether the text starts with a star, which is what Debian's rules for days and daylight saving ask."""
+    def starts_with_star(self) -> bool:
+        """Debian's rules for days and daylight saving depend on this; `?` counts as a star."""
         return self.text[0] in "*?"
 
     @property
-    def everything(self) -> bool:
+    def is_any(self) -> bool:
+        """Whether the field is just `*` or `?`."""
         return self.text in ("*", "?")
 
 
 @dataclass(frozen=True, slots=True)
 class DayOfMonth(Field):
+    """The day-of-month field, with the items that depend on the month."""
+
     before_last: frozenset[int]  # `L` is 0, `L-3` is 3
     near: frozenset[int]  # `15W` is 15
     last_workday: bool  # `LW`
 
     @property
-    def moving(self) -> bool:
+    def depends_on_month(self) -> bool:
         """Whether any of its days depends on the month."""
         return bool(self.before_last or self.near or self.last_workday)
 
 
 @dataclass(frozen=True, slots=True)
 class DayOfWeek(Field):
+    """The day-of-week field, with Sunday as 0."""
+
     nth: frozenset[tuple[int, int]]  # (weekday, which one of the month), with LAST for the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """A whole expression. Sunday is 0; `years` is None where every year will do."""
+    """A whole expression."""
 
     second: Field
     minute: Field
@@ -72,16 +77,16 @@ class Fields:
     day: DayOfMonth
     month: Field
     weekday: DayOfWeek
-    year: Field | None
-    both_days: bool  # the two day fields must both hold, not either
+    year: Field | None  # None: every year
+    both_days: bool  # the two day fields must both match, rather than either
 
     @property
     def fixed(self) -> bool:
-        """Whether daylight saving moves this entry's slots, rather than real time deciding."""
-        return not (self.minute.free or self.hour.free)
+        """Whether neither minute nor hour starts with a star; decides the default in `dst`."""
+        return not (self.minute.starts_with_star or self.hour.starts_with_star)
 
-    def idle_steps(self) -> list[tuple[str, str]]:
-        """The items such as `*/90` whose step leaves the field at once, with the field's name."""
+    def useless_steps(self) -> list[tuple[str, str]]:
+        """Items such as `*/90` whose step is larger than the field, each after the name of its field."""
         sizes = (("minute", self.minute, 60), ("hour", self.hour, 24), ("month", self.month, 12))
         return [
             (name, item)
@@ -91,12 +96,13 @@ class Fields:
         ]
 
 
-def read(expression: str) -> Fields:
+def parse_fields(expression: str) -> Fields:
+    """Parse an expression of 5, 6 or 7 fields or an alias; raises InvalidSchedule."""
     _check_characters(expression)
     body = expression.strip(" \t")
     if body.startswith("@"):
-        body = _alias(body)
-        words = [(word, 0) for word in body.split()]  # columns of an alias would point into text nobody wrote
+        body = _expand_alias(body)
+        words = [(word, 0) for word in body.split()]  # without columns, which would mean the expansion
     else:
         words = [(found.group(), found.start() + 1) for found in re.finditer(r"[^ \t]+", expression)]
     if not 5 <= len(words) <= 7:
@@ -112,9 +118,9 @@ def read(expression: str) -> Fields:
 
 
 def check_field(name: str, text: str) -> None:
-    """Refuse what the field `second`, `minute`, `hour`, `day`, `month` or `year` would refuse in an expression."""
+    """Raise InvalidSchedule if the text is not valid for that field; `name` is any of FIELD_NAMES but weekday."""
     _check_characters(text)
-    words = [(text if name == field else "*", 0) for field in CALENDAR]
+    words = [(text if name == field else "*", 0) for field in FIELD_NAMES]
     _fields(words)
 
 
@@ -123,15 +129,15 @@ def _check_characters(expression: str) -> None:
         raise InvalidSchedule(f"a cron expression has at most {MAX_LENGTH} characters; this one has {len(expression)}")
     for column, character in enumerate(expression, 1):
         if not (" " <= character <= "~" or character == "\t"):
-            raise InvalidSchedule(f"column {column}: the character {character!r} has no place in a cron expression")
+            raise InvalidSchedule(f"column {column}: the character {character!r} is not allowed in a cron expression")
 
 
-def _alias(name: str) -> str:
+def _expand_alias(name: str) -> str:
     if name in ALIASES:
         return ALIASES[name]
     if name == "@reboot":
-        raise InvalidSchedule("@reboot is refused: there is no one machine whose start it could mean; give a time")
-    hint = f"; write {name.lower()}" if name.lower() in ALIASES else f"; known are {', '.join(ALIASES)}"
+        raise InvalidSchedule("@reboot is not supported, because jobs belong to no single machine; give a time instead")
+    hint = f"; write {name.lower()}" if name.lower() in ALIASES else f"; the aliases are {', '.join(ALIASES)}"
     raise InvalidSchedule(f"there is no alias {name[:80]!r}{hint}")
 
 
@@ -139,20 +145,24 @@ def _fields(words: list[tuple[str, int]]) -> Fields:
     second, minute, hour, day, month, (weekday, column), *year = words
     both = weekday.startswith("+")
     fields = Fields(
-        second=_plain(_Reader("second", 0, 59, *second)),
-        minute=_plain(_Reader("minute", 0, 59, *minute)),
-        hour=_plain(_Reader("hour", 0, 23, *hour)),
-        day=_day_of_month(_Reader("day of month", 1, 31, *day)),
-        month=_plain(_Reader("month", 1, 12, *month, MONTHS, 1)),
-        weekday=_day_of_week(_Reader("day of week", 0, 7, weekday.removeprefix("+"), column + both, WEEKDAYS)),
-        year=_plain(_Reader("year", FIRST_YEAR, LAST_YEAR, *year[0])) if year and year[0][0] != "*" else None,
+        second=_plain_field(_FieldParser("second", 0, 59, *second)),
+        minute=_plain_field(_FieldParser("minute", 0, 59, *minute)),
+        hour=_plain_field(_FieldParser("hour", 0, 23, *hour)),
+        day=_day_of_month(_FieldParser("day of month", 1, 31, *day)),
+        month=_plain_field(_FieldParser("month", 1, 12, *month, MONTHS, 1)),
+        weekday=_day_of_week(_FieldParser("day of week", 0, 7, weekday.removeprefix("+"), column + both, WEEKDAYS)),
+        year=_year(*year),
         both_days=both,
     )
-    return replace(fields, both_days=both or fields.day.free or fields.weekday.free)
+    return replace(fields, both_days=both or fields.day.starts_with_star or fields.weekday.starts_with_star)
 
 
-class _Reader:
-    """One field's text with what it takes to read numbers, names, ranges and steps from it."""
+def _year(word: tuple[str, int] = ("*", 0)) -> Field | None:
+    return None if word[0] == "*" else _plain_field(_FieldParser("year", FIRST_YEAR, LAST_YEAR, *word))
+
+
+class _FieldParser:
+    """Parses the numbers, names, ranges and steps of one field."""
 
     def __init__(
         self, name: str, low: int, high: int, text: str, column: int, names: tuple[str, ...] = (), base: int = 0
@@ -178,7 +188,7 @@ class _Reader:
             first = self.value(low)
             last = self.high if slash else first
         if last < first:
-            self.refuse(f"the range {span} runs backwards{self._way_round(low, high)}")
+            self.refuse(f"the range {span} runs backwards{self._range_hint(low, high)}")
         return range(first, last + 1, self._step(step) if slash else 1)
 
     def value(self, word: str) -> int:
@@ -197,10 +207,10 @@ class _Reader:
     def _step(self, word: str) -> int:
         step = self._number(word)
         if step == 0:
-            self.refuse("a step of 0 leads nowhere")
+            self.refuse("a step must be at least 1")
         return step
 
-    def _way_round(self, low: str, high: str) -> str:
+    def _range_hint(self, low: str, high: str) -> str:
         if high == "sun":
             return f"; Sunday is also 7, so write {self._names.get(low, low)}-7"
         return f"; write {low}-{self.high},{self.low}-{high}"
@@ -210,58 +220,58 @@ class _Reader:
         raise InvalidSchedule(f"the {self.name} field ({self.text[:40]!r}{place}): {reason}")
 
 
-def _plain(reader: _Reader) -> Field:
-    if "?" in reader.text:
-        reader.refuse("? stands for any day, so it belongs in the day fields only")
-    values = frozenset(value for item in reader.items() for value in reader.values(item))
-    return Field(reader.text, values)
+def _plain_field(parser: _FieldParser) -> Field:
+    if "?" in parser.text:
+        parser.refuse("? means any day and is allowed only in the day fields")
+    values = frozenset(value for item in parser.items() for value in parser.values(item))
+    return Field(parser.text, values)
 
 
-def _day_of_month(reader: _Reader) -> DayOfMonth:
+def _day_of_month(parser: _FieldParser) -> DayOfMonth:
     values: set[int] = set()
     before_last: set[int] = set()
     near: set[int] = set()
-    items = ["*"] if reader.text == "?" else reader.items()
-    if reader.text.startswith("+"):
-        reader.refuse("the + that asks for both day fields belongs before the day of week")
+    items = ["*"] if parser.text == "?" else parser.items()
+    if parser.text.startswith("+"):
+        parser.refuse("put the + that asks for both day fields before the day of week")
     for item in items:
         if item == "l":
             before_last.add(0)
         elif item.startswith("l-"):
-            before_last.add(_days_before_last(reader, item[2:]))
+            before_last.add(_days_before_last(parser, item[2:]))
         elif item.endswith("w") and item != "lw":
-            near.add(reader.value(item[:-1]))
+            near.add(parser.value(item[:-1]))
         elif item != "lw":
-            values.update(reader.values(item))
-    return DayOfMonth(reader.text, frozenset(values), frozenset(before_last), frozenset(near), "lw" in items)
+            values.update(parser.values(item))
+    return DayOfMonth(parser.text, frozenset(values), frozenset(before_last), frozenset(near), "lw" in items)
 
 
-def _days_before_last(reader: _Reader, word: str) -> int:
-    days = reader.value(word)
+def _days_before_last(parser: _FieldParser, word: str) -> int:
+    days = parser.value(word)
     if days > 30:
-        reader.refuse(f"no month has a day {days} days before its last")
+        parser.refuse(f"no month has a day {days} days before its last")
     return days
 
 
-def _day_of_week(reader: _Reader) -> DayOfWeek:
+def _day_of_week(parser: _FieldParser) -> DayOfWeek:
     values: set[int] = set()
     nth: set[tuple[int, int]] = set()
-    for item in ["*"] if reader.text == "?" else reader.items():
+    for item in ["*"] if parser.text == "?" else parser.items():
         day, hash_sign, which = item.partition("#")
         if item == "l":
-            reader.refuse("L needs a weekday, such as 5L for the last Friday")
+            parser.refuse("L needs a weekday, such as 5L for the last Friday")
         elif hash_sign:
-            nth.add((reader.value(day) % 7, _which(reader, which)))
+            nth.add((parser.value(day) % 7, _nth(parser, which)))
         elif item.endswith("l"):
-            nth.add((reader.value(item[:-1]) % 7, LAST))
+            nth.add((parser.value(item[:-1]) % 7, LAST))
         else:
-            values.update(value % 7 for value in reader.values(item))
-    return DayOfWeek(reader.text, frozenset(values), frozenset(nth))
+            values.update(value % 7 for value in parser.values(item))
+    return DayOfWeek(parser.text, frozenset(values), frozenset(nth))
 
 
-def _which(reader: _Reader, word: str) -> int:
+def _nth(parser: _FieldParser, word: str) -> int:
     if word == "l":
         return LAST
     if word not in ("1", "2", "3", "4", "5"):
-        reader.refuse(f"a month has a weekday up to 5 times, so after # comes 1 to 5 or L, not {word[:40]!r}")
+        parser.refuse(f"a weekday occurs at most 5 times in a month: write 1 to 5 or L after #, not {word[:40]!r}")
     return int(word)

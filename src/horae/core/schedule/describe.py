@@ -1,13 +1,13 @@
-"""A schedule in plain English, the same for all expressions that fire at the same times and for no others."""
+"""Describes a schedule in plain English; equal descriptions mean equal fire times."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import product
 from typing import assert_never
 
-from horae.core.schedule import cron
-from horae.core.schedule.cron import Note, NoteKind
+from horae.core.schedule.cron import parse_cron
 from horae.core.schedule.cron_syntax import LAST, DayOfMonth, DayOfWeek, Fields
+from horae.core.schedule.dst import DstNote, DstNoteKind
 from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Recurring, Schedule
 from horae.core.schedule.zones import zone_named
 
@@ -17,115 +17,116 @@ MONTHS = (
 )
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST: "last"}
-MOST_TIMES = 4  # more times of day than this are told by their fields
+MAX_LISTED_TIMES = 4  # times of day; more are described field by field
 UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
 
 
 def describe(schedule: Schedule) -> str:
+    """The schedule as a phrase, such as `at 09:00 on Monday through Friday (Europe/Paris)`."""
     match schedule:
         case Now():
             return "once, at once"
         case At():
             return f"once, at {_moment(schedule.time, schedule.timezone)}"
         case Every():
-            return f"every {_each(schedule.interval)}{_limits(schedule)}"
+            return f"every {_interval(schedule.interval)}{_options(schedule)}"
         case CronSchedule() | Calendar():
-            fields = cron.parse(schedule.expression).fields
-            return f"{describe_cron(fields)}{_place(fields, schedule.timezone)}{_limits(schedule)}"
+            fields = parse_cron(schedule.expression).fields
+            return f"{describe_cron(fields)}{_zone(fields, schedule.timezone)}{_options(schedule)}"
         case _:
             assert_never(schedule)
 
 
 def describe_cron(fields: Fields) -> str:
-    """When an expression fires, without its time zone."""
-    clock = _clock(fields)
+    """A cron expression as a phrase, without its time zone."""
+    times = _times_of_day(fields)
     if date := _single_date(fields):
-        return f"{clock} on {date}"
+        return f"{times} on {date}"
     days = _days(fields)
-    if not days and clock.startswith("at ") and _names_times(fields):
+    if not days and times.startswith("at ") and _lists_times(fields):
         days = "every day"
-    return " ".join(filter(None, (clock, days, _months(fields), _years(fields))))
+    return " ".join(filter(None, (times, days, _months(fields), _years(fields))))
 
 
-def describe_note(note: Note, at: datetime, timezone: str) -> str:
-    """What daylight saving did to a slot."""
+def describe_note(note: DstNote, at: datetime, timezone: str) -> str:
+    """A sentence on how daylight saving affected a slot."""
     local = f"{_time_of(note.local)} %s on {note.local:%Y-%m-%d} in {timezone}"
     match note.kind:
-        case NoteKind.AFTER_GAP:
+        case DstNoteKind.AFTER_GAP:
             return f"{local % 'does not exist'}; runs at {_time_of(at.astimezone(zone_named(timezone)))}"
-        case NoteKind.FIRST_PASS:
+        case DstNoteKind.FIRST_PASS:
             return f"{local % 'happens twice'}; {'runs the first time only' if note.once else 'this is the first'}"
-        case NoteKind.SECOND_PASS:
+        case DstNoteKind.SECOND_PASS:
             return f"{local % 'happens twice'}; {'runs the second time only' if note.once else 'this is the second'}"
         case _:
             assert_never(note.kind)
 
 
 def describe_skip(at: datetime, timezone: str) -> str:
-    """Of a slot that `gap: skip` dropped, known by the instant right after the gap."""
+    """A sentence on a slot that `gap: skip` drops; `at` is the instant right after the gap."""
     local = at.astimezone(zone_named(timezone))
     return f"the slot before {_time_of(local)} on {local:%Y-%m-%d} in {timezone} does not exist; it is skipped"
 
 
-# --- the pieces of a cron expression --------------------------------------------------------------------------------
+# --- parts of a cron expression -------------------------------------------------------------------------------------
 
 
-def _clock(fields: Fields) -> str:
+def _times_of_day(fields: Fields) -> str:
     hours = sorted(fields.hour.values)
     on_the_hour = fields.minute.values == {0} and fields.second.values == {0}
-    if on_the_hour and _cycle("hour", hours, 24):
-        return _cycle("hour", hours, 24)
-    if _names_times(fields):
-        return f"at {_listed(_times(fields))}"
+    if on_the_hour and (phrase := _every("hour", hours, 24)):
+        return phrase
+    if _lists_times(fields):
+        return f"at {_listed(_clock_times(fields))}"
     once_an_hour = len(fields.minute.values) == 1 and fields.second.values == {0}
-    if once_an_hour and len(hours) < 24 and len(_runs(hours)) == 1:
+    if once_an_hour and len(hours) < 24 and len(_consecutive(hours)) == 1:
         [minute] = fields.minute.values
         return f"every hour from {hours[0]:02}:{minute:02} to {hours[-1]:02}:{minute:02}"
     return _nested(fields)
 
 
-def _names_times(fields: Fields) -> bool:
-    return len(fields.hour.values) * len(fields.minute.values) * len(fields.second.values) <= MOST_TIMES
+def _lists_times(fields: Fields) -> bool:
+    return len(fields.hour.values) * len(fields.minute.values) * len(fields.second.values) <= MAX_LISTED_TIMES
 
 
-def _times(fields: Fields) -> list[str]:
+def _clock_times(fields: Fields) -> list[str]:
     parts = (sorted(field.values) for field in (fields.hour, fields.minute, fields.second))
     return [f"{hour:02}:{minute:02}" + (f":{second:02}" if second else "") for hour, minute, second in product(*parts)]
 
 
 def _nested(fields: Fields) -> str:
-    """From the finest field to the coarsest: every 10 seconds of minute 5 of every hour."""
+    """The fields from finest to coarsest, such as `every 10 seconds of minute 5 of every hour`."""
     levels = [("minute", sorted(fields.minute.values), 60), ("hour", sorted(fields.hour.values), 24)]
     if fields.second.values != {0}:
         levels.insert(0, ("second", sorted(fields.second.values), 60))
     (unit, values, size), *coarser = levels
-    phrases = [_cycle(unit, values, size) or f"at {_counted(unit, values)}"]
+    phrases = [_every(unit, values, size) or f"at {_counted(unit, values)}"]
     for unit, values, size in coarser:
         if len(values) < size:
-            phrases.append(_nth(unit, values, size) or _counted(unit, values))
+            phrases.append(_every_nth(unit, values, size) or _counted(unit, values))
         elif not phrases[-1].startswith("every"):  # every second of every minute is every second
             phrases.append(f"every {unit}")
     return " of ".join(phrases)
 
 
-def _cycle(unit: str, values: Sequence[int], size: int) -> str:
-    """`every 5 minutes`, where the values repeat evenly; else nothing."""
+def _every(unit: str, values: Sequence[int], size: int) -> str:
+    """`every 5 minutes` if the values repeat evenly, else empty."""
     step = size // len(values)
     if list(values) != list(range(0, size, step)) or size % step or len(values) == 1:
         return ""
     return f"every {unit}" if step == 1 else f"every {step} {unit}s"
 
 
-def _nth(unit: str, values: Sequence[int], size: int) -> str:
+def _every_nth(unit: str, values: Sequence[int], size: int) -> str:
     step = size // len(values)
     ordinal = {2: "2nd", 3: "3rd"}.get(step, f"{step}th")
-    return f"every {ordinal} {unit} from 0" if _cycle(unit, values, size) else ""
+    return f"every {ordinal} {unit} from 0" if _every(unit, values, size) else ""
 
 
 def _single_date(fields: Fields) -> str:
-    """`1 January`, `1 January 2030`; empty for what is not one day of one month."""
+    """`1 January` or `1 January 2030`; empty unless the fields name one day of one month."""
     day, month = fields.day, fields.month
-    if day.moving or not fields.weekday.everything or len(day.values) != 1 or len(month.values) != 1:
+    if day.depends_on_month or not fields.weekday.is_any or len(day.values) != 1 or len(month.values) != 1:
         return ""
     if fields.year is not None and len(fields.year.values) > 1:
         return ""
@@ -171,7 +172,7 @@ def _years(fields: Fields) -> str:
     return f"{'in' if len(fields.month.values) == 12 else 'of'} {_listed(_ranges(sorted(fields.year.values), str))}"
 
 
-# --- small pieces ---------------------------------------------------------------------------------------------------
+# --- words and numbers ----------------------------------------------------------------------------------------------
 
 
 def _listed(items: Sequence[str], joint: str = "and") -> str:
@@ -180,21 +181,22 @@ def _listed(items: Sequence[str], joint: str = "and") -> str:
 
 
 def _ranges(values: Sequence[int], name: Callable[[int], str]) -> list[str]:
-    """Each value by name; three or more in a row as `first through last`."""
+    """The names of the values; three or more in a row as `first through last`."""
     pieces: list[str] = []
-    for run in _runs(values):
-        pieces += [f"{name(run[0])} through {name(run[-1])}"] if len(run) > 2 else [name(value) for value in run]
+    for row in _consecutive(values):
+        pieces += [f"{name(row[0])} through {name(row[-1])}"] if len(row) > 2 else [name(value) for value in row]
     return pieces
 
 
-def _runs(values: Sequence[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
+def _consecutive(values: Sequence[int]) -> list[list[int]]:
+    """The values, split where one does not follow the one before."""
+    rows: list[list[int]] = []
     for value in values:
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
+        if rows and value == rows[-1][-1] + 1:
+            rows[-1].append(value)
         else:
-            runs.append([value])
-    return runs
+            rows.append([value])
+    return rows
 
 
 def _counted(unit: str, values: Sequence[int]) -> str:
@@ -205,13 +207,13 @@ def _plural(count: float, unit: str) -> str:
     return f"{count:.9g} {unit}{'' if count == 1 else 's'}"
 
 
-def _each(interval: timedelta) -> str:
+def _interval(interval: timedelta) -> str:
     """`5 minutes`, and `minute` rather than `1 minute`."""
-    span = _span(interval)
+    span = _duration(interval)
     return span.removeprefix("1 ") if span.count(" ") == 1 else span
 
 
-def _span(duration: timedelta) -> str:
+def _duration(duration: timedelta) -> str:
     """`1 minute`, `1 hour 30 minutes`, `0.5 seconds`."""
     pieces = []
     rest = duration
@@ -233,19 +235,19 @@ def _moment(moment: datetime, timezone: str) -> str:
     return f"{local:%Y-%m-%d} {_time_of(local)} ({timezone})"
 
 
-def _place(fields: Fields, timezone: str) -> str:
-    """The time zone, wherever it makes a difference that a reader may care about."""
+def _zone(fields: Fields, timezone: str) -> str:
+    """The time zone, unless it is UTC and the expression fires all day, every day."""
     sizes = ((fields.hour, 24), (fields.day, 31), (fields.month, 12), (fields.weekday, 7))
-    anywhere = fields.year is None and all(len(field.values) == size for field, size in sizes)
-    return "" if anywhere and timezone == "UTC" else f" ({timezone})"
+    all_day = fields.year is None and all(len(field.values) == size for field, size in sizes)
+    return "" if all_day and timezone == "UTC" else f" ({timezone})"
 
 
-def _limits(schedule: Recurring) -> str:
+def _options(schedule: Recurring) -> str:
     pieces = []
     if schedule.starts_at is not None:
         pieces.append(f", from {_moment(schedule.starts_at, schedule.timezone)}")
     if schedule.ends_at is not None:
         pieces.append(f", until {_moment(schedule.ends_at, schedule.timezone)}")
     if schedule.jitter:
-        pieces.append(f", each up to {_span(schedule.jitter)} later")
+        pieces.append(f", each up to {_duration(schedule.jitter)} later")
     return "".join(pieces)

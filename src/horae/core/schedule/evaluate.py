@@ -1,84 +1,41 @@
-"""Schedules and their arithmetic: the next slot, the slots of a range, and what to tell a user beforehand."""
+"""Evaluates schedules: the next slot, the slots of a range, their number, and when a slot's run is due."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import TypeGuard, assert_never
+from typing import TypeGuard
 
 from horae.core.errors import InvalidSchedule
-from horae.core.schedule import cron, describe
-from horae.core.schedule.cron import Cron, Dst, Fold, Gap, Note, NoteKind, Slot
-from horae.core.schedule.cron_syntax import Fields
-from horae.core.schedule.parse import parse_schedule, schedule_to_wire
-from horae.core.schedule.timestamps import parse_timestamp, rfc3339
-from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Recurring, Schedule
-from horae.core.schedule.zones import clock_changes, zone_named
+from horae.core.schedule.cron import parse_cron
+from horae.core.schedule.dst import Gap
+from horae.core.schedule.timestamps import rfc3339
+from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Recurring, Schedule, Slot
+from horae.core.schedule.zones import zone_named
 
-__all__ = [
-    "At",
-    "Calendar",
-    "CronSchedule",
-    "Dst",
-    "Every",
-    "Fire",
-    "Fold",
-    "Gap",
-    "Note",
-    "NoteKind",
-    "Now",
-    "Recurring",
-    "Schedule",
-    "Slot",
-    "count_between",
-    "is_recurring",
-    "jittered",
-    "last_before",
-    "next_after",
-    "next_slot",
-    "parse_schedule",
-    "parse_timestamp",
-    "preview",
-    "refuse_never_firing",
-    "rfc3339",
-    "schedule_to_wire",
-    "skipped_in_gaps",
-    "slots_between",
-    "slots_until",
-    "warnings",
-]
-
-_TICK = timedelta(microseconds=1)  # datetimes know nothing finer, so "from t on" is "after t less a tick"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fire:
-    """A slot as a user previews it."""
-
-    at: datetime
-    note: str | None = None
+_TICK = timedelta(microseconds=1)  # the resolution of datetimes, so "from t on" is "after t - _TICK"
 
 
 def is_recurring(schedule: Schedule) -> TypeGuard[Recurring]:
-    return isinstance(schedule, (Every, CronSchedule, Calendar))  # a union would be made at every call
+    return isinstance(schedule, (Every, CronSchedule, Calendar))  # faster than a union, which is built at every call
 
 
 def follows_zone(schedule: Schedule) -> bool:
-    """Whether its slots are times of a zone whose offset may be changed."""
+    """Whether its slots are local times of a zone, whose offset may change by law."""
     return isinstance(schedule, CronSchedule | Calendar) and schedule.timezone != "UTC"
 
 
 def next_after(schedule: Schedule, after: datetime) -> datetime | None:
-    """The first slot strictly after `after`; None when there is none. `now` has no slots, `at` has one."""
+    """The first slot strictly after `after`, or None. `now` has no slots, `at` has one."""
     if isinstance(schedule, Now):
         return None
     if isinstance(schedule, At):
         return schedule.time if schedule.time > after else None
-    since = _since(schedule, after)
+    since = _search_from(schedule, after)
     if isinstance(schedule, Every):
         slot = _next_interval(schedule, since)
     else:
-        slot = _cron(schedule).next(since, zone_named(schedule.timezone), schedule.dst)
+        slot = parse_cron(schedule.expression).next(since, zone_named(schedule.timezone), schedule.dst)
     return slot if slot is not None and _before_end(schedule, slot) else None
 
 
@@ -95,18 +52,23 @@ def slots_until(
 
 
 def next_slot(schedule: Schedule, after: datetime) -> Slot | None:
-    """As `next_after`, with what daylight saving did to the slot."""
+    """Like `next_after`, with a note on how daylight saving affected the slot."""
     if not isinstance(schedule, CronSchedule | Calendar):
         at = next_after(schedule, after)
         return None if at is None else Slot(at)
     zone = zone_named(schedule.timezone)
-    slot = _cron(schedule).next_slot(_since(schedule, after), zone, schedule.dst)
+    slot = parse_cron(schedule.expression).next_slot(_search_from(schedule, after), zone, schedule.dst)
     return slot if slot is not None and _before_end(schedule, slot.at) else None
+
+
+def next_slot_from(schedule: Schedule, start: datetime) -> Slot | None:
+    """The first slot that is not before `start`."""
+    return next_slot(schedule, _just_before(start))
 
 
 def slots_between(schedule: Schedule, start: datetime, end: datetime, limit: int | None = None) -> Iterator[Slot]:
     """The slots with `start <= slot < end`, oldest first, at most `limit`."""
-    slot = next_slot(schedule, _just_before(start))
+    slot = next_slot_from(schedule, start)
     found = 0
     while slot is not None and slot.at < end and (limit is None or found < limit):
         yield slot
@@ -115,7 +77,7 @@ def slots_between(schedule: Schedule, start: datetime, end: datetime, limit: int
 
 
 def count_between(schedule: Schedule, start: datetime, end: datetime, cap: int | None = None) -> int:
-    """How many slots there are with `start <= slot < end`, or `cap` if more; the cost does not grow with the number."""
+    """The number of slots with `start <= slot < end`, at most `cap`; the cost does not grow with the number."""
     if not is_recurring(schedule):
         count = sum(1 for _ in slots_between(schedule, start, end))
     else:
@@ -130,7 +92,7 @@ def last_before(schedule: Schedule, end: datetime, *, not_before: datetime) -> d
     newest = next_after(schedule, _just_before(not_before))
     if newest is None or newest >= end:
         return None
-    empty_from = end  # no slot lies between it and the end
+    empty_from = end  # there is no slot from here to the end
     while (following := next_after(schedule, newest)) is not None and following < end:
         middle = following + (empty_from - following) / 2
         beyond = next_after(schedule, middle)
@@ -146,73 +108,43 @@ def skipped_in_gaps(schedule: Schedule, after: datetime, until: datetime) -> lis
     if not isinstance(schedule, CronSchedule | Calendar) or schedule.dst.gap is not Gap.SKIP:
         return []
     zone = zone_named(schedule.timezone)
-    skipped = _cron(schedule).skipped_in_gaps(_since(schedule, after), until, zone, schedule.dst)
+    cron = parse_cron(schedule.expression)
+    skipped = cron.skipped_in_gaps(_search_from(schedule, after), until, zone, schedule.dst)
     return [slot for slot in skipped if _before_end(schedule, slot)]
 
 
 def jittered(schedule: Schedule, job_id: str, slot: datetime) -> datetime:
-    """When the run of a slot is due: up to `jitter` later, the same on every node, and before the next slot."""
+    """When the run of a slot is due: up to `jitter` later, the same on every node, always before the next slot."""
     if not is_recurring(schedule) or not schedule.jitter:
         return slot
     following = next_after(schedule, slot)
     room = schedule.jitter if following is None else min(schedule.jitter, following - slot - _TICK)
-    luck = blake2b(f"{job_id} {rfc3339(slot)}".encode(), digest_size=8).digest()
-    return slot + _TICK * (int.from_bytes(luck) % (room // _TICK + 1))
+    digest = blake2b(f"{job_id} {rfc3339(slot)}".encode(), digest_size=8).digest()
+    return slot + _TICK * (int.from_bytes(digest) % (room // _TICK + 1))
 
 
 def refuse_never_firing(schedule: Schedule, now: datetime) -> None:
-    """Raise InvalidSchedule for a recurring schedule without a slot after `now`. An `at` in the past runs at once."""
+    """Raise InvalidSchedule for a recurring schedule without a slot after `now`; an `at` in the past is valid."""
     if not is_recurring(schedule) or next_after(schedule, now) is not None:
         return
     if schedule.ends_at is None:
-        raise InvalidSchedule(f"it can never fire: {_impossibility(schedule)}")
+        raise InvalidSchedule(f"it can never fire: {_why_never(schedule)}")
     if schedule.ends_at <= now:
         raise InvalidSchedule("it can never fire: ends_at has passed", pointer="/schedule/ends_at")
     endless = next_after(replace(schedule, ends_at=None), now)
     if endless is None:
-        raise InvalidSchedule(f"it can never fire: {_impossibility(schedule)}")
+        raise InvalidSchedule(f"it can never fire: {_why_never(schedule)}")
     raise InvalidSchedule(
         f"it can never fire: its first slot would be {rfc3339(endless)}, which is not before ends_at",
         pointer="/schedule/ends_at",
     )
 
 
-def preview(schedule: Schedule, after: datetime, count: int) -> list[Fire]:
-    """The next slots strictly after `after`, with what daylight saving does to them in words."""
-    fires: list[Fire] = []
-    slot = next_slot(schedule, after)
-    while slot is not None and len(fires) < count:
-        fires.append(Fire(at=slot.at, note=_note(schedule, slot)))
-        slot = next_slot(schedule, slot.at)
-    return fires
-
-
-def warnings(schedule: Schedule, after: datetime | None = None) -> list[str]:
-    """What may surprise the user; with `after` also what the clock changes of the year after it do to fixed times."""
-    match schedule:
-        case Now() | At():
-            return []
-        case Every():
-            return [_OFTEN] if schedule.interval < timedelta(minutes=1) else []
-        case CronSchedule() | Calendar():
-            surprises = _surprises(_cron(schedule))
-            return surprises if after is None else surprises + _clock_changes(schedule, after)
-        case _:
-            assert_never(schedule)
-
-
-# --- helpers --------------------------------------------------------------------------------------------------------
-
-
-def _cron(schedule: CronSchedule | Calendar) -> Cron:
-    return cron.parse(schedule.expression)
-
-
 def _just_before(moment: datetime) -> datetime:
     return moment - _TICK
 
 
-def _since(schedule: Recurring, after: datetime) -> datetime:
+def _search_from(schedule: Recurring, after: datetime) -> datetime:
     return after if schedule.starts_at is None else max(after, _just_before(schedule.starts_at))
 
 
@@ -225,78 +157,31 @@ def _next_interval(every: Every, after: datetime) -> datetime | None:
     try:
         return every.anchor + every.interval * max(intervals, 0)
     except OverflowError:
-        return None  # beyond the last datetime
+        return None  # after the last datetime
 
 
 def _following(schedule: Schedule, slot: datetime) -> datetime | None:
-    """The slot after one; the next of an interval costs a fraction of what `next_after` does for any moment."""
+    """The slot after a slot; for an interval much cheaper than `next_after`, which takes any moment."""
     if not isinstance(schedule, Every):
         return next_after(schedule, slot)
     try:
         following = slot + schedule.interval
     except OverflowError:
-        return None  # beyond the last datetime
+        return None  # after the last datetime
     return following if _before_end(schedule, following) else None
 
 
 def _count(schedule: Recurring, start: datetime, end: datetime) -> int:
     if isinstance(schedule, Every):
         return _intervals_before(schedule, end) - _intervals_before(schedule, start)
-    return _cron(schedule).count(start, end, zone_named(schedule.timezone), schedule.dst)
+    return parse_cron(schedule.expression).count(start, end, zone_named(schedule.timezone), schedule.dst)
 
 
 def _intervals_before(every: Every, moment: datetime) -> int:
     return max(-((every.anchor - moment) // every.interval), 0)
 
 
-def _impossibility(schedule: Recurring) -> str:
+def _why_never(schedule: Recurring) -> str:
     if isinstance(schedule, Every):
-        return "its intervals leave the calendar"
-    return f"no date to come fits {schedule.expression!r}"
-
-
-def _note(schedule: Schedule, slot: Slot) -> str | None:
-    if slot.note is None or not isinstance(schedule, CronSchedule | Calendar):
-        return None
-    return describe.describe_note(slot.note, slot.at, schedule.timezone)
-
-
-_SHORTEST = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # days of each month in an ordinary year
-_OFTEN = "it fires more often than once a minute"
-
-
-def _surprises(parsed: Cron) -> list[str]:
-    fields = parsed.fields
-    surprises = []
-    if not fields.both_days:
-        surprises.append(
-            "day of month and day of week are both set, so it fires when either fits; "
-            "put + before the day of week to ask for both"
-        )
-    if len(fields.second.values) > 1:
-        surprises.append(_OFTEN)
-    if missing := _day_that_some_months_lack(fields):
-        surprises.append(f"it passes over months without a day {missing}; L is the last day of any month")
-    surprises.extend(
-        f"the step of {item} in the {name} field leads beyond the field, so it fits only its first value"
-        for name, item in fields.idle_steps()
-    )
-    return surprises
-
-
-def _day_that_some_months_lack(fields: Fields) -> int | None:
-    earliest = min(fields.day.values, default=1)
-    if fields.day.moving or not fields.weekday.everything or all(earliest <= _SHORTEST[m] for m in fields.month.values):
-        return None
-    return earliest
-
-
-def _clock_changes(schedule: CronSchedule | Calendar, after: datetime) -> list[str]:
-    if not _cron(schedule).fixed:
-        return []
-    until = after + timedelta(days=366)
-    zone = zone_named(schedule.timezone)
-    slots = (next_slot(schedule, _just_before(moment)) for moment in clock_changes(zone, after, until))
-    notes = [_note(schedule, slot) for slot in slots if slot is not None]
-    skips = [describe.describe_skip(slot, schedule.timezone) for slot in skipped_in_gaps(schedule, after, until)]
-    return list(dict.fromkeys(filter(None, notes))) + skips
+        return "its next interval ends after the year 9999"
+    return f"no future date matches {schedule.expression!r}"

@@ -1,15 +1,15 @@
-"""Schedules as users write them and as they are stored: strings and JSON objects, read strictly and written back."""
+"""Parses schedules from strings and JSON objects, strictly, and writes them back as JSON objects."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypedDict, TypeGuard, TypeVar, assert_never
 
 from horae.core.errors import InvalidSchedule
-from horae.core.schedule import cron
-from horae.core.schedule.cron import Dst, Fold, Gap
+from horae.core.schedule.cron import parse_cron
 from horae.core.schedule.cron_syntax import MAX_LENGTH, check_field
+from horae.core.schedule.dst import Dst, Fold, Gap
 from horae.core.schedule.timestamps import parse_timestamp, rfc3339
 from horae.core.schedule.types import At, Calendar, CalendarField, CronSchedule, Every, Now, Recurrence, Schedule
 from horae.core.schedule.zone_names import check_zone_name, did_you_mean
@@ -42,7 +42,7 @@ Object = Mapping[str, object]
 
 
 def parse_schedule(value: str | Object, *, now: datetime) -> Schedule:
-    """Read any form of the contract; `now` anchors an interval that names no anchor. Raises InvalidSchedule."""
+    """Parse any form of a schedule; `now` is the anchor of an interval without one. Raises InvalidSchedule."""
     if isinstance(value, str):
         return _from_text(value, now)
     if isinstance(value, Mapping):
@@ -51,7 +51,7 @@ def parse_schedule(value: str | Object, *, now: datetime) -> Schedule:
 
 
 def schedule_to_wire(schedule: Schedule) -> dict[str, object]:
-    """The object form, with what is default left out; `parse_schedule` makes an equal schedule of it."""
+    """The object form without default values; `parse_schedule` turns it back into an equal schedule."""
     match schedule:
         case Now():
             return {"type": "now"}
@@ -83,28 +83,28 @@ def _from_text(text: str, now: datetime) -> Schedule:
         return At(time=parse_timestamp(body))
     if not body or (body[0].isalpha() and len(body.split()) < 5):
         raise InvalidSchedule(f"{FORMS}, not {text[:40]!r}")
-    return CronSchedule(expression=cron.parse(text).expression)
+    return CronSchedule(expression=parse_cron(text).expression)
 
 
 def _interval(text: str) -> timedelta:
-    """`5m`, `1h30m`, `10 minutes`; a bare unit is one of it."""
+    """Parse `5m`, `1h30m`, `10 minutes` or a bare unit such as `hour`."""
     if text in UNITS and len(text) > 2:
         return _checked_interval(timedelta(seconds=UNITS[text]), "/schedule")
     amounts = _AMOUNT.findall(text)
     units = [unit for _, unit in amounts]
     if not amounts or _AMOUNT.sub("", text) or not all(unit in UNITS for unit in units):
         raise InvalidSchedule(
-            f"'every {text[:40]}' names no interval; write one as every 30s, every 5m, every 1h30m or every hour"
+            f"'every {text[:40]}' is not an interval; write it as every 30s, every 5m, every 1h30m or every hour"
         )
     seconds = sum(float(n) * UNITS[unit] for n, unit in amounts)
-    longer = 2 * MAX_INTERVAL.total_seconds()  # than any interval; a timedelta does not hold whatever can be written
-    return _checked_interval(timedelta(seconds=min(seconds, longer)), "/schedule")
+    too_long = 2 * MAX_INTERVAL.total_seconds()  # still fits into a timedelta, which larger numbers may not
+    return _checked_interval(timedelta(seconds=min(seconds, too_long)), "/schedule")
 
 
 def _checked_interval(interval: timedelta, pointer: str) -> timedelta:
     if not MIN_INTERVAL <= interval <= MAX_INTERVAL:
         shortest, longest = MIN_INTERVAL.total_seconds(), MAX_INTERVAL.days
-        raise InvalidSchedule(f"an interval lasts from {shortest:g} seconds to {longest} days", pointer=pointer)
+        raise InvalidSchedule(f"an interval is from {shortest:g} seconds to {longest} days long", pointer=pointer)
     return interval
 
 
@@ -117,16 +117,18 @@ def _from_object(value: Object, now: datetime) -> Schedule:
         raise InvalidSchedule(f"type is one of {', '.join(KEYS)}{did_you_mean(kind, KEYS)}", pointer="/schedule/type")
     _refuse_unknown_keys(value, ("type", *KEYS[kind]), "/schedule", f"a schedule of type {kind}")
     given = {key: item for key, item in value.items() if item is not None}
-    return _READERS[kind](given, now)
-
-
-def _read_now(given: Object, now: datetime) -> Now:
-    _timezone(given)
-    return Now()
-
-
-def _read_at(given: Object, now: datetime) -> At:
-    return At(time=_moment(_required(given, "time"), "time"), timezone=_timezone(given))
+    match kind:
+        case "now":
+            _timezone(given)
+            return Now()
+        case "at":
+            return At(time=_moment(_required(given, "time"), "time"), timezone=_timezone(given))
+        case "every":
+            return _read_every(given, now)
+        case "cron":
+            return _read_cron(given)
+        case _:
+            return _read_calendar(given)
 
 
 def _read_every(given: Object, now: datetime) -> Every:
@@ -136,16 +138,16 @@ def _read_every(given: Object, now: datetime) -> Every:
     return Every(interval=interval, anchor=anchor, **options)
 
 
-def _read_cron(given: Object, now: datetime) -> CronSchedule:
+def _read_cron(given: Object) -> CronSchedule:
     text = _text(_required(given, "expression"), "expression")
     try:
-        expression = cron.parse(text).expression
+        expression = parse_cron(text).expression
     except InvalidSchedule as exc:
         raise InvalidSchedule(str(exc), pointer="/schedule/expression") from exc
     return CronSchedule(expression=expression, **_options(given))
 
 
-def _read_calendar(given: Object, now: datetime) -> Calendar:
+def _read_calendar(given: Object) -> Calendar:
     fields = {name: _calendar_field(given[name], name) for name in CALENDAR_FIELDS if name in given}
     weekdays = _weekdays(given["weekdays"]) if "weekdays" in given else ()
     return Calendar(
@@ -158,15 +160,6 @@ def _read_calendar(given: Object, now: datetime) -> Calendar:
         second=fields.get("second"),
         **_options(given),
     )
-
-
-_READERS: Mapping[str, Callable[[Object, datetime], Schedule]] = {
-    "now": _read_now,
-    "at": _read_at,
-    "every": _read_every,
-    "cron": _read_cron,
-    "calendar": _read_calendar,
-}
 
 
 def _calendar_field(value: object, name: str) -> CalendarField:
@@ -185,7 +178,7 @@ def _calendar_field(value: object, name: str) -> CalendarField:
 
 
 def _is_field_number(value: object) -> TypeGuard[int]:
-    """Not so for true and false, nor for numbers that are too long even to be written into a message."""
+    """Whether a value is an integer, not a bool, and short enough to be quoted in an error message."""
     return type(value) is int and abs(value) < 10_000
 
 
@@ -250,7 +243,7 @@ def _timezone(given: Object) -> str:
     return name
 
 
-# --- small pieces ---------------------------------------------------------------------------------------------------
+# --- single values --------------------------------------------------------------------------------------------------
 
 
 def _refuse_unknown_keys(value: Object, known: Collection[str], pointer: str, subject: str) -> None:
@@ -274,7 +267,7 @@ def _text(value: object, name: str) -> str:
 
 
 def _duration(value: object, name: str) -> timedelta:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # NaN is not itself
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # NaN does not equal itself
         raise InvalidSchedule(f"{name} is a number of seconds, not {_kind(value)}", pointer=f"/schedule/{name}")
     try:
         return timedelta(seconds=value)

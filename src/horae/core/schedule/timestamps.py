@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps: read strictly, written in UTC."""
+"""RFC 3339 timestamps: parsed strictly, written in UTC."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,27 +13,27 @@ _TIMESTAMP = re.compile(
 
 
 def rfc3339(moment: datetime) -> str:
-    """In UTC, with microseconds only where there are any."""
+    """The moment as text, in UTC, with microseconds only if they are not zero."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def parse_timestamp(text: str, pointer: str = "/schedule") -> datetime:
-    """An RFC 3339 timestamp with an offset, as an aware UTC datetime; digits after the microsecond are cut off."""
+    """Parse a timestamp with an offset into an aware UTC datetime; digits after the microsecond are dropped."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         raise InvalidSchedule(
-            f"{text[:40]!r} is not a timestamp; write it as 2027-01-31T09:00:00Z or with an offset as +01:00",
+            f"{text[:40]!r} is not a timestamp; write it as 2027-01-31T09:00:00Z, or with an offset such as +01:00",
             pointer=pointer,
         )
     *parts, fraction, offset = found.groups()
     if offset is None:
-        raise InvalidSchedule(f"the timestamp {text!r} needs an offset; end it with Z or as in +01:00", pointer=pointer)
+        raise InvalidSchedule(f"the timestamp {text!r} needs an offset: end it with Z or +01:00", pointer=pointer)
     try:
         year, month, day, hour, minute, second = map(int, parts)
         micro = int((fraction or "").ljust(6, "0")[:6])
         moment = datetime(year, month, day, hour, minute, second, micro, tzinfo=UTC) - _offset(offset)
     except (ValueError, OverflowError) as exc:
-        raise InvalidSchedule(f"the timestamp {text!r} names no instant: {exc}", pointer=pointer) from exc
+        raise InvalidSchedule(f"the timestamp {text!r} is not a valid time: {exc}", pointer=pointer) from exc
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise InvalidSchedule(f"the year of {text!r} is not between {FIRST_YEAR} and {LAST_YEAR}", pointer=pointer)
     return moment
@@ -44,5 +44,5 @@ def _offset(text: str) -> timedelta:
         return timedelta()
     hours, minutes = int(text[1:3]), int(text[4:6])
     if hours > 23 or minutes > 59:
-        raise ValueError(f"no clock is {text} from UTC")
+        raise ValueError(f"{text} is not an offset from UTC")
     return timedelta(hours=hours, minutes=minutes) * (-1 if text[0] == "-" else 1)

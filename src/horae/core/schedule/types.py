@@ -1,40 +1,40 @@
-"""What a schedule can be: now, at an instant, at an interval, by a cron expression or by a calendar."""
+"""The kinds of schedules: now, at an instant, at an interval, by a cron expression or by a calendar."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from horae.core.errors import InvalidSchedule
-from horae.core.schedule.cron import NO_CHOICE, Dst
+from horae.core.schedule.dst import DEFAULT_DST, Dst, DstNote
 from horae.core.values import Value
 
 CalendarField = int | tuple[int, ...] | str  # 9, (9, 17) or a cron field such as "9-17/2"
 
 
 class Now(Value, frozen=True):
-    """Once, at once."""
+    """Once, immediately."""
 
 
 class At(Value, frozen=True, kw_only=True):
-    """Once, at an instant; late if that has passed."""
+    """Once, at an instant; immediately if that has passed."""
 
     time: datetime  # aware, in UTC
-    timezone: str = "UTC"  # for people to read it in
+    timezone: str = "UTC"  # only for display
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """What all recurring schedules share. Slots are those with `starts_at <= slot < ends_at`."""
+    """The options of every recurring schedule; its slots are those with `starts_at <= slot < ends_at`."""
 
     timezone: str = "UTC"
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     jitter: timedelta = timedelta()
-    dst: Dst = NO_CHOICE
+    dst: Dst = DEFAULT_DST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every(Recurrence):
-    """Slots at `anchor` and every `interval` of real elapsed time after it; no clock change moves them."""
+    """Slots at `anchor` and every `interval` of real elapsed time after it; clock changes do not move them."""
 
     interval: timedelta
     anchor: datetime
@@ -42,15 +42,18 @@ class Every(Recurrence):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronSchedule(Recurrence):
-    """Slots by a cron expression in the local time of `timezone`."""
+    """Slots by a cron expression, in the local time of `timezone`."""
 
     expression: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar(Recurrence):
-    """Slots by named fields, which make a cron expression: finer fields than those given take their lowest value,
-    coarser ones any. Weekdays rank with the day; where both are given both must hold."""
+    """Slots by named fields, which become a cron expression.
+
+    Fields finer than the finest given take their lowest value, coarser ones any. Weekdays rank with the day; where both
+    are given, both must match.
+    """
 
     year: CalendarField | None = None
     month: CalendarField | None = None
@@ -65,6 +68,14 @@ class Calendar(Recurrence):
         object.__setattr__(self, "expression", _expression(self))
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One nominal fire time, in UTC, and how daylight saving affected it."""
+
+    at: datetime
+    note: DstNote | None = None
+
+
 _LOWEST = ("0", "0", "0", "1", "1", "*")  # second, minute, hour, day, month, year
 
 Recurring = Every | CronSchedule | Calendar
@@ -72,7 +83,7 @@ Schedule = Now | At | Recurring
 
 
 def _expression(calendar: Calendar) -> str:
-    """The seven cron fields, which run from the finest to the coarsest but for the weekday's place."""
+    """The calendar as seven cron fields: finest to coarsest, except for the weekday's place."""
     weekdays = ",".join(calendar.weekdays)
     day = "*" if calendar.day is None and weekdays else calendar.day
     values = (calendar.second, calendar.minute, calendar.hour, day, calendar.month, calendar.year)

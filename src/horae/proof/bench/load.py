@@ -13,7 +13,7 @@ from typing import Protocol
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, InternalError
 from horae.core.model import LOCAL, JobId, Overlap, Policy, Run
-from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.timestamps import rfc3339
 from horae.core.schedule.types import At
 from horae.core.values import replace
 from horae.jobs.bulk_create import BATCH

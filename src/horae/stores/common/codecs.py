@@ -30,7 +30,8 @@ from horae.core.model import (
     Trigger,
 )
 from horae.core.retry import RetryPolicy
-from horae.core.schedule.evaluate import At, Schedule, parse_schedule, schedule_to_wire
+from horae.core.schedule.parse import parse_schedule, schedule_to_wire
+from horae.core.schedule.types import At, Schedule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

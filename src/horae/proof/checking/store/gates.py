@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import OnFailure, Run, RunId, State
-from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.timestamps import rfc3339
 from horae.proof.checking.findings import Code, Tolerance, Violation, run_name
 
 MAX_GATES = 100_000  # gates that are remembered while a store is read through

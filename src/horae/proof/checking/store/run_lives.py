@@ -9,7 +9,7 @@ from itertools import pairwise
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, NodeId, Outcome, Run, State, Trigger
 from horae.core.results import MAX_CRASHES
-from horae.core.schedule.evaluate import rfc3339
+from horae.core.schedule.timestamps import rfc3339
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run
 
 COUNTED = frozenset({Outcome.FAILED, Outcome.TIMEOUT})

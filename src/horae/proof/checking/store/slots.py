@@ -11,7 +11,8 @@ from itertools import groupby
 
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobStatus, Overlap, Reason, Run, RunId, Skip, State, Trigger
-from horae.core.schedule.evaluate import count_between, next_after, rfc3339, skipped_in_gaps
+from horae.core.schedule.evaluate import count_between, next_after, skipped_in_gaps
+from horae.core.schedule.timestamps import rfc3339
 from horae.ports.reader import Ledger
 from horae.proof.checking.findings import Code, Told, Tolerance, Violation, of_job, of_run, run_name
 
