@@ -17,7 +17,7 @@ from horae.core.ids import Ids
 from horae.core.model import NodeId, Run
 from horae.ports.clock import ManualClock, StoreClock
 from horae.ports.store import Store
-from horae.run_logs.recorder import LogKeeper
+from horae.run_logs import LogWriter
 from tests.api.harness import Hand
 from tests.api.serving import ByName, Served, served
 
@@ -268,10 +268,10 @@ async def test_the_head_of_a_stream_can_be_asked_for(server: Served) -> None:
 
 
 @pytest.fixture
-async def keeper(services: Services) -> AsyncIterator[LogKeeper]:
-    keeper = LogKeeper(services.store.blobs, services.clock)
-    yield keeper
-    await keeper.close()
+async def writer(services: Services) -> AsyncIterator[LogWriter]:
+    writer = LogWriter(services.store.blobs, services.clock)
+    yield writer
+    await writer.close()
 
 
 async def collect(lines: AsyncIterator[str], into: list[str]) -> None:
@@ -287,7 +287,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("by", ["run", "job"])
 async def test_a_log_is_followed_from_before_the_start_to_the_end(
-    ada: AsyncClient, hand: Hand, keeper: LogKeeper, by: str
+    ada: AsyncClient, hand: Hand, writer: LogWriter, by: str
 ) -> None:
     job = await ada.jobs.create("demo.echo")
     lines: list[str] = []
@@ -296,7 +296,7 @@ async def test_a_log_is_followed_from_before_the_start_to_the_end(
     following = asyncio.create_task(collect(log, lines))
     [run] = await hand.claim()
     running = await hand.start(run)
-    attempt = keeper.open(running.id, running.fence)
+    attempt = writer.open(running.id, running.fence)
     attempt.write("INFO", "one\ntwo  lines")
     await until(lambda: len(lines) == 2)
     attempt.write("WARNING", "three")
@@ -309,11 +309,11 @@ async def test_a_log_is_followed_from_before_the_start_to_the_end(
 
 
 async def test_a_log_that_is_complete_is_told_at_once_and_ends(
-    server: Served, ada: AsyncClient, hand: Hand, keeper: LogKeeper
+    server: Served, ada: AsyncClient, hand: Hand, writer: LogWriter
 ) -> None:
     await ada.jobs.create("demo.fail")
     [run] = await hand.claim()
-    attempt = keeper.open(run.id, run.fence)
+    attempt = writer.open(run.id, run.fence)
     running = await hand.start(run)
     attempt.write("INFO", "trying")
     attempt.close()
@@ -325,16 +325,16 @@ async def test_a_log_that_is_complete_is_told_at_once_and_ends(
 
 
 async def test_a_log_is_resumed_after_what_arrived(
-    server: Served, ada: AsyncClient, hand: Hand, keeper: LogKeeper
+    server: Served, ada: AsyncClient, hand: Hand, writer: LogWriter
 ) -> None:
     await ada.jobs.create("demo.echo")
     [run] = await hand.claim()
     running = await hand.start(run)
-    attempt = keeper.open(run.id, run.fence)
+    attempt = writer.open(run.id, run.fence)
     blobs = server.services.store.blobs
     for number, words in enumerate(("first", "second", "third"), 1):
         attempt.write("INFO", words)
-        await keeper.close()
+        await writer.close()
         assert len(await blobs.under(f"logs/{run.id}/")) == number
     await hand.succeed(running)
     for path in (f"/v1/runs/run_{run.id}/logs", f"/v1/jobs/job_{run.job_id}/logs"):

@@ -18,7 +18,7 @@ from horae.core.ids import new_id
 from horae.core.model import JobId, Policy, Run, RunId, Spec
 from horae.engine.execution.executor import Execution, Executor, Result
 from horae.ports.clock import ManualClock
-from horae.run_logs.recorder import read_log
+from horae.run_logs import read_log
 from horae.tasks.builtin import builtin_tasks
 
 NOW = datetime(2026, 11, 15, 20, tzinfo=UTC)

@@ -17,7 +17,7 @@ from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import JobFilter, Listing, Reader, RunFilter
 from horae.queries.ledger import Entry, entries, of_one_shot
-from horae.run_logs.recorder import read_log
+from horae.run_logs import read_log
 
 SNAPSHOT_TRIES = 5
 MAX_AHEAD = timedelta(days=3653)  # of slots that are told

@@ -12,7 +12,7 @@ from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
 from horae.queries.jobs import Inspection
-from horae.run_logs.recorder import PREFIX
+from horae.run_logs import PREFIX
 
 POLL_SECONDS = 0.25
 IDLE_SECONDS = 1.0  # while the run is not due yet

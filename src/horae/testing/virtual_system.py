@@ -19,7 +19,7 @@ from horae.jobs.declaring import Declaring, Outcome
 from horae.jobs.params import Parameters
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
-from horae.run_logs.recorder import read_log
+from horae.run_logs import read_log
 from horae.sdk.connection import Connection
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from horae.ports.blobs import AgingBlobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
-from horae.run_logs.recorder import PREFIX
+from horae.run_logs import PREFIX
 
 STEP = 5000
 INTERVAL = timedelta(hours=1)

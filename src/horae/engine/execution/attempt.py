@@ -13,7 +13,7 @@ from horae.core.model import Run
 from horae.engine.execution.outcome import Result, Stopped, redacted, timed_out
 from horae.engine.execution.shared_task import Carrier
 from horae.run import Run as Context
-from horae.run_logs.recorder import AttemptLog, LogKeeper
+from horae.run_logs import AttemptLog, LogWriter
 from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import merged
 from horae.tasks.registry import AnyTask
@@ -31,7 +31,7 @@ class Surroundings:
 
     loop: asyncio.AbstractEventLoop
     carrier: Carrier
-    logs: LogKeeper
+    logs: LogWriter
     tools: Tools
     grace: float  # seconds between the request to stop and the end by force
     live: "set[Execution]" = field(default_factory=set)

@@ -14,7 +14,7 @@ from horae.engine.execution.shared_task import Carrier
 from horae.engine.execution.thread_attempt import ThreadExecution, ThreadPool
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
-from horae.run_logs.recorder import LIMIT, LogKeeper
+from horae.run_logs import LIMIT, LogWriter
 from horae.secrets.sealer import Sealer, SecretsLocked
 from horae.tasks.process_groups import ProcessGroups
 from horae.tasks.registry import AnyTask, Kind, Registry, Task
@@ -111,7 +111,7 @@ class Executor:
         self._around = Surroundings(
             loop=loop,
             carrier=Carrier(loop),
-            logs=LogKeeper(blobs, clock, limit=log_limit),
+            logs=LogWriter(blobs, clock, limit=log_limit),
             tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
             grace=grace,
         )
@@ -170,7 +170,7 @@ class Executor:
 
     def flush_logs(self) -> None:
         """Write what tasks have logged so far, rather than within a second."""
-        self._around.logs.arm(0)
+        self._around.logs.schedule_flush(0)
 
     async def close(self) -> None:
         """End everything that still runs, by force, and write the logs."""

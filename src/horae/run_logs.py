@@ -1,4 +1,7 @@
-"""Logs of attempts: lines as they come, kept as chunks of text, capped, and never a reason to fail or delay a run."""
+"""Logs of attempts: collected as lines, written to the blobs as chunks of text, and read back.
+
+A log is capped, and blobs that fail or do not answer never fail or delay a run.
+"""
 
 import asyncio
 import re
@@ -14,15 +17,15 @@ from horae.ports.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-PREFIX = "logs/"  # of the keys of all log chunks
+PREFIX = "logs/"  # of the keys of all chunks
 LIMIT = 1_000_000  # bytes per attempt
 FLUSH_SECONDS = 1.0
-END_SECONDS = 0.05  # after an attempt has ended; some delay, so that many that end together are one write
+END_SECONDS = 0.05  # between the end of an attempt and the write, so that many that end together are one write
 RETRY_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
-MAX_PENDING = 32_000_000  # bytes of all attempts together that may wait for blobs that do not answer
+MAX_PENDING = 32_000_000  # bytes of all attempts that may wait in memory while the blobs do not answer
 _BATCH = 4_000_000  # bytes in one write
-_FRAGMENT = 200  # bytes of a line that are worth keeping where the rest does not fit
+_FRAGMENT = 200  # bytes of a line that are worth keeping when the whole line does not fit
 _PAGE = 8  # chunks read at a time; each may be as large as LIMIT
 
 _CONTROLS = re.compile(
@@ -32,51 +35,52 @@ _CONTROLS = re.compile(
 
 
 class AttemptLog:
-    """The log of one attempt; may be written to from any thread."""
+    """The log of one attempt, which any thread may write to."""
 
-    # Most attempts log nothing, so what only the others change stands here.
+    # Class attributes, because most attempts log nothing and need no values of their own.
     _total = 0  # bytes taken so far
     _chunks = 0
     full = False
     closed = False
-    redact: Callable[[str], str] | None = None  # strikes out what must not be kept
+    redact: Callable[[str], str] | None = None  # replaces secrets before anything is kept
 
-    def __init__(self, run_id: RunId, fence: int, keeper: "LogKeeper") -> None:
+    def __init__(self, run_id: RunId, fence: int, writer: "LogWriter") -> None:
         self._run_id = run_id
         self._fence = fence
-        self._keeper = keeper
+        self._writer = writer
         self._lines: list[bytes] = []
 
     def write(self, level: str, text: str) -> bool:
-        """Add a message, or lines of output (level OUT); False when the log takes no more."""
+        """Add a message, or lines of output (level OUT); return False when the log is full or closed."""
         if self.full or self.closed:
             return False
-        keeper = self._keeper
-        plain = _plain(text[: keeper.limit + 1])
+        writer = self._writer
+        plain = _plain(text[: writer.limit + 1])
         if self.redact is not None:
             plain = self.redact(plain)
-        lines = _formatted(keeper.clock.now(), level, plain)
-        with keeper.lock:
+        lines = _formatted(writer.clock.now(), level, plain)
+        with writer.lock:
             fresh = not self._lines
-            lines = self._fitting(lines, min(keeper.limit - self._total, keeper.room))
+            lines = self._truncated(lines, min(writer.limit - self._total, writer.room))
             self._lines.append(lines)
             self._total += len(lines)
-            keeper.added(self, len(lines), fresh=fresh)
+            writer.added(self, len(lines), fresh=fresh)
         return not self.full
 
     def close(self) -> None:
-        """The attempt has ended: what it wrote is kept soon, what it may still write is dropped."""
+        """End the log: what was written is flushed soon, what a stray thread still writes is dropped."""
         self.closed = True
         if self._lines:
-            self._keeper.arm(END_SECONDS)
+            self._writer.schedule_flush(END_SECONDS)
 
     def take_chunk(self) -> tuple[str, bytes]:
-        """What was written since the last chunk, with its key; the keeper calls this under its lock."""
+        """Return the key and the text of everything since the last chunk; the caller holds the lock."""
         lines, self._lines = self._lines, []
         self._chunks += 1
         return f"{PREFIX}{self._run_id}/{self._fence:08d}/{self._chunks:06d}", b"".join(lines)
 
-    def _fitting(self, lines: bytes, room: int) -> bytes:
+    def _truncated(self, lines: bytes, room: int) -> bytes:
+        """Return the lines that fit, with a last line that says so if some do not."""
         if len(lines) <= room:
             return lines
         self.full = True
@@ -87,8 +91,8 @@ class AttemptLog:
         return kept + f"… log truncated at {self._total + len(kept)} bytes\n".encode()
 
 
-class LogKeeper:
-    """Brings the lines of all attempts to the blobs: one write a second, none when nobody logs."""
+class LogWriter:
+    """Writes the lines of all attempts to the blobs, in at most one write a second."""
 
     def __init__(self, blobs: Blobs, clock: Clock, *, limit: int = LIMIT) -> None:
         self.clock = clock
@@ -98,40 +102,40 @@ class LogKeeper:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._dirty: dict[AttemptLog, None] = {}
-        self._unsent: list[tuple[str, bytes]] = []  # cut into chunks, not accepted yet
-        self._pending = 0  # bytes that no blob holds yet
+        self._unsent: list[tuple[str, bytes]] = []  # chunks that the blobs have not accepted yet
+        self._pending = 0  # bytes that are not written yet
         self._timer: asyncio.TimerHandle | None = None
         self._flush: asyncio.Task[None] | None = None
         self._failing = False
 
     @property
     def room(self) -> int:
-        """How many more bytes may wait."""
+        """How many more bytes may wait in memory."""
         return MAX_PENDING - self._pending
 
     def open(self, run_id: RunId, fence: int) -> AttemptLog:
-        """The log of a new attempt; it costs nothing until something is written."""
+        """Return the log of a new attempt, which costs nothing until something is written."""
         return AttemptLog(run_id, fence, self)
 
     def added(self, attempt: AttemptLog, size: int, *, fresh: bool) -> None:
-        """An attempt has written; called under the lock, on any thread."""
+        """Count new lines of an attempt; callable on any thread, by a caller that holds the lock."""
         self._pending += size
         if fresh:
             self._dirty[attempt] = None
-            self.arm(FLUSH_SECONDS)
+            self.schedule_flush(FLUSH_SECONDS)
 
-    def arm(self, seconds: float) -> None:
-        """See to it that everything is written within so many seconds; callable on any thread."""
+    def schedule_flush(self, seconds: float) -> None:
+        """Write everything within so many seconds; callable on any thread."""
         if threading.get_ident() == self._thread:
-            self._arm(seconds)
+            self._set_timer(seconds)
             return
         try:
-            self._loop.call_soon_threadsafe(self._arm, seconds)
-        except RuntimeError:  # the loop is closed; only an abandoned thread can still be writing
+            self._loop.call_soon_threadsafe(self._set_timer, seconds)
+        except RuntimeError:  # the event loop is closed, and only an abandoned thread still writes
             log.debug("log_line_lost")
 
     async def close(self) -> None:
-        """Write the rest; what cannot be written in time is given up with a warning."""
+        """Write the rest; what cannot be written within CLOSE_SECONDS is dropped with a warning."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 while self._dirty or self._unsent:
@@ -147,7 +151,7 @@ class LogKeeper:
             self._flush.cancel()
             await asyncio.wait([self._flush])
 
-    def _arm(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         at = self._loop.time() + seconds
         if self._timer is not None:
             if self._timer.when() <= at:
@@ -166,7 +170,7 @@ class LogKeeper:
     def _flushed(self, flush: asyncio.Task[None]) -> None:
         self._flush = None
         if self._dirty or self._unsent:
-            self._arm(RETRY_SECONDS if self._failing else END_SECONDS)
+            self._set_timer(RETRY_SECONDS if self._failing else END_SECONDS)
 
     async def _write_all(self) -> None:
         while self._unsent or self._dirty:
@@ -174,7 +178,7 @@ class LogKeeper:
                 self._cut_chunks()
             try:
                 await self._blobs.put(self._unsent)
-            except Exception as exc:  # noqa: BLE001 - whatever ails the blobs, runs go on and the lines wait
+            except Exception as exc:  # noqa: BLE001 - whatever is wrong with the blobs, runs continue and the lines wait
                 if not self._failing:
                     log.warning("logs_not_written", error=f"{type(exc).__name__}: {exc}")
                 self._failing = True
@@ -195,7 +199,7 @@ class LogKeeper:
 
 
 async def read_log(blobs: Blobs, run_id: RunId, fence: int | None = None) -> AsyncIterator[str]:
-    """The log of a run, or of one of its attempts, in the order of writing; each piece ends with a line."""
+    """Yield the log of a run, or of one of its attempts, in the order of writing; each piece ends with a whole line."""
     prefix = f"{PREFIX}{run_id}/" if fence is None else f"{PREFIX}{run_id}/{fence:08d}/"
     after = ""
     while chunks := await blobs.under(prefix, after=after, limit=_PAGE):
@@ -205,12 +209,15 @@ async def read_log(blobs: Blobs, run_id: RunId, fence: int | None = None) -> Asy
 
 
 def _plain(text: str) -> str:
-    """The text without what a terminal would act upon."""
+    """Return the text without control sequences that a terminal would act upon."""
     return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).rstrip("\n")
 
 
 def _formatted(now: datetime, level: str, text: str) -> bytes:
-    """Each line of output gets its own time; further lines of a message are indented, so that none can pose as one."""
+    """Return log lines with their time.
+
+    Every line of output gets the time; further lines of a message are indented, so that none can pose as another.
+    """
     prefix = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z {level} "
     lines = text.replace("\n", f"\n{prefix}" if level == "OUT" else "\n  ")
     return f"{prefix}{lines}\n".encode("utf-8", "replace")
