@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from horae.adapters import follow_store
+from horae.adapters import sync_clock
 from horae.ports.clock import ManualClock, StoreClock
 from horae.ports.store import Store as AnyStore
 
@@ -72,7 +72,7 @@ async def test_a_new_clock_goes_by_the_quickest_answer() -> None:
             return answer
 
     clock = StoreClock(steady)
-    await follow_store(clock, cast(AnyStore, Store()))
+    await sync_clock(clock, cast(AnyStore, Store()))
     behind = NOON + timedelta(seconds=steady() - start) - clock.now()
     assert timedelta() <= behind <= timedelta(seconds=0.00011)
 

@@ -1,4 +1,7 @@
-"""From addresses to adapters: the store and the blobs that settings name, and the clock that follows the store."""
+"""Opens the store and the blobs that the settings name, and sets the clock by the store.
+
+The only module that knows the adapters.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -17,15 +20,16 @@ from horae.stores.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from horae.stores.postgres.store import PostgresStore
 
-FIRST_READINGS = 4  # of the store's clock, before anything is done by it
+FIRST_READINGS = 4  # of the store's clock before a new clock is used
 
 
 def make_store(
     url: str, *, sqlite: SqliteExecutor | None = None, listens: bool = True
 ) -> "SqliteStore | PostgresStore":
-    """The store of an address; nothing is opened yet. `sqlite` says where SQLite's work is done.
+    """Return the store of an address, not yet opened.
 
-    One that nobody subscribes to need not listen to what other processes tell.
+    `sqlite` executes the statements of SQLite; None: in threads of its own. A store that nobody subscribes to need not
+    listen for the signals of other processes.
     """
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
@@ -40,7 +44,7 @@ def make_store(
 
 
 def sqlite_path(url: str) -> Path:
-    """The file of a SQLite address: three slashes relative, four absolute."""
+    """Return the file of a SQLite address: relative after three slashes, absolute after four."""
     prefix = "sqlite:///"
     if not url.startswith(prefix) or url == prefix:
         raise Misconfigured(f"HORAE_STORE = {url!r}: use sqlite:///relative.db or sqlite:////absolute.db")
@@ -48,7 +52,7 @@ def sqlite_path(url: str) -> Path:
 
 
 def make_blobs(address: str, store: Store) -> Blobs:
-    """Where logs and large payloads are kept."""
+    """Return the blobs of an address, which hold logs and large payloads."""
     if address == "store":
         return store.blobs
     if address.startswith("file:///"):
@@ -56,14 +60,14 @@ def make_blobs(address: str, store: Store) -> Blobs:
     raise Misconfigured(f"HORAE_BLOBS = {address!r}: must be `store` or file:///a/folder")
 
 
-def aging(blobs: Blobs) -> AgingBlobs | None:
-    """The blobs, if they have to be told to forget what is old."""
+def blobs_to_prune(blobs: Blobs) -> AgingBlobs | None:
+    """Return the blobs if retention has to delete what is old in them; those of a store go with their runs."""
     return blobs if isinstance(blobs, FileBlobs) else None
 
 
 @contextlib.asynccontextmanager
 async def opened_store(url: str) -> AsyncIterator["SqliteStore | PostgresStore"]:
-    """The store of an address while it is open."""
+    """Open the store of an address, and close it at the end."""
     store = make_store(url)
     await store.open()
     try:
@@ -72,15 +76,15 @@ async def opened_store(url: str) -> AsyncIterator["SqliteStore | PostgresStore"]
         await store.close()
 
 
-async def heart_store(url: str) -> Store:
-    """A connection of its own for the heartbeat, whose thread does the work itself."""
+async def open_heartbeat_store(url: str) -> Store:
+    """Open a connection for the heartbeat alone, which works in the thread that calls it."""
     store: Store = make_store(url, sqlite=InlineExecutor(), listens=False)
     await store.open()
     return store
 
 
-async def follow_store(clock: StoreClock, store: Store) -> None:
-    """Set a new clock by a few answers of the store: the first is slow, for it prepares the statement."""
+async def sync_clock(clock: StoreClock, store: Store) -> None:
+    """Set a new clock by a few readings of the store's; the first is slow, because it prepares the statement."""
     for _ in range(FIRST_READINGS):
         asked_at = clock.elapsed()
         store_time = await store.time()

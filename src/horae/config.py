@@ -1,4 +1,4 @@
-"""Settings: from flags, the environment, `horae.toml` and defaults, in this order, each value with its source."""
+"""Settings of a node: flags win over the environment, `horae.toml` and the defaults, in this order."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from horae.core.errors import Misconfigured
 from horae.core.firing import LONGEST_HORIZON
 
-MIN_JWT_SECRET = 32  # bytes: as long as what HS256 makes of it (RFC 7518, 3.2)
+MIN_JWT_SECRET = 32  # bytes; HS256 asks for a key at least as long as its hash (RFC 7518, 3.2)
 MAKE_SECRET = "make one with: openssl rand -base64 48"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.ASCII)
@@ -43,7 +43,7 @@ def _seconds(value: object) -> timedelta:
 
 
 def parse_duration(value: object) -> timedelta:
-    """`30d`, `12h`, `90s`; a number alone is seconds. Raises ValueError."""
+    """Read a duration such as `30d`, `12h` or `90s`; a number alone is seconds. Raises ValueError."""
     match = _DURATION.fullmatch(str(value).strip())
     if match is None:
         raise ValueError("must be a duration such as 30d, 12h or 90s")
@@ -56,7 +56,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _reachable(value: object) -> tuple[str, ...]:
-    """Hosts and networks; what looks like a network must be one, or it would silently open nothing."""
+    """Read hosts and networks; a mistyped network is refused, because as a host it would silently allow nothing."""
     for name in (names := _names(value)):
         if "/" in name or re.fullmatch(r"[\d.]+|\[.*|.*:.*", name):
             try:
@@ -100,7 +100,7 @@ def _setting(default: Any, parse: Callable[[object], Any], *, secret: bool = Fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a node is told; the environment variable of `store` is `HORAE_STORE`, and so on."""
+    """Every setting of a node; the environment variable of `store` is `HORAE_STORE`, and so on."""
 
     store: str = _setting("sqlite:///.horae/horae.db", _text)
     queue: str = _setting("store", _text)
@@ -127,18 +127,18 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A setting as it may be shown to anybody."""
+class ShownSetting:
+    """A setting as `horae doctor` shows it, without secrets."""
 
     variable: str
     value: str
     source: str
 
 
-def shown_settings(settings: Settings) -> list[Shown]:
-    """Every setting with its source; secrets and passwords are not shown."""
+def shown_settings(settings: Settings) -> list[ShownSetting]:
+    """Return every setting with its source; secrets and passwords are replaced by `***`."""
     return [
-        Shown(
+        ShownSetting(
             variable=_variable(setting.name),
             value=_hidden(value) if setting.metadata["secret"] else _shown(setting.name, value),
             source=settings.sources.get(setting.name, "default"),
@@ -150,7 +150,7 @@ def shown_settings(settings: Settings) -> list[Shown]:
 
 
 def without_password(url: str) -> str:
-    """An address that can be shown."""
+    """Return an address with its password replaced by `***`."""
     parts = urlsplit(url)
     shown = url.replace(f":{parts.password}@", ":***@") if parts.password else url
     if any(name == "password" for name, _ in parse_qsl(parts.query)):
@@ -164,7 +164,7 @@ def load_settings(
     environ: Mapping[str, str] = os.environ,
     file: Path = Path("horae.toml"),
 ) -> Settings:
-    """Read and check every setting; a value that cannot work is refused with a sentence."""
+    """Read and check every setting; raises Misconfigured for a value that cannot work."""
     given = _gather(flags or {}, environ, file)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -181,9 +181,9 @@ def load_settings(
 
 
 def refuse_short_secret(secret: str) -> None:
-    """Raise Misconfigured for a HORAE_JWT_SECRET that somebody could find out by trying."""
+    """Raise Misconfigured for a HORAE_JWT_SECRET that is short enough to be guessed."""
     if (size := len(secret.encode())) < MIN_JWT_SECRET:
-        raise Misconfigured(f"HORAE_JWT_SECRET has {size} bytes, and at least {MIN_JWT_SECRET} are safe; {MAKE_SECRET}")
+        raise Misconfigured(f"HORAE_JWT_SECRET has {size} bytes, but needs at least {MIN_JWT_SECRET}; {MAKE_SECRET}")
 
 
 def _gather(flags: Mapping[str, object], environ: Mapping[str, str], file: Path) -> dict[str, tuple[object, str]]:
@@ -212,14 +212,15 @@ def _read_file(file: Path) -> dict[str, object]:
 
 
 def _checked(settings: Settings) -> Settings:
-    _refuse_later(settings)
+    _refuse_unavailable(settings)
     if settings.dead_after_seconds < 3 * settings.heartbeat_seconds:
         raise Misconfigured(
-            "HORAE_DEAD_AFTER_SECONDS must be at least three heartbeats, or a hiccup buries a live node"
+            "HORAE_DEAD_AFTER_SECONDS must be at least three times HORAE_HEARTBEAT_SECONDS,"
+            " or one slow heartbeat makes a live node count as dead"
         )
     if settings.horizon_seconds <= settings.dead_after_seconds:
         raise Misconfigured(
-            "HORAE_HORIZON_SECONDS must be longer than HORAE_DEAD_AFTER_SECONDS, or a lost planner costs lateness"
+            "HORAE_HORIZON_SECONDS must be longer than HORAE_DEAD_AFTER_SECONDS, or runs start late when a planner dies"
         )
     if settings.horizon_seconds > LONGEST_HORIZON:
         raise Misconfigured("HORAE_HORIZON_SECONDS may be an hour at most; 30 seconds suit nearly everyone")
@@ -228,8 +229,8 @@ def _checked(settings: Settings) -> Settings:
     return settings
 
 
-def _refuse_later(settings: Settings) -> None:
-    """What the contract names for later versions is refused, never half-supported."""
+def _refuse_unavailable(settings: Settings) -> None:
+    """Raise Misconfigured for adapters that are planned, but not available yet."""
     if settings.queue != "store":
         shown = without_password(settings.queue)
         raise Misconfigured(f"HORAE_QUEUE = {shown!r}: only the queue `store` is available in this version")
@@ -238,7 +239,7 @@ def _refuse_later(settings: Settings) -> None:
     if settings.blobs.startswith("s3:"):
         raise Misconfigured("HORAE_BLOBS: S3 is not available in this version; use `store` or file:///a/folder")
     if settings.events:
-        raise Misconfigured("HORAE_EVENTS is not available in this version; GET /v1/events streams what happens")
+        raise Misconfigured("HORAE_EVENTS is not available in this version; GET /v1/events streams events")
 
 
 def _hidden(value: object) -> str:
@@ -246,7 +247,7 @@ def _hidden(value: object) -> str:
 
 
 def _shown(name: str, value: object) -> str:
-    """A value as it could be written in the environment."""
+    """Return a value as it could be written in the environment."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.15g}" if name.endswith("_seconds") else _shown_duration(value)
     if isinstance(value, bool):

@@ -44,20 +44,20 @@ def _machine_renderer() -> structlog.typing.Processor:
     return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
 
 
-class Seldom:
-    """Lets a line pass now and then, however often there is something to say."""
+class LogThrottle:
+    """Lets one log line pass in so many seconds, and counts the others."""
 
     def __init__(self, *, seconds: float = 1.0, elapsed: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._elapsed = elapsed
-        self._passed_at: float | None = None
-        self._kept_back = 0
+        self._last_at: float | None = None
+        self._suppressed = 0
 
-    def passes(self) -> int | None:
-        """How many lines were kept back since the last one that passed; None when this one is kept back, too."""
+    def admit(self) -> int | None:
+        """Return how many lines were suppressed since the last one, or None if this line is to be suppressed, too."""
         now = self._elapsed()
-        if self._passed_at is not None and now - self._passed_at < self._seconds:
-            self._kept_back += 1
+        if self._last_at is not None and now - self._last_at < self._seconds:
+            self._suppressed += 1
             return None
-        kept_back, self._kept_back, self._passed_at = self._kept_back, 0, now
-        return kept_back
+        suppressed, self._suppressed, self._last_at = self._suppressed, 0, now
+        return suppressed

@@ -18,7 +18,7 @@ from horae.api.dispatch.context import Services
 from horae.api.http.duplicate_keys import refuse_repeated_names
 from horae.core.errors import Malformed, Unavailable
 from horae.core.ids import Ids
-from horae.log_setup import Seldom
+from horae.log_setup import LogThrottle
 from tests.api.harness import Api
 
 ECHO = b'{"task":"demo.echo","params":%s}'
@@ -375,9 +375,9 @@ async def test_a_store_that_is_down_is_told_once_a_second_however_many_ask(api: 
 
 def test_a_line_that_passes_tells_how_many_did_not() -> None:
     now = 0.0
-    lines = Seldom(seconds=1, elapsed=lambda: now)
-    assert [lines.passes() for _ in range(1000)] == [0] + [None] * 999
+    lines = LogThrottle(seconds=1, elapsed=lambda: now)
+    assert [lines.admit() for _ in range(1000)] == [0] + [None] * 999
     now = 1.0
-    assert [lines.passes() for _ in range(3)] == [999, None, None]
+    assert [lines.admit() for _ in range(3)] == [999, None, None]
     now = 3.5
-    assert lines.passes() == 2
+    assert lines.admit() == 2

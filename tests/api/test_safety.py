@@ -45,7 +45,7 @@ def test_on_loopback_there_need_be_none(host: str) -> None:
     ("settings", "why"),
     [
         ({}, "set HORAE_JWT_SECRET, or HORAE_JWKS"),
-        ({"jwt_secret": "short"}, "has 5 bytes, and at least 32 are safe; make one with"),
+        ({"jwt_secret": "short"}, "has 5 bytes, but needs at least 32; make one with"),
         ({"jwt_secret": "é" * 15}, "has 30 bytes"),
         ({"jwt_secret": SECRET, "jwks": "https://issuer.example/keys"}, "unset one of them"),
         ({"jwks": "http://issuer.example/keys"}, "must come over https"),

@@ -92,5 +92,5 @@ def test_without_the_secret_there_is_no_token(
     assert "get a token from the issuer" in refused(capsys, "--sub", "ann")
     monkeypatch.setenv("HORAE_JWT_SECRET", "short")
     told = refused(capsys, "--sub", "ann")
-    assert "at least 32 are safe" in told
+    assert "needs at least 32" in told
     assert "short;" not in told

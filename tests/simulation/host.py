@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 from typing import cast
 
-from horae.adapters import follow_store
+from horae.adapters import sync_clock
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
@@ -74,7 +74,7 @@ class Host(Workplace):
     async def start(self) -> None:
         """As `wiring` starts a node."""
         store, clock, timing, luck = self._store, self._clock, self._timing, self._luck
-        await follow_store(clock, store)
+        await sync_clock(clock, store)
         ids = Ids(random=luck.randbytes, wall=lambda: clock.now().timestamp())
         lease = Lease(clock, timing)
         self._executor = Executor(

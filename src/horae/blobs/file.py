@@ -1,4 +1,4 @@
-"""Blobs as files in a folder, written so that they survive a crash of the machine."""
+"""Keeps blobs as files in a folder, so that they survive a crash of the machine."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from horae.core.errors import InternalError, Unavailable
 
 _KEY = re.compile(r"(?!\.{1,2}(?:/|$))[a-z0-9_.-]+(?:/(?!\.{1,2}(?:/|$))[a-z0-9_.-]+)*", re.ASCII)
-_MARK = "~"  # ends the names of blobs, so that `a` and `a/b` may both be keys; no key has it
+_MARK = "~"  # ends the file names, so that `a` and `a/b` may both be keys; no key contains it
 
 
 class FileBlobs:
@@ -59,7 +59,7 @@ class FileBlobs:
         with _translated():
             keys = sorted(key for key in self._keys(prefix) if key > after)
         found = ((key, self._get(key)) for key in keys)
-        blobs = ((key, data) for key, data in found if data is not None)  # it may be deleted while we read
+        blobs = ((key, data) for key, data in found if data is not None)  # some may be deleted while we read
         return [blob for blob, _ in zip(blobs, range(limit), strict=False)]
 
     def _delete(self, prefix: str) -> None:
@@ -79,10 +79,10 @@ class FileBlobs:
         return len(old)
 
     def _keys(self, prefix: str) -> Iterator[str]:
-        """The keys that begin with a prefix; only the folder that the prefix names is walked."""
+        """Yield the keys that begin with a prefix; only the folder that the prefix names is walked."""
         place, slash, _ = prefix.rpartition("/")
         if slash:
-            self._path(place)  # refuses a prefix that leads elsewhere
+            self._path(place)  # refuses a prefix outside of the folder
         for folder, _, names in os.walk(self._folder / place):
             for name in names:
                 key = (Path(folder) / name.removesuffix(_MARK)).relative_to(self._folder).as_posix()
@@ -94,18 +94,18 @@ class FileBlobs:
             raise InternalError(f"{key!r} cannot be the key of a blob")
         path = self._folder / f"{key}{_MARK}"
         if not path.parent.resolve().is_relative_to(self._folder.resolve()):
-            raise InternalError(f"the blob {key!r} lies outside of {self._folder}: a link leads there")
+            raise InternalError(f"the blob {key!r} would be outside of {self._folder}, because of a symbolic link")
         return path
 
     def _remove_empty(self, folder: Path) -> None:
-        with suppress(OSError):  # somebody put something in meanwhile
+        with suppress(OSError):  # another process has put something in meanwhile
             while folder != self._folder:
                 folder.rmdir()
                 folder = folder.parent
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and those above it that are missing; answers the folders that got a new one."""
+    """Make a folder and its missing parents; return the folders that contain a new one."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
@@ -113,7 +113,7 @@ def _make_folders(folder: Path) -> list[Path]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: a crash leaves the old one or the new one."""
+    """Replace a file atomically: a crash leaves the old one or the new one."""
     draft = path.with_name(f"{_MARK}{secrets.token_hex(8)}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

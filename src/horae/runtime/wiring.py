@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from horae import __version__
-from horae.adapters import aging, follow_store, heart_store, make_blobs, opened_store
+from horae.adapters import blobs_to_prune, make_blobs, open_heartbeat_store, opened_store, sync_clock
 from horae.api.app import Api, create_app
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.dispatch.context import Services
@@ -134,7 +134,7 @@ async def running_node(
         metrics = Metrics()
         store: Store = metrics.measured(opened)
         clock = StoreClock()
-        await follow_store(clock, store)
+        await sync_clock(clock, store)
         parts = Parts(
             settings=settings,
             plan=plan,
@@ -216,7 +216,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
             wall_ahead=wall_ahead,
         )
 
-    pulse = Pulse(lambda: heart_store(parts.settings.store), make_heart, clock, timing)
+    pulse = Pulse(lambda: open_heartbeat_store(parts.settings.store), make_heart, clock, timing)
 
     def node_id() -> NodeId:
         assert pulse.heart is not None
@@ -250,7 +250,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
         timing=timing,
         pulse=pulse,
         janitor=Janitor(store, clock, lease, timing),
-        retention=Retention(store, clock, keep=parts.settings.retention, blobs=aging(parts.blobs)),
+        retention=Retention(store, clock, keep=parts.settings.retention, blobs=blobs_to_prune(parts.blobs)),
         planner=planner if "planner" in parts.plan.roles else None,
         worker=worker,
         settler=settler,

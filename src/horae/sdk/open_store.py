@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from horae.adapters import follow_store, make_blobs, opened_store
+from horae.adapters import make_blobs, opened_store, sync_clock
 from horae.config import Settings
 from horae.log_setup import configure_logs
 from horae.loop import Loop
@@ -27,7 +27,7 @@ async def opened_connection(settings: Settings, registry: Registry) -> AsyncIter
         configure_logs()  # to stderr; unconfigured it would mix with what a script prints
     async with opened_store(settings.store) as store:
         clock = StoreClock()
-        await follow_store(clock, store)
+        await sync_clock(clock, store)
         following = asyncio.create_task(_following(clock, store).run(), name="horae-clock")
         try:
             yield Connection.over(

@@ -1,1 +1,1 @@
-"""Secrets: encrypted at rest, removed from whatever is shown."""
+"""Secret parameters: encrypted at rest, and redacted from everything that is shown."""

@@ -1,4 +1,4 @@
-"""Strikes secret values from what a task says: its log, its result and its error."""
+"""Redacts secret values in the log, the result and the error of a task."""
 
 import base64
 import json
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-SHORTEST = 4  # characters of a value that is struck out; shorter ones would strike out half of every text
-STRUCK = "***"
-_LONGEST_AT_EDGE = 4096  # longer values are looked for as a whole and line by line, but not in part
-_CUT = "…"  # what Horae puts where it has cut a text
+SHORTEST = 4  # characters of a value that is redacted; shorter ones would redact half of every text
+REDACTED = "***"
+_LONGEST_AT_EDGE = 4096  # longer values are searched as a whole and line by line, but not for a part of them
+_CUT = "…"  # what Horae writes where it has truncated a text
 
 
 class Redactor:
-    """Replaces secret values; also a part of one, where a text was cut in the middle of it."""
+    """Replaces secret values by `***`, also a part of one where a text was truncated in the middle of it."""
 
     def __init__(self, secrets: str) -> None:
         """`secrets` is JSON text of an object."""
@@ -24,14 +24,14 @@ class Redactor:
         self._at_edge = [value for value in self._values if len(value) <= _LONGEST_AT_EDGE]
 
     def text(self, text: str) -> str:
-        """The text without the values."""
+        """Return the text without the values."""
         if self._pattern is None or len(text) < SHORTEST:
             return text
-        struck = self._pattern.sub(STRUCK, text)
-        return self._without_head(self._without_tail(struck))
+        redacted = self._pattern.sub(REDACTED, text)
+        return self._without_head(self._without_tail(redacted))
 
     def json(self, text: str) -> str:
-        """JSON text without the values, however it spells them."""
+        """Return JSON text without the values, however it escapes them."""
         if self._pattern is None:
             return text
         return json.dumps(self._value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
@@ -43,23 +43,23 @@ class Redactor:
             return {self.text(name): self._value(item) for name, item in value.items()}
         if isinstance(value, list):
             return [self._value(item) for item in value]
-        return STRUCK if _is_number(value) and str(value) in self._values else value
+        return REDACTED if _is_number(value) and str(value) in self._values else value
 
     def _without_head(self, text: str) -> str:
-        """The text may begin with the end of a value."""
+        """Redact the end of a value at the beginning of the text."""
         sizes = (_overlap(value, text) for value in self._at_edge)
         size = max(sizes, default=0)
-        return STRUCK + text[size:] if size else text
+        return REDACTED + text[size:] if size else text
 
     def _without_tail(self, text: str) -> str:
-        """The text may end with the beginning of a value."""
+        """Redact the beginning of a value at the end of the text."""
         kept = text.removesuffix(_CUT)
         size = max((_overlap(kept, value) for value in self._at_edge), default=0)
-        return kept[: len(kept) - size] + STRUCK if size else text
+        return kept[: len(kept) - size] + REDACTED if size else text
 
 
 def values_of(secrets: str) -> list[str]:
-    """Every value that can be told in a text."""
+    """Return every string and number among the secrets, as text."""
     return list(_leaves(json.loads(secrets)))
 
 
@@ -81,7 +81,7 @@ def _is_number(value: object) -> bool:
 
 
 def _spellings(value: str) -> Sequence[str]:
-    """A value as it may come up: itself, its lines, and as Python, JSON, addresses and base64 write it."""
+    """Return a value as it may appear in a text: as it is, its lines, and as Python, JSON, URLs and base64 write it."""
     lines = [line for line in value.splitlines() if len(line) >= 2 * SHORTEST] if "\n" in value else []
     encoded = value.encode("utf-8", "replace")
     return [
@@ -100,7 +100,7 @@ def _spellings(value: str) -> Sequence[str]:
 
 
 def _overlap(first: str, second: str) -> int:
-    """How many characters the end of `first` and the beginning of `second` share, if enough to tell."""
+    """Return how many characters the end of `first` and the beginning of `second` share; 0 if fewer than SHORTEST."""
     limit = min(len(first), len(second))
     start = second[:SHORTEST]
     place = first.find(start, len(first) - limit)

@@ -1,6 +1,6 @@
-"""Secret parameters: sealed where they are kept, and merged into the parameters when an attempt starts.
+"""Encrypts secret parameters at rest, and merges them into the parameters when an attempt starts.
 
-Sealed text is `v1:<key id>:<base64 of nonce and AES-256-GCM>` with a key, and `plain:<JSON>` without.
+Sealed text is `v1:<key id>:<base64 of nonce and AES-256-GCM>` with a key, and `plain:<JSON>` without one.
 """
 
 import base64
@@ -22,9 +22,9 @@ from horae.secrets.redaction import values_of
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-MAX_SECRETS = 64 * 1024  # bytes of JSON: they are kept in the rows that are claimed
-MAX_VALUES = 200  # each of them is looked for in everything that a task says
-MIN_KEY_TEXT = 16  # characters of a key that is no base64 of 32 bytes
+MAX_SECRETS = 64 * 1024  # bytes of JSON; they are kept in the rows that are claimed
+MAX_VALUES = 200  # each is searched for in everything that a task logs or returns
+MIN_KEY_TEXT = 16  # characters of a key that is a passphrase instead of base64 of 32 bytes
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _SEALED = re.compile(r"v1:(?P<key>[0-9a-f]{8}):(?P<data>[A-Za-z0-9+/=]+)")
@@ -33,20 +33,20 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class SecretsLocked(Conflict):
-    """Secrets that were sealed with a key that this process does not have."""
+    """The secrets were sealed with a key that this process does not have."""
 
     code = "secrets_locked"
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"the secrets cannot be opened: {why}; set HORAE_ENCRYPTION_KEY as it was when they were given"
-            " (several keys, separated by commas, may be given), or give all secrets again"
+            f"the secrets cannot be opened: {why}; set HORAE_ENCRYPTION_KEY to the key that sealed them"
+            " (several keys may be given, separated by commas), or set all secrets again"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Secrets that can be read, and how they are kept."""
+    """Secrets as JSON text, and as they are stored."""
 
     text: str = field(repr=False)
     sealed: str = field(repr=False)
@@ -59,37 +59,38 @@ class _Key:
 
 
 class Sealer:
-    """Seals with the first of its keys, and opens with any of them."""
+    """Encrypts with the first of its keys, and decrypts with any of them."""
 
     def __init__(self, keys: str = "") -> None:
-        """`keys` as in HORAE_ENCRYPTION_KEY: separated by commas, empty for none."""
+        """Take keys as HORAE_ENCRYPTION_KEY has them: separated by commas, empty for none."""
         self._keys = [_key(text.strip()) for text in keys.split(",") if text.strip()]
 
-    def revised(self, asked: Secrets, before: str | None = None) -> "Opened | None":
-        """The secrets that somebody asks for, where `before` are the sealed ones of the job so far.
+    def revised(self, wanted: Secrets, before: str | None = None) -> "Opened | None":
+        """Return the wanted secrets, given the sealed ones that the job has so far; None if there are none.
 
-        What did not change stays sealed as it is. Raises SecretsLocked when it has to be known what was there before.
+        Secrets that did not change keep their sealed text. Raises SecretsLocked if the result depends on secrets that
+        cannot be opened.
         """
-        match asked:
+        match wanted:
             case None:
                 return None
             case Kept():
                 return None if before is None else Opened(self.open(before), before)
             case SecretsPatch():
-                text = patched(None if before is None else self.open(before), asked.text)
+                text = patched(None if before is None else self.open(before), wanted.text)
             case str():
-                text = asked
-        _refuse_wrong(text)
+                text = wanted
+        _refuse_invalid(text)
         return Opened(text, self._unchanged(text, before) or self.seal(text)) if json.loads(text) else None
 
     def _unchanged(self, text: str, before: str | None) -> str | None:
         try:
             return before if before is not None and same(self.open(before), text) else None
         except SecretsLocked:
-            return None  # whoever gives all of them need not know the old ones
+            return None  # a full set of secrets replaces the old ones without reading them
 
     def seal(self, secrets: str) -> str:
-        """JSON text of an object as it is kept."""
+        """Encrypt the JSON text of an object."""
         if not self._keys:
             return f"{_PLAIN}{secrets}"
         key, nonce = self._keys[0], os.urandom(_NONCE_BYTES)
@@ -97,14 +98,14 @@ class Sealer:
         return f"v1:{key.id}:{base64.b64encode(data).decode()}"
 
     def open(self, sealed: str) -> str:
-        """The JSON text again; raises SecretsLocked."""
+        """Decrypt to JSON text; raises SecretsLocked."""
         if sealed.startswith(_PLAIN):
             return sealed.removeprefix(_PLAIN)
-        from cryptography.exceptions import InvalidTag  # late: most processes need none
+        from cryptography.exceptions import InvalidTag  # late: most processes decrypt nothing
 
         match = _SEALED.fullmatch(sealed)
         if match is None:
-            raise SecretsLocked("they are kept in a form that this version does not know")
+            raise SecretsLocked("this version of Horae does not know their format")
         key = next((key for key in self._keys if key.id == match["key"]), None)
         if key is None:
             raise SecretsLocked(f"they were sealed with another key ({match['key']})")
@@ -112,10 +113,10 @@ class Sealer:
             data = base64.b64decode(match["data"], validate=True)
             return key.cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], key.id.encode()).decode()
         except (InvalidTag, binascii.Error, ValueError) as exc:
-            raise SecretsLocked("they were changed since") from exc
+            raise SecretsLocked("their stored text was modified") from exc
 
 
-def _refuse_wrong(secrets: str) -> None:
+def _refuse_invalid(secrets: str) -> None:
     size = len(secrets.encode())
     if size > MAX_SECRETS:
         raise TooLarge(f"the secrets have {size} bytes; {MAX_SECRETS} are allowed")
@@ -128,14 +129,14 @@ def _refuse_wrong(secrets: str) -> None:
 
 
 def _key(text: str) -> _Key:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # late, too
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # late: most processes have no key
 
     data = _random_key(text) or _derived_key(text)
     return _Key(hashlib.sha256(b"horae key id" + data).hexdigest()[:8], AESGCM(data))
 
 
 def _random_key(text: str) -> bytes | None:
-    """The key itself, when the text is base64 of so many bytes."""
+    """Return the bytes of a key that is given as base64, or None if the text is a passphrase."""
     try:
         data = base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
     except (binascii.Error, ValueError):
@@ -156,7 +157,7 @@ def _derived_key(text: str) -> bytes:
 
 
 def merged(params: str, secrets: str) -> str:
-    """The parameters of an attempt; an object in both is merged, and of anything else the secret one holds."""
+    """Return the parameters of an attempt: objects in both are merged, and otherwise the secret value wins."""
     return msgspec.json.encode(_merged(params.encode(), secrets.encode())).decode()
 
 
@@ -176,10 +177,10 @@ def _is_object(raw: msgspec.Raw) -> bool:
 
 
 def patched(secrets: str | None, patch: str) -> str:
-    """Secrets changed by a merge patch."""
+    """Return the secrets after a JSON merge patch."""
     return json.dumps(merge_patch.merged(json.loads(secrets or "{}"), json.loads(patch)), ensure_ascii=False)
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two JSON texts say the same."""
+    """Return whether two JSON texts have the same value."""
     return bool(json.loads(one) == json.loads(other))

@@ -22,13 +22,13 @@ from horae.core.errors import (
     TooLarge,
     Unavailable,
 )
-from horae.log_setup import Seldom
+from horae.log_setup import LogThrottle
 
 log = structlog.get_logger(__name__)
 
 RETRY_AFTER_SECONDS = 1
 
-_failures = Seldom()
+_failures = LogThrottle()
 
 
 class NotSupported(Invalid):
@@ -126,7 +126,7 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
 def on_error(request: Request, error: HoraeError) -> Response:
     """Answer an error of ours."""
     problem = problem_of(error)
-    if problem.status >= 500 and (unsaid := _failures.passes()) is not None:
+    if problem.status >= 500 and (unsaid := _failures.admit()) is not None:
         told = {"unsaid": unsaid} if unsaid else {}  # of a store that is down every request would tell
         log.warning("request_failed", method=request.method, path=request.url.path, error=str(error), **told)
     return problem_response(problem, getattr(error, "headers", None))
