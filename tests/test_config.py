@@ -44,7 +44,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({"HORAE_ALLOW_SHELL": "perhaps"}, "must be 0 or 1"),
         ({"HORAE_RETENTION": "a month"}, "must be a duration"),
         ({"HORAE_LEAD_SECONDS": "0"}, "above 0"),
-        ({"HORAE_DEAD_AFTER_SECONDS": "4"}, "three heartbeats"),
+        ({"HORAE_DEAD_AFTER_SECONDS": "4"}, "three times HORAE_HEARTBEAT_SECONDS"),
         ({"HORAE_HORIZON_SECONDS": "10"}, "longer than HORAE_DEAD_AFTER_SECONDS"),
         ({"HORAE_HORIZON_SECONDS": "4000"}, "an hour at most"),
         ({"HORAE_LEAD_SECONDS": "45"}, "shorter than HORAE_HORIZON_SECONDS"),
