@@ -253,6 +253,6 @@ def buried(run: Run, at: datetime = NOW) -> Settled:
     return lost(replace(run, crashes=4), at)
 
 
-def ids(runs: Sequence[Run | Job]) -> list[str]:
+def ids(things: Sequence[Run] | Sequence[Job]) -> list[str]:
     """The ids of runs or jobs."""
-    return [run.id for run in runs]
+    return [thing.id for thing in things]

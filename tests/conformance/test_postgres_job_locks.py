@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from horae.core.job_rules import job_of
 from horae.core.model import JobId, JobStatus, Reason, Run
 from horae.core.new_runs import manual_run
 from horae.core.records import Receipt
@@ -101,7 +102,7 @@ async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(st
     once = [one_shot(), one_shot()]
     await store.create(once)
     await store.end_waiting([cancel(once[1], NOW)])  # so that the day is there
-    manual = manual_run(once[0], None, now=NOW, new_id=new_id)
+    manual = manual_run(job_of(once[0]), None, now=NOW, new_id=new_id)
     ends = rows.run_ends([cancel(once[0], NOW)])
 
     assert await created_beside(store, url, manual, "end_runs", False, ends, 1, True) == NOBODY
@@ -113,7 +114,7 @@ async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(sto
     once, node = one_shot(), await given_node(store)
     await store.create([once])
     assert len((await claims_of(store, node)).runs) == 1
-    manual = manual_run(once, None, now=NOW, new_id=new_id)
+    manual = manual_run(job_of(once), None, now=NOW, new_id=new_id)
 
     assert await created_beside(store, url, manual, "request_stop", [once.id], Reason.CANCELLED) == NOBODY
 
@@ -161,6 +162,6 @@ async def test_what_claims_pass_over_because_of_a_manual_run_is_told_of_again(st
     await store.create([once])
     store.subscribe(told.append)
 
-    await store.create([manual_run(once, None, now=NOW, new_id=new_id)])
+    await store.create([manual_run(job_of(once), None, now=NOW, new_id=new_id)])
 
     assert NOW - SECOND in {signal.at for signal in told if signal.kind is Kind.DUE}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from horae.core.job_rules import job_of
 from horae.core.model import Job, JobStatus, Reason, Run, Trigger
 from horae.core.new_runs import manual_run
 from horae.core.results import cancel, start, succeed
@@ -57,7 +58,7 @@ async def test_a_one_shot_comes_back_as_it_was_written(store: Store) -> None:
     assert await store.create([run]) == [run.job_id]
 
     assert await store.run(run.id, owner="ada") == run
-    assert await store.job(run.job_id, owner="ada") == run
+    assert await store.job(run.job_id, owner="ada") == job_of(run)
 
 
 async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
@@ -121,16 +122,16 @@ async def test_a_manual_run_is_written_unless_its_job_is_cancelled(store: Store,
 
 @pytest.mark.parametrize("status", JobStatus)
 async def test_a_manual_run_of_a_one_shot_is_written_unless_that_is_cancelled(store: Store, status: JobStatus) -> None:
-    job = one_shot(paused=status is JobStatus.PAUSED)
-    await store.create([job])
+    run = one_shot(paused=status is JobStatus.PAUSED)
+    await store.create([run])
     if status is JobStatus.CANCELLED:
-        assert await store.end_waiting([cancel(job, NOW)]) == [True]
+        assert await store.end_waiting([cancel(run, NOW)]) == [True]
     elif status is JobStatus.FINISHED:
         [held] = await claimed(store, await given_node(store))
         assert await store.settle([succeed(start(held, NOW), None, NOW)]) == [True]
-    manual, allowed = manual_run(job, None, now=NOW, new_id=new_id), status is not JobStatus.CANCELLED
+    manual, allowed = manual_run(job_of(run), None, now=NOW, new_id=new_id), status is not JobStatus.CANCELLED
 
-    assert await store.create([manual]) == [job.job_id if allowed else NOBODY]
+    assert await store.create([manual]) == [run.job_id if allowed else NOBODY]
 
     assert await store.run(manual.id, owner=None) == (manual if allowed else None)
 
@@ -139,13 +140,13 @@ async def test_a_manual_run_of_a_one_shot_is_written_unless_that_is_cancelled(st
 async def test_a_one_shot_whose_worker_is_asked_for_its_end_is_cancelled(
     store: Store, reason: Reason, allowed: bool
 ) -> None:
-    job, node = one_shot(), await given_node(store)
-    await store.create([job])
+    run, node = one_shot(), await given_node(store)
+    await store.create([run])
     await claimed(store, node)
-    assert await store.request_stop([job.id], reason) == [node]
-    manual = manual_run(job, None, now=NOW, new_id=new_id)
+    assert await store.request_stop([run.id], reason) == [node]
+    manual = manual_run(job_of(run), None, now=NOW, new_id=new_id)
 
-    assert await store.create([manual]) == [job.job_id if allowed else NOBODY]
+    assert await store.create([manual]) == [run.job_id if allowed else NOBODY]
 
     assert await store.run(manual.id, owner=None) == (manual if allowed else None)
 

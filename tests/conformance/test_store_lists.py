@@ -43,7 +43,7 @@ async def listed(store: Store, limit: int = 100, **which: Any) -> list[Run]:
     return await pages(lambda cursor, size: store.list_runs(RunFilter(**which), cursor=cursor, limit=size), limit)
 
 
-async def listed_jobs(store: Store, limit: int = 100, **which: Any) -> list[Job | Run]:
+async def listed_jobs(store: Store, limit: int = 100, **which: Any) -> list[Job]:
     return await pages(lambda cursor, size: store.list_jobs(JobFilter(**which), cursor=cursor, limit=size), limit)
 
 
@@ -409,7 +409,7 @@ async def test_a_cursor_of_jobs_stays_true_while_jobs_arrive_and_end(store: Stor
         *(one_shot() for _ in range(20)),
     ]
     await store.create(items)
-    expected = [item.job.id if not isinstance(item, Run) else item.id for item in items]
+    expected = [item.job.id if isinstance(item, Firing) else item.id for item in items]
     node = await given_node(store)
     seen: list[str] = []
     cursor: str | None = None

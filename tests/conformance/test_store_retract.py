@@ -27,7 +27,7 @@ async def given_status(store: Store, job: Job, status: JobStatus) -> None:
 
 async def stored(store: Store, job: Job) -> Job:
     found = await store.job(job.id, owner=None)
-    assert isinstance(found, Job)
+    assert found is not None
     return found
 
 

@@ -92,7 +92,7 @@ async def pause(system: System, job: Job) -> None:
     """What the service does when somebody pauses a job."""
     now = system.clock.now()
     found = await system.store.job(job.id, owner=None)
-    assert isinstance(found, Job)
+    assert found is not None
     paused = replace(found, status=JobStatus.PAUSED, plan_at=None, revision=found.revision + 1, updated_at=now)
     change = JobChange(job=paused, expected=found.revision, retract_after=now, rewind=True, stop=Reason.PAUSED)
     assert await system.store.change(change) is not None
@@ -509,7 +509,7 @@ class TestStops:
         await system.advance(seconds=20)
         assert system.starts == []
         paused = await system.store.job(job.id, owner=None)
-        assert isinstance(paused, Job)
+        assert paused is not None
         assert paused.next_fire_at == job.created_at + timedelta(seconds=10), "its slot is open again"
         assert (await system.store.ledger(job.id, start=job.created_at, end=system.clock.now(), limit=10)).runs == []
 
@@ -602,7 +602,7 @@ async def test_a_schedule_that_ends_finishes_its_job(system: System) -> None:
     job = await recurring(system, {"type": "every", "seconds": 1, "ends_at": ends_at})
     await system.advance(seconds=20)
     found = await system.store.job(job.id, owner=None)
-    assert isinstance(found, Job)
+    assert found is not None
     assert found.status is JobStatus.FINISHED
     assert len(system.starts_of(job.id)) == 4
 

@@ -19,7 +19,7 @@ from horae.jobs.params import Parameters
 from horae.ports.clock import Clock, StoreClock
 from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection, Overview
+from horae.queries.jobs import Inspection
 from tests.conformance.builders import given_ended, given_job, given_running, one_shot, recurring
 from tests.engine.system import System
 
@@ -78,10 +78,10 @@ async def test_a_listener_is_told_what_happens_with_the_thing_itself(ears: Ears)
     [run] = await given_ended(ears.store, one_shot())
     created, ended = await ears.told(listener)
     assert (created.kind, created.job_id, created.run_id) == (EventKind.JOB_CREATED, run.job_id, None)
-    assert isinstance(created.subject, Overview)
+    assert created.job is not None
     assert (ended.kind, ended.job_id, ended.run_id) == (EventKind.RUN_SUCCEEDED, run.job_id, run.id)
-    assert isinstance(ended.subject, Run)
-    assert ended.subject.result == '"done"'
+    assert ended.run is not None
+    assert ended.run.result == '"done"'
 
 
 async def test_a_listener_is_told_nothing_of_other_owners(ears: Ears) -> None:

@@ -48,15 +48,19 @@ def jobs_of(system: System, store: Store | None = None) -> Jobs:
 async def create(system: System, schedule: str, **changes: Any) -> Job:
     draft = Draft(task="echo", schedule=schedule, allow_unknown_task=True, **changes)
     job = await jobs_of(system).create(draft, owner="local", by="local")
-    assert isinstance(job, Job)
+    assert job.recurring
     return job
 
 
 async def create_once(system: System, *, seconds: float) -> Run:
     at = (system.clock.now() + timedelta(seconds=seconds)).isoformat()
-    run = await jobs_of(system).create(Draft(task="echo", schedule=at), owner="local", by="local")
-    assert isinstance(run, Run)
-    return run
+    return await create_one_shot(system, Draft(task="echo", schedule=at))
+
+
+async def create_one_shot(system: System, draft: Draft) -> Run:
+    job = await jobs_of(system).create(draft, owner="local", by="local")
+    assert job.run is not None
+    return job.run
 
 
 async def ledger(system: System, job: Job, end: datetime | None = None) -> list[Entry]:
@@ -203,8 +207,8 @@ async def test_a_pause_inside_the_lead_skips_the_run_that_was_claimed(system: Sy
 # --- patch
 
 
-async def revision_of(draft: Draft) -> Callable[[Job | Run], Awaitable[Draft]]:
-    async def revise(job: Job | Run) -> Draft:
+async def revision_of(draft: Draft) -> Callable[[Job], Awaitable[Draft]]:
+    async def revise(job: Job) -> Draft:
         return draft
 
     return revise
@@ -244,7 +248,7 @@ async def test_a_patch_that_meets_another_begins_anew(system: System) -> None:
     async def rename() -> None:
         await jobs_of(system).patch(job.id, await revision_of(replace(plain, name="theirs")), owner=None)
 
-    async def add_priority(current: Job | Run) -> Draft:
+    async def add_priority(current: Job) -> Draft:
         return replace(plain, name=current.spec.name, priority=5)
 
     meddler.before["change"] = [rename]
@@ -267,7 +271,6 @@ async def test_a_patch_of_a_paused_job_does_not_undo_a_resume(system: System, sc
     changed = Draft(task="echo", schedule=schedule, priority=5)
     patched = await jobs_of(system, cast(Store, meddler)).patch(job.id, await revision_of(changed), owner=None)
 
-    assert isinstance(patched, Job)
     assert (patched.status, patched.spec.priority) == (JobStatus.SCHEDULED, 5)
     await system.add_node()
     await system.advance(seconds=2 * 3600 + 1)
@@ -318,9 +321,7 @@ async def test_cancelling_a_job_stops_what_runs_unless_it_is_kept(system: System
 async def test_a_run_is_cancelled_before_its_start_inside_the_lead(system: System) -> None:
     await system.add_node()
     jobs = jobs_of(system)
-    at = (system.clock.now() + timedelta(seconds=5)).isoformat()
-    run = await jobs.create(Draft(task="echo", schedule=at), owner="local", by="local")
-    assert isinstance(run, Run)
+    run = await create_once(system, seconds=5)
     await system.advance(seconds=4.5)
     assert (await system.run(run.id)).state is State.CLAIMED
     cancelled = await meanwhile(system, jobs.cancel_run(run.id, owner=None))
@@ -332,8 +333,7 @@ async def test_a_run_is_cancelled_before_its_start_inside_the_lead(system: Syste
 async def test_a_success_that_is_committed_first_wins_over_a_cancel(system: System) -> None:
     await system.add_node()
     jobs = jobs_of(system)
-    run = await jobs.create(Draft(task="echo"), owner="local", by="local")
-    assert isinstance(run, Run)
+    run = await create_one_shot(system, Draft(task="echo"))
     await system.advance(seconds=1)
     with pytest.raises(Conflict, match="succeeded"):
         await jobs.cancel_run(run.id, owner=None)
@@ -362,8 +362,7 @@ async def test_a_cancel_also_ends_a_run_that_was_tried_while_it_was_on_its_way(
     system.scripts["flaky"] = failing(9, error)
     await system.add_node()
     draft = Draft(task="flaky", max_retries=9, policy=Policy(retry=RetryPolicy(initial=timedelta(minutes=1))))
-    run = await jobs_of(system).create(draft, owner="local", by="local")
-    assert isinstance(run, Run)
+    run = await create_one_shot(system, draft)
 
     async def tried() -> None:
         await system.advance(seconds=1)
@@ -501,9 +500,7 @@ async def test_a_job_whose_schedule_is_over_is_finished_and_frees_its_key(system
     with pytest.raises(KeyTaken):
         await jobs_of(system).create(draft, owner="local", by="local")
     await system.advance(seconds=20)
-    assert isinstance(job, Job)
     after = await jobs_of(system).find(job.id, owner=None)
-    assert isinstance(after, Job)
     assert after.status is JobStatus.FINISHED
     with pytest.raises(Conflict):
         await jobs_of(system).pause(job.id, owner=None)
@@ -526,9 +523,8 @@ async def test_manual_runs_wait_for_their_turn_and_fill_no_slot(system: System) 
 
 async def test_one_shots_are_in_the_ledger_of_their_own(system: System) -> None:
     await system.add_node()
-    run = await jobs_of(system).create(Draft(task="echo"), owner="local", by="local")
+    run = await create_one_shot(system, Draft(task="echo"))
     await system.advance(seconds=1)
-    assert isinstance(run, Run)
     looking = Inspection(
         store=system.store, blobs=system.store.blobs, parameters=Parameters(system.store.blobs), clock=system.clock
     )
@@ -544,7 +540,7 @@ async def test_one_shots_are_in_the_ledger_of_their_own(system: System) -> None:
 async def test_jobs_that_come_together_share_their_time_but_not_their_ids(system: System) -> None:
     jobs, draft = jobs_of(system), Draft(task="echo", allow_unknown_task=True)
 
-    async def create_a_moment_later() -> Job | Run:
+    async def create_a_moment_later() -> Job:
         system.clock.advance(milliseconds=1)
         return await jobs.create(draft, owner="local", by="local")
 

@@ -8,8 +8,7 @@ import pytest
 
 from horae.core.drafts import Draft
 from horae.core.errors import NotFound
-from horae.core.model import JobId, Run, RunId
-from horae.jobs.optimistic import id_of
+from horae.core.model import Job, JobId, RunId
 from horae.jobs.params import Parameters
 from horae.ports.store import Store
 from horae.queries.jobs import Inspection
@@ -38,24 +37,23 @@ def inspection_of(system: System, store: Counting) -> Inspection:
     )
 
 
-async def given_runs(system: System, count: int, owner: str = "local") -> list[Run]:
+async def given_one_shots(system: System, count: int, owner: str = "local") -> list[Job]:
     draft = Draft(task="echo", allow_unknown_task=True)
-    made = [await jobs_of(system).create(draft, owner=owner, by=owner) for _ in range(count)]
-    return [run for run in made if isinstance(run, Run)]
+    return [await jobs_of(system).create(draft, owner=owner, by=owner) for _ in range(count)]
 
 
 async def test_jobs_that_are_asked_for_at_the_same_time_are_read_together(system: System) -> None:
     store = Counting(system.store)
     looking = inspection_of(system, store)
-    runs = await given_runs(system, 20)
-    found = await asyncio.gather(*(looking.job(run.job_id, owner="local") for run in [*runs, *runs]))
-    assert [overview.job for overview in found] == [*runs, *runs]
+    jobs = await given_one_shots(system, 20)
+    found = await asyncio.gather(*(looking.job(job.id, owner="local") for job in [*jobs, *jobs]))
+    assert [overview.job for overview in found] == [*jobs, *jobs]
     assert store.asked == {"last_runs": 1}
 
 
 async def test_jobs_that_have_not_run_are_read_together_with_those_that_have(system: System) -> None:
     looking = inspection_of(system, store := Counting(system.store))
-    [due] = await given_runs(system, 1)
+    [due] = await given_one_shots(system, 1)
     later, recurring = [
         await jobs_of(system).create(draft, owner="local", by="local")
         for draft in (
@@ -63,8 +61,8 @@ async def test_jobs_that_have_not_run_are_read_together_with_those_that_have(sys
             Draft(task="echo", allow_unknown_task=True, schedule="0 0 1 1 *"),
         )
     ]
-    again = await jobs_of(system).run_now(due.job_id, None, owner="local", by="local")
-    found = await asyncio.gather(*(looking.job(id_of(job), owner="local") for job in (due, later, recurring)))
+    again = await jobs_of(system).run_now(due.id, None, owner="local", by="local")
+    found = await asyncio.gather(*(looking.job(job.id, owner="local") for job in (due, later, recurring)))
     assert [overview.job for overview in found] == [due, later, recurring]
     assert [overview.last_run for overview in found] == [again, None, None]
     assert store.asked == {"jobs": 1, "last_runs": 1}
@@ -73,7 +71,7 @@ async def test_jobs_that_have_not_run_are_read_together_with_those_that_have(sys
 async def test_runs_that_are_asked_for_at_the_same_time_are_read_together(system: System) -> None:
     store = Counting(system.store)
     looking = inspection_of(system, store)
-    runs = await given_runs(system, 20)
+    runs = [job.run for job in await given_one_shots(system, 20)]
     found = await asyncio.gather(*(looking.run(run.id, owner="local") for run in [*runs, *runs]))
     assert [run for run, _ in found] == [*runs, *runs]
     assert store.asked == {"runs": 1, "attempts_of": 1}
@@ -81,13 +79,13 @@ async def test_runs_that_are_asked_for_at_the_same_time_are_read_together(system
 
 async def test_what_is_not_there_and_what_is_anothers_is_missing_for_its_asker_only(system: System) -> None:
     looking = inspection_of(system, Counting(system.store))
-    [mine] = await given_runs(system, 1)
-    [theirs] = await given_runs(system, 1, owner="bob")
+    [mine] = await given_one_shots(system, 1)
+    [theirs] = await given_one_shots(system, 1, owner="bob")
     nobodys = system.new_id()
-    jobs = [looking.job(job_id, owner="local") for job_id in (mine.job_id, theirs.job_id, JobId(nobodys))]
-    runs = [looking.run(run_id, owner="local") for run_id in (mine.id, theirs.id, RunId(nobodys))]
+    jobs = [looking.job(job_id, owner="local") for job_id in (mine.id, theirs.id, JobId(nobodys))]
+    runs = [looking.run(run_id, owner="local") for run_id in (RunId(mine.id), RunId(theirs.id), RunId(nobodys))]
     answers = await asyncio.gather(*jobs, *runs, return_exceptions=True)
     assert [isinstance(answer, NotFound) for answer in answers] == [False, True, True] * 2
-    assert (await looking.job(theirs.job_id, owner=None)).job == theirs
+    assert (await looking.job(theirs.id, owner=None)).job == theirs
     with pytest.raises(NotFound):
-        await looking.glance(theirs.job_id, owner="local")
+        await looking.glance(theirs.id, owner="local")

@@ -21,7 +21,6 @@ from horae.jobs.dead_letters import Selection
 from horae.jobs.declared import Declared
 from horae.jobs.declaring import Declaring
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
-from horae.jobs.optimistic import id_of
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.recording import Action, Definition
 from tests.simulation.looks import LETTERS, look_at_everything
@@ -155,11 +154,13 @@ class Users:
 
     def _told(self, answer: object) -> dict[str, Any]:
         """What an answer says of a job or a run."""
-        if isinstance(answer, Run):
-            status = run_status(answer, self._life.now())
-            return {"job": job_name(answer.job_id), "run": run_name(answer.id), "status": status, "owner": answer.owner}
-        if isinstance(answer, Job):
-            return {"job": job_name(answer.id), "owner": answer.owner, "schedule": schedule_to_wire(answer.schedule)}
+        match answer:
+            case Job(run=None):
+                form = schedule_to_wire(answer.schedule)
+                return {"job": job_name(answer.id), "owner": answer.owner, "schedule": form}
+            case Job(run=Run() as run) | (Run() as run):
+                status = run_status(run, self._life.now())
+                return {"job": job_name(run.job_id), "run": run_name(run.id), "status": status, "owner": run.owner}
         return {}
 
     async def _create(self, draft: Draft) -> JobId | None:
@@ -169,13 +170,13 @@ class Users:
         definition = definition_of(draft, label)
         ask = Ask(owner=OWNER, key=label, fingerprint=fingerprint(label.encode()))
 
-        async def request(services: Services) -> Job | Run | JobId:
+        async def request(services: Services) -> Job | JobId:
             receipts = services.jobs.receipts
             if (earlier := await receipts.earlier(ask)) is not None:
                 return JobId(earlier)
 
-            async def issue(job: Job | Run) -> Receipt:
-                return receipts.of(ask, id_of(job))
+            async def issue(job: Job) -> Receipt:
+                return receipts.of(ask, job.id)
 
             made = await services.jobs.create_once(draft, owner=OWNER, by=OWNER, issue=issue)
             return JobId(answer_of(made, ask)) if isinstance(made, Receipt) else made
@@ -184,7 +185,7 @@ class Users:
             call = self._history.invoke(Action.CREATE, definition=definition, idempotency_key=label)
             reply = await self._ask(f"create {label}", request)
             made = reply.answer
-            job_id = id_of(made) if isinstance(made, Job | Run) else made
+            job_id = made.id if isinstance(made, Job) else made
             self._ended(call, reply, **(_created(job_id, definition) | self._told(made)))
             if job_id is not None:
                 return job_id
@@ -329,14 +330,13 @@ class Users:
         fresh = self._draft("now")
         written: list[Definition] = []  # what was asked for at last: it depends on what the job was
 
-        async def revise(job: Job | Run) -> Draft:
-            assert job.schedule is not None
+        async def revise(job: Job) -> Draft:
             schedule: Any = schedule_to_wire(job.schedule)
-            if moved and isinstance(job, Job):
+            if moved and job.run is None:
                 ends_at = self._life.start + timedelta(seconds=self._until)
                 schedule = {"type": "every", "seconds": 3, "ends_at": ends_at.isoformat()}
-            elif moved and isinstance(job, Run):
-                schedule = (job.due_at + timedelta(seconds=1)).isoformat()
+            elif moved and job.run is not None:
+                schedule = (job.run.due_at + timedelta(seconds=1)).isoformat()
             draft = _with(fresh, schedule=schedule, params=job.spec.params, ordering_key=job.spec.ordering_key)
             written.append(definition_of(draft, json.loads(draft.params)["label"]))
             return draft

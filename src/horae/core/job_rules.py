@@ -8,24 +8,47 @@ from horae.core.ids import NewId
 from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State, Trigger
 from horae.core.schedule.evaluate import count_between, jittered, next_after, skipped_in_gaps
+from horae.core.values import replace
 
 _TICK = timedelta(microseconds=1)
 
 
-def status_of(job: Job | Run) -> JobStatus:
-    """How a job stands; a one-shot stands as its run does."""
-    if isinstance(job, Job):
-        return job.status
-    if job.state is State.CANCELLED or (job.stop is Reason.CANCELLED and job.state not in FINAL):
+def job_of(run: Run) -> Job:
+    """The one-shot job that is stored as this run."""
+    assert run.schedule is not None
+    return Job(
+        id=run.job_id,
+        owner=run.owner,
+        created_by=run.created_by,
+        spec=run.spec,
+        schedule=run.schedule,
+        status=one_shot_status(run),
+        next_fire_at=None,
+        plan_at=None,
+        run=run,
+        revision=run.revision,
+        created_at=run.created_at,
+        updated_at=max(run.created_at, run.started_at or run.created_at, run.finished_at or run.created_at),
+    )
+
+
+def one_shot_status(run: Run) -> JobStatus:
+    """The status of the one-shot job that is stored as this run."""
+    if run.state is State.CANCELLED or (run.stop is Reason.CANCELLED and run.state not in FINAL):
         return JobStatus.CANCELLED
-    if job.state in FINAL:
+    if run.state in FINAL:
         return JobStatus.FINISHED
-    return JobStatus.PAUSED if job.paused else JobStatus.SCHEDULED
+    return JobStatus.PAUSED if run.paused else JobStatus.SCHEDULED
+
+
+def fired(firing: Firing) -> Job:
+    """The job as a firing leaves it."""
+    return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
 
 
 def minds_cancel(item: Run | Firing) -> bool:
     """Whether what is written here must not come after the cancel of its job: a user asks for it, maybe beside that."""
-    return isinstance(item, Run) and item.trigger is Trigger.MANUAL and not item.one_shot
+    return not isinstance(item, Firing) and item.trigger is Trigger.MANUAL and not item.one_shot
 
 
 def run_status(run: Run, now: datetime) -> str:
@@ -39,12 +62,14 @@ def run_status(run: Run, now: datetime) -> str:
     return run.state
 
 
-def runs_next_at(job: Job | Run, now: datetime) -> datetime | None:
-    """When the job runs next by its schedule; None while it is paused or has nothing to come."""
-    if isinstance(job, Job):
-        return next_run_at(job, now)
-    waits = job.state in (State.SCHEDULED, State.CLAIMED) and status_of(job) is JobStatus.SCHEDULED
-    return job.due_at if waits else None
+def next_run_at(job: Job, now: datetime) -> datetime | None:
+    """When the job runs next by its schedule; None while it is paused or has no further slot."""
+    if job.status is not JobStatus.SCHEDULED:
+        return None
+    if job.run is not None:
+        return job.run.due_at if job.run.state in (State.SCHEDULED, State.CLAIMED) else None
+    slot = next_after(job.schedule, now)
+    return None if slot is None else jittered(job.schedule, job.id, slot)
 
 
 def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing:
@@ -97,11 +122,3 @@ def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
         Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
         for slot in skipped_in_gaps(job.schedule, job.updated_at, until)
     )
-
-
-def next_run_at(job: Job, now: datetime) -> datetime | None:
-    """When the job runs next by its schedule; None while it is paused or has no further slot."""
-    if job.status is not JobStatus.SCHEDULED:
-        return None
-    slot = next_after(job.schedule, now)
-    return None if slot is None else jittered(job.schedule, job.id, slot)

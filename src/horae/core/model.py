@@ -126,26 +126,6 @@ class Spec(Value, frozen=True):
     secrets: str | None = None  # sealed; merged into the parameters at the start, and shown to nobody
 
 
-class Job(Value, frozen=True, kw_only=True):
-    """What and when, for a recurring schedule; a one-shot job is its one run."""
-
-    id: JobId
-    owner: str
-    created_by: str
-    spec: Spec
-    schedule: Schedule
-    status: JobStatus = JobStatus.SCHEDULED
-    next_fire_at: datetime | None  # the first slot that is not yet accounted for; None when there is none
-    plan_at: datetime | None  # when a planner should look; None while there is nothing to plan
-    revision: int = 1
-    created_at: datetime
-    updated_at: datetime
-
-    @property
-    def shard(self) -> int:
-        return shard_of(self.id)
-
-
 class JobError(Value, frozen=True, kw_only=True):
     """Why an attempt failed, in the words that users see."""
 
@@ -164,7 +144,7 @@ class Run(Value, frozen=True):
     due_at: datetime  # aware, in UTC; never changes
     wake_at: datetime  # when it may next be claimed
     created_at: datetime
-    schedule: Schedule | None = None  # of a one-shot, whose job this row is as well
+    schedule: Schedule | None = None  # only of the run that a one-shot is stored as; others ask the job
     trigger: Trigger = Trigger.SCHEDULE
     slot: datetime | None = None
     gate: str | None = None  # runs that share one are started one after another
@@ -188,8 +168,34 @@ class Run(Value, frozen=True):
 
     @property
     def one_shot(self) -> bool:
-        """Whether this row is its job as well."""
+        """Whether a one-shot job is stored as this run: not so for its later manual runs."""
         return self.schedule is not None
+
+
+class Job(Value, frozen=True, kw_only=True):
+    """What to run and when: once, or by a recurring schedule."""
+
+    id: JobId
+    owner: str
+    created_by: str
+    spec: Spec
+    schedule: Schedule
+    status: JobStatus = JobStatus.SCHEDULED
+    next_fire_at: datetime | None  # the first slot that is not yet accounted for; None when there is none
+    plan_at: datetime | None  # when a planner should look; None while there is nothing to plan
+    run: Run | None = None  # of a one-shot: the run that is read and written with it; None for a recurring job
+    revision: int = 1
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def recurring(self) -> bool:
+        """Whether it runs by a recurring schedule, not once."""
+        return self.run is None
+
+    @property
+    def shard(self) -> int:
+        return shard_of(self.id)
 
 
 class Attempt(Value, frozen=True, kw_only=True):

@@ -16,20 +16,19 @@ def one_shot_due(schedule: Schedule, now: datetime) -> datetime:
     return schedule.time if isinstance(schedule, At) else now
 
 
-def manual_run(job: Job | Run, params: str | None, *, now: datetime, new_id: NewId) -> Run:
+def manual_run(job: Job, params: str | None, *, now: datetime, new_id: NewId) -> Run:
     """A run outside the schedule; it waits for its gate but is never skipped."""
     spec = job.spec if params is None else replace(job.spec, params=params, params_blob=None)
-    job_id = job.id if isinstance(job, Job) else job.job_id
     return Run(
         id=RunId(new_id()),
-        job_id=job_id,
+        job_id=job.id,
         owner=job.owner,
         created_by=job.created_by,
         spec=replace(spec, key=None),
         trigger=Trigger.MANUAL,
         due_at=now,
         wake_at=now,
-        gate=gate_of(spec, job_id, job.owner, recurring=isinstance(job, Job)),
+        gate=gate_of(spec, job.id, job.owner, recurring=job.recurring),
         revision=job.revision,
         created_at=now,
     )

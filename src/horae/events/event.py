@@ -47,7 +47,8 @@ class Happening:
     owner: str
     job_id: JobId | None  # None: its run is not kept any more
     run_id: RunId | None = None
-    subject: Overview | Run | None = None  # as it is now; None: not kept any more
+    job: Overview | None = None  # of an event of a job: as it is now; None when it is not kept any more
+    run: Run | None = None  # of an event of a run: the same
     id: EventId | None = None  # None: seen, but not kept, so that nobody can come back for it
 
 
@@ -116,32 +117,32 @@ class Loader:
 
     async def _load(self, batch: EventBatch, first: int, before: str) -> list[Happening]:
         subjects = batch.subjects[first : first + SLICE]
-        found = await (self._jobs if batch.kind.startswith("job.") else self._runs)(subjects)
-        return [
-            self._happening(batch, subject, what, _id(batch, first + place, before))
-            for place, (subject, what) in enumerate(zip(subjects, found, strict=True))
-        ]
+        ids = [_id(batch, place, before) for place in range(first, first + len(subjects))]
+        of_jobs = batch.kind.startswith("job.")
+        return await (self._of_jobs if of_jobs else self._of_runs)(batch, subjects, ids)
 
-    async def _jobs(self, subjects: Sequence[str]) -> list[Overview | Run | None]:
+    async def _of_jobs(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[Happening]:
         jobs = await self._store.jobs([JobId(subject) for subject in subjects])
         shown = dict(zip(jobs, await self._inspection.overviews(list(jobs.values())), strict=True))
-        return [shown.get(JobId(subject)) for subject in subjects]
+        return [
+            Happening(kind=batch.kind, at=batch.at, owner=batch.owner, job_id=job_id, job=shown.get(job_id), id=ident)
+            for job_id, ident in zip(map(JobId, subjects), ids, strict=True)
+        ]
 
-    async def _runs(self, subjects: Sequence[str]) -> list[Overview | Run | None]:
+    async def _of_runs(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[Happening]:
         runs = {run.id: run for run in await self._store.ended([RunId(subject) for subject in subjects])}
-        return [runs.get(RunId(subject)) for subject in subjects]
-
-    def _happening(self, batch: EventBatch, subject: str, what: Overview | Run | None, ident: EventId) -> Happening:
-        of_job = batch.kind.startswith("job.")
-        return Happening(
-            kind=batch.kind,
-            at=batch.at,
-            owner=batch.owner,
-            job_id=JobId(subject) if of_job else what.job_id if isinstance(what, Run) else None,
-            run_id=None if of_job else RunId(subject),
-            subject=what,
-            id=ident,
-        )
+        return [
+            Happening(
+                kind=batch.kind,
+                at=batch.at,
+                owner=batch.owner,
+                job_id=None if (run := runs.get(run_id)) is None else run.job_id,
+                run_id=run_id,
+                run=run,
+                id=ident,
+            )
+            for run_id, ident in zip(map(RunId, subjects), ids, strict=True)
+        ]
 
 
 def _id(batch: EventBatch, place: int, before: str) -> EventId:

@@ -58,4 +58,4 @@ def _covers(owners: frozenset[str | None], owner: str) -> bool:
 
 
 def _sighted(kind: EventKind, run: Run, at: datetime) -> Happening:
-    return Happening(kind=kind, at=at, owner=run.owner, job_id=run.job_id, run_id=run.id, subject=run)
+    return Happening(kind=kind, at=at, owner=run.owner, job_id=run.job_id, run_id=run.id, run=run)

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from horae.core.errors import Conflict, Invalid
 from horae.core.ids import NewId
-from horae.core.job_rules import status_of
 from horae.core.model import Backfill, Job, JobId, JobStatus, Trigger
 from horae.core.records import Receipt
 from horae.core.schedule.evaluate import count_between, last_before, next_after
@@ -44,9 +43,9 @@ class Backfilling:
     ) -> Filling | Receipt:
         """Fill the slots with `start <= slot <= end`, or answer the receipt of an earlier request."""
         job = await find(self._store, job_id, owner=owner)
-        if not isinstance(job, Job):
+        if not job.recurring:
             raise Conflict(f"job_{job_id} runs once and has no slots to fill; run it again with /run")
-        if status_of(job) is JobStatus.CANCELLED:
+        if job.status is JobStatus.CANCELLED:
             refuse_over(job)
         now = self._clock.now()
         filling = Filling(id=self._new_id(), job_id=job_id, start=start, end=end, runs=_count(job, start, end, now))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from horae.core.drafts import MAX_INLINE_PARAMS, Draft
 from horae.core.errors import Invalid, Unavailable
+from horae.core.firing import Firing
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run
 from horae.core.records import Receipt
@@ -75,7 +76,7 @@ class Alike:
         if not params:
             return []
         model = await self._creating.prepare(replace(draft, params=params[0]), owner, by)
-        if not isinstance(model, Run):
+        if isinstance(model, Firing):
             raise Invalid("jobs that are created in bulk run once", pointer="/schedule")
         runs = [model]
         for text, job_id in zip(params[1:], self._ids.many(len(params) - 1), strict=True):

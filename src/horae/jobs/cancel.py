@@ -1,11 +1,10 @@
 """Cancelling jobs with the runs that wait for them."""
 
 from horae.core.events import EventKind
-from horae.core.job_rules import status_of
-from horae.core.model import Job, JobId, JobStatus, Reason, Run
+from horae.core.model import Job, JobId, JobStatus, Reason
 from horae.core.values import replace
 from horae.jobs.catch_up import Accounting
-from horae.jobs.optimistic import act, find, id_of, next_revision, refuse_over
+from horae.jobs.optimistic import act, find, next_revision, refuse_over
 from horae.jobs.stop import Stopper
 from horae.ports.clock import Clock
 from horae.ports.store import JobChange, Store
@@ -20,24 +19,24 @@ class Cancelling:
         self._accounting = accounting
         self._stopper = stopper
 
-    async def cancel(self, job_id: JobId, *, keep_running: bool, owner: str | None) -> Job | Run:
+    async def cancel(self, job_id: JobId, *, keep_running: bool, owner: str | None) -> Job:
         """End the job and its waiting runs, and unless they are kept its running ones."""
 
-        async def change(job: Job | Run) -> Job | Run | None:
-            if status_of(job) is JobStatus.CANCELLED:
+        async def change(job: Job) -> Job | None:
+            if job.status is JobStatus.CANCELLED:
                 await self._end_rest(job, keep_running=keep_running)  # what an earlier cancel left undone
             refuse_over(job)
-            return await self._cancel_recurring(job) if isinstance(job, Job) else job
+            return await self._cancel_recurring(job) if job.recurring else job
 
         job = await act(self._store, job_id, owner, change)
         await self._end_rest(job, keep_running=keep_running)
-        return job if isinstance(job, Job) else await find(self._store, job_id, owner=owner)
+        return job if job.recurring else await find(self._store, job_id, owner=owner)
 
-    async def _end_rest(self, job: Job | Run, *, keep_running: bool) -> None:
+    async def _end_rest(self, job: Job, *, keep_running: bool) -> None:
         """End what a job has left once it is over, of which nothing more can come: what it fills, then its runs."""
-        if isinstance(job, Job):
+        if job.recurring:
             await self._accounting.give_up_filling(job)
-        await self._stopper.stop_job(id_of(job), keep_running=keep_running)
+        await self._stopper.stop_job(job.id, keep_running=keep_running)
 
     async def _cancel_recurring(self, job: Job) -> Job | None:
         now = self._clock.now()

@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from horae.core.firing import MAX_UNSTARTED, Due, Firing, fire
 from horae.core.ids import NewId
-from horae.core.job_rules import close_pause, give_up
+from horae.core.job_rules import close_pause, fired, give_up
 from horae.core.model import Job, JobStatus, State
-from horae.core.values import replace
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.ports.clock import Clock
 from horae.ports.reader import RunFilter
@@ -34,10 +33,10 @@ class Accounting:
                 firing = close_pause(job, now=now, new_id=self._new_id)
             else:
                 firing = fire(Due(job=job), now=now, horizon=timedelta(), new_id=self._new_id)
-            fired = await self.fire(firing)
-            if fired is None:
+            after = await self.fire(firing)
+            if after is None:
                 return None
-            job = fired
+            job = after
         return await self._give_up_filling(job) if for_good else job
 
     async def give_up_filling(self, job: Job) -> None:
@@ -65,6 +64,4 @@ class Accounting:
     async def fire(self, firing: Firing) -> Job | None:
         """The job after a firing; None when somebody moved it first."""
         [applied] = await self._store.fire([firing])
-        if not applied:
-            return None
-        return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
+        return fired(firing) if applied else None

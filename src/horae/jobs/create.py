@@ -7,15 +7,16 @@ from datetime import datetime
 
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
+from horae.core.firing import Firing
 from horae.core.ids import Ids, NewId
-from horae.core.job_rules import status_of
+from horae.core.job_rules import fired, job_of
 from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.new_runs import manual_run
 from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.group_commit import Group
 from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of
-from horae.jobs.optimistic import find, id_of, over, refuse_over
+from horae.jobs.optimistic import find, over, refuse_over
 from horae.jobs.params import Parameters
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
@@ -58,12 +59,12 @@ class Creating:
 
     # --- one job
 
-    async def create(self, draft: Draft, *, owner: str, by: str) -> Job | Run:
+    async def create(self, draft: Draft, *, owner: str, by: str) -> Job:
         """Make one job durable; its first runs are planned with it."""
         item = await self.prepare(draft, owner, by)
         return _created(item, await self._write(item))
 
-    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job | Run]) -> Job | Run | Receipt:
+    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | Receipt:
         """Make one job durable together with its receipt, or answer the receipt of an earlier request."""
         item = await self.prepare(draft, owner, by)
         written = await self._creates.add(Receipted(item=item, receipt=await issue(_job_of(item))))
@@ -82,10 +83,9 @@ class Creating:
     def _end_turn(self) -> None:
         self._turn = None
 
-    async def write_if_free(self, item: Item) -> Job | Run | None:
+    async def write_if_free(self, item: Item) -> Job | None:
         """Make prepared rows durable; None when another job holds the key."""
-        job = _job_of(item)
-        return job if await self._write(item) == id_of(job) else None
+        return _job_of(item) if await self._write(item) == _id_of(item) else None
 
     async def _write(self, item: Item) -> JobId:
         """Write one item with its group; the id of the job that holds its key."""
@@ -158,7 +158,7 @@ class Creating:
     def _receipted(self, item: Item, ask: Ask | None) -> Item | Receipted:
         if ask is None:
             return item
-        return Receipted(item=item, receipt=self._receipts.of(ask, id_of(_job_of(item))))
+        return Receipted(item=item, receipt=self._receipts.of(ask, _id_of(item)))
 
     # --- running now
 
@@ -173,7 +173,7 @@ class Creating:
     ) -> Run | Receipt:
         """Run the job once more at once, whatever its schedule says, also while it is paused or finished."""
         job = await find(self._store, job_id, owner=owner)
-        if status_of(job) is JobStatus.CANCELLED:
+        if job.status is JobStatus.CANCELLED:
             refuse_over(job)
         run = replace(manual_run(job, None, now=self._clock.now(), new_id=self._ids), created_by=by)
         if params is not None:
@@ -186,19 +186,23 @@ class Creating:
         return written if isinstance(written, Receipt) else run
 
 
-def _created(item: Item, holder: JobId) -> Job | Run:
+def _created(item: Item, holder: JobId) -> Job:
     """The job that was written; raises KeyTaken when another one holds its key."""
-    job = _job_of(item)
-    if holder != id_of(job):
-        raise KeyTaken(job.spec.key or "", f"job_{holder}")
-    return job
+    _refuse_taken_key(item, holder)
+    return _job_of(item)
+
+
+def _refuse_taken_key(item: Item, holder: JobId) -> None:
+    if holder != _id_of(item):
+        raise KeyTaken(_job_of(item).spec.key or "", f"job_{holder}")
 
 
 def _outcome(item: Item, ask: Ask | None, written: JobId | Receipt) -> JobId | HoraeError:
     """The id of the job that was written for an item, now or before, or why none was."""
     try:
         if not isinstance(written, Receipt):
-            return id_of(_created(item, written))
+            _refuse_taken_key(item, written)
+            return written
         assert ask is not None
         return JobId(answer_of(written, ask))
     except HoraeError as exc:
@@ -212,7 +216,9 @@ def _raise_if_down(outcomes: Sequence[object]) -> None:
         raise down[0]
 
 
-def _job_of(item: Item) -> Job | Run:
-    if isinstance(item, Run):
-        return item
-    return replace(item.job, next_fire_at=item.next_fire_at, plan_at=item.plan_at, status=item.status)
+def _job_of(item: Item) -> Job:
+    return fired(item) if isinstance(item, Firing) else job_of(item)
+
+
+def _id_of(item: Item) -> JobId:
+    return item.job.id if isinstance(item, Firing) else item.job_id

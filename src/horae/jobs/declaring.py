@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from horae.core.errors import Conflict, Invalid
-from horae.core.model import Job, Run
+from horae.core.model import Job
 from horae.core.records import Declaration
 from horae.jobs.declared import Declared
 from horae.jobs.service import Jobs
@@ -109,11 +109,10 @@ class Declaring:
         if there is None:
             return Verdict(key=key, outcome=Outcome.CANCELLED, detail="its job was gone already")
         if not dry_run:
-            job_id = there.id if isinstance(there, Job) else there.job_id
-            await self._jobs.cancel(job_id, keep_running=True, owner=self._owner)
+            await self._jobs.cancel(there.id, keep_running=True, owner=self._owner)
         return Verdict(key=key, outcome=Outcome.CANCELLED, job_id=_shown(there))
 
-    async def _there(self, key: str) -> Job | Run | None:
+    async def _there(self, key: str) -> Job | None:
         return await self._store.job_by_key(self._owner, key)
 
     async def _declarations(self) -> list[Declaration]:
@@ -128,5 +127,5 @@ def _by_key(declarations: Sequence[Declaration]) -> dict[str, list[Declaration]]
     return found
 
 
-def _shown(job: Job | Run) -> str:
-    return f"job_{job.id if isinstance(job, Job) else job.job_id}"
+def _shown(job: Job) -> str:
+    return f"job_{job.id}"

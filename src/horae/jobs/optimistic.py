@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from horae.core.errors import Conflict, NotFound
-from horae.core.job_rules import status_of
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.values import replace
@@ -12,10 +11,10 @@ from horae.ports.reader import Reader
 
 TRIES = 10  # how often an act is begun anew because somebody else moved the job meanwhile
 
-Change = Callable[[Job | Run], Awaitable[Job | Run | None]]
+Change = Callable[[Job], Awaitable[Job | None]]
 
 
-async def find(store: Reader, job_id: JobId, *, owner: str | None) -> Job | Run:
+async def find(store: Reader, job_id: JobId, *, owner: str | None) -> Job:
     """The job; raises NotFound also for another owner's. `owner` None reaches every owner's jobs."""
     job = await store.job(job_id, owner=owner)
     if job is None:
@@ -23,7 +22,7 @@ async def find(store: Reader, job_id: JobId, *, owner: str | None) -> Job | Run:
     return job
 
 
-async def act(store: Reader, job_id: JobId, owner: str | None, change: Change) -> Job | Run:
+async def act(store: Reader, job_id: JobId, owner: str | None, change: Change) -> Job:
     """Read and change until nobody comes between; `change` answers None when it lost a race."""
     for _ in range(TRIES):
         changed = await change(await find(store, job_id, owner=owner))
@@ -37,21 +36,15 @@ def always_changing(job: str) -> Conflict:
     return Conflict(f"{job} is being changed by others all the time; try again")
 
 
-def id_of(job: Job | Run) -> JobId:
-    """The id of a job, which a one-shot tells as its run."""
-    return job.id if isinstance(job, Job) else job.job_id
-
-
 def next_revision(job: Job, now: datetime) -> Job:
     """The job as the base of its next version."""
     return replace(job, revision=job.revision + 1, updated_at=now)
 
 
-def refuse_over(job: Job | Run) -> None:
+def refuse_over(job: Job) -> None:
     """Raise Conflict when the job is cancelled or finished."""
-    status = status_of(job)
-    if status in (JobStatus.CANCELLED, JobStatus.FINISHED):
-        raise over(id_of(job), status)
+    if job.status in (JobStatus.CANCELLED, JobStatus.FINISHED):
+        raise over(job.id, job.status)
 
 
 def over(job_id: JobId, status: JobStatus) -> Conflict:

@@ -3,7 +3,7 @@
 from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.ids import NewId
-from horae.core.job_rules import resume, status_of
+from horae.core.job_rules import job_of, resume
 from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
 from horae.core.results import skip
 from horae.core.values import replace
@@ -24,14 +24,14 @@ class Pausing:
         self._metrics = metrics
         self._new_id = new_id
 
-    async def pause(self, job_id: JobId, *, owner: str | None) -> Job | Run:
+    async def pause(self, job_id: JobId, *, owner: str | None) -> Job:
         """Let no further slot run until the job is resumed; a run that is already due still runs."""
 
-        async def change(job: Job | Run) -> Job | Run | None:
+        async def change(job: Job) -> Job | None:
             refuse_over(job)
-            if status_of(job) is JobStatus.PAUSED:
+            if job.status is JobStatus.PAUSED:
                 return job
-            return await (self._pause_recurring(job) if isinstance(job, Job) else self._pause_one_shot(job))
+            return await (self._pause_recurring(job) if job.run is None else self._pause_one_shot(job.run))
 
         return await act(self._store, job_id, owner, change)
 
@@ -53,24 +53,24 @@ class Pausing:
         )
         return None if changed is None else changed.job
 
-    async def _pause_one_shot(self, run: Run) -> Run | None:
+    async def _pause_one_shot(self, run: Run) -> Job | None:
         refuse_begun(run)
         if run.due_at <= self._clock.now():
             raise Conflict(f"job_{run.job_id} is already due, and what is due still runs; cancel it instead")
         paused = replace(run, paused=True, revision=run.revision + 1)
         written = await self._store.change_one_shot(paused, expected=run.revision, event=EventKind.JOB_PAUSED)
-        return paused if written else None
+        return job_of(paused) if written else None
 
-    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job | Run:
+    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job:
         """End a pause; `missed` says what becomes of the slots that came due in it."""
 
-        async def change(job: Job | Run) -> Job | Run | None:
+        async def change(job: Job) -> Job | None:
             refuse_over(job)
-            if status_of(job) is not JobStatus.PAUSED:
+            if job.status is not JobStatus.PAUSED:
                 return job
-            if isinstance(job, Job):
+            if job.run is None:
                 return await self._resume_recurring(job, missed)
-            return await self._resume_one_shot(job, missed)
+            return await self._resume_one_shot(job.run, missed)
 
         return await act(self._store, job_id, owner, change)
 
@@ -79,14 +79,14 @@ class Pausing:
         fired = await self._accounting.fire(firing)
         return None if fired is None else await self._accounting.fire_ahead(fired)
 
-    async def _resume_one_shot(self, run: Run, missed: Misfire) -> Run | None:
+    async def _resume_one_shot(self, run: Run, missed: Misfire) -> Job | None:
         now = self._clock.now()
         if run.due_at <= now and missed is Misfire.SKIP:
             ended = skip(run, Reason.PAUSED, now)
             if not (await self._store.end_waiting([ended]))[0]:
                 return None
             self._metrics.ended(State.SKIPPED)
-            return ended.run
+            return job_of(ended.run)
         resumed = replace(run, paused=False, wake_at=max(run.due_at, now), revision=run.revision + 1)
         written = await self._store.change_one_shot(resumed, expected=run.revision, event=EventKind.JOB_RESUMED)
-        return resumed if written else None
+        return job_of(resumed) if written else None

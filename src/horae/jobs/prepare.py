@@ -69,7 +69,7 @@ class Preparation:
         )
 
     async def check(
-        self, draft: Draft, now: datetime, before: Job | Run | None = None, *, since: int | None = None
+        self, draft: Draft, now: datetime, before: Job | None = None, *, since: int | None = None
     ) -> Schedule:
         """The schedule of a draft, after everything in it that is new was found to be right."""
         _refuse_blocking_nothing(draft, before)
@@ -90,11 +90,11 @@ class Preparation:
         """Raise Invalid when other parameters do not fit the task of a job, together with its secrets."""
         self._tasks.check(spec.task, params, None if spec.secrets is None else self._sealer.open(spec.secrets))
 
-    def standing_alone(self, job: Job | Run, draft: Draft) -> Draft:
+    def standing_alone(self, job: Job, draft: Draft) -> Draft:
         """The draft of another job with the secrets that this one would have."""
         return replace(draft, secrets=_text(self._secrets(draft, job)))
 
-    async def revised(self, job: Job | Run, draft: Draft) -> Spec:
+    async def revised(self, job: Job, draft: Draft) -> Spec:
         """The spec of the next version of a job; parameters that did not change stay where they are."""
         if draft.key != job.spec.key:
             raise Invalid("the key of a job cannot be changed; create another job with that key", pointer="/key")
@@ -102,11 +102,11 @@ class Preparation:
             return self._completed(draft, job.spec.params, job.spec.params_blob, job)
         return await self._spec(draft, f"{job.id}/{self._new_id()}", job)
 
-    async def _spec(self, draft: Draft, name: str, before: Job | Run | None = None) -> Spec:
+    async def _spec(self, draft: Draft, name: str, before: Job | None = None) -> Spec:
         params, blob = await self._parameters.keep(draft.params, name)
         return self._completed(draft, params, blob, before)
 
-    def _completed(self, draft: Draft, params: str, blob: str | None, before: Job | Run | None) -> Spec:
+    def _completed(self, draft: Draft, params: str, blob: str | None, before: Job | None) -> Spec:
         secrets = self._secrets(draft, before)
         return draft.spec(
             self._tasks.defaults(draft.task),
@@ -115,13 +115,13 @@ class Preparation:
             secrets=None if secrets is None else secrets.sealed,
         )
 
-    def _secrets(self, draft: Draft, before: Job | Run | None) -> Opened | None:
+    def _secrets(self, draft: Draft, before: Job | None) -> Opened | None:
         if draft.secrets is None:
             return None
         return self._sealer.revised(draft.secrets, None if before is None else before.spec.secrets)
 
 
-def _refuse_blocking_nothing(draft: Draft, before: Job | Run | None) -> None:
+def _refuse_blocking_nothing(draft: Draft, before: Job | None) -> None:
     """A failure blocks what has its ordering key, without one nothing; jobs from before this was refused may stay."""
     if draft.policy.on_failure is not OnFailure.BLOCK or draft.ordering_key is not None:
         return
@@ -130,7 +130,7 @@ def _refuse_blocking_nothing(draft: Draft, before: Job | Run | None) -> None:
         raise Invalid(detail, pointer="/on_failure")
 
 
-def _schedule(draft: Draft, now: datetime, before: Job | Run | None) -> Schedule:
+def _schedule(draft: Draft, now: datetime, before: Job | None) -> Schedule:
     """What a draft says about time; an interval that names no anchor keeps the one that it has."""
     if before is not None and isinstance(before.schedule, Every):
         anchored = parse_schedule(draft.schedule, now=before.schedule.anchor)

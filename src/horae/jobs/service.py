@@ -73,11 +73,11 @@ class Jobs:
 
     # --- creating and finding
 
-    async def create(self, draft: Draft, *, owner: str, by: str) -> Job | Run:
+    async def create(self, draft: Draft, *, owner: str, by: str) -> Job:
         """Make one job durable, together with others that are being created; its first runs are planned with it."""
         return await self._creating.create(draft, owner=owner, by=by)
 
-    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job | Run]) -> Job | Run | Receipt:
+    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | Receipt:
         """Make one job durable together with its receipt, or answer the receipt of an earlier request."""
         return await self._creating.create_once(draft, owner=owner, by=by, issue=issue)
 
@@ -90,19 +90,17 @@ class Jobs:
         """
         return await self._creating.create_many(drafts, owner=owner, by=by, asks=asks)
 
-    async def find(self, job_id: JobId, *, owner: str | None) -> Job | Run:
+    async def find(self, job_id: JobId, *, owner: str | None) -> Job:
         """The job; raises NotFound also for another owner's."""
         return await find(self._store, job_id, owner=owner)
 
-    async def find_by_key(self, owner: str, key: str) -> Job | Run | None:
+    async def find_by_key(self, owner: str, key: str) -> Job | None:
         """The unfinished job that holds a key, if there is one."""
         return await self._store.job_by_key(owner, key)
 
     # --- changing
 
-    async def patch(
-        self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None = None
-    ) -> Job | Run:
+    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None = None) -> Job:
         """Write what `revise` makes of the job, if its revision is `expected`; None takes any revision.
 
         A job that is so already stays as it is.
@@ -110,7 +108,7 @@ class Jobs:
         return await self._changing.patch(job_id, revise, owner=owner, expected=expected)
 
     async def put(
-        self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | Run | None], None] = lambda there: None
+        self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | None], None] = lambda there: None
     ) -> Put:
         """Create the job with the key of the draft, or make it what the draft says; `check` may refuse what is there.
 
@@ -118,15 +116,15 @@ class Jobs:
         """
         return await self._changing.put(draft, owner=owner, by=by, check=check)
 
-    async def pause(self, job_id: JobId, *, owner: str | None) -> Job | Run:
+    async def pause(self, job_id: JobId, *, owner: str | None) -> Job:
         """Let no further slot run until the job is resumed; a run that is already due still runs."""
         return await self._pausing.pause(job_id, owner=owner)
 
-    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job | Run:
+    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job:
         """End a pause; `missed` says what becomes of the slots that came due in it."""
         return await self._pausing.resume(job_id, missed=missed, owner=owner)
 
-    async def cancel(self, job_id: JobId, *, keep_running: bool, owner: str | None) -> Job | Run:
+    async def cancel(self, job_id: JobId, *, keep_running: bool, owner: str | None) -> Job:
         """End the job and its waiting runs, and unless they are kept its running ones."""
         return await self._cancelling.cancel(job_id, keep_running=keep_running, owner=owner)
 
@@ -139,7 +137,7 @@ class Jobs:
     async def run_now(self, job_id: JobId, params: str | None, *, owner: str | None, by: str) -> Run:
         """Run the job once more at once, whatever its schedule says, also while it is paused or finished."""
         run = await self._creating.run_now(job_id, params, owner=owner, by=by)
-        assert isinstance(run, Run)
+        assert not isinstance(run, Receipt)
         return run
 
     async def run_now_once(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, Invalid, RevisionChanged
 from horae.core.events import EventKind
+from horae.core.job_rules import job_of
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
 from horae.core.new_runs import one_shot_due
 from horae.core.release import gate_of
@@ -15,19 +16,19 @@ from horae.core.values import replace
 from horae.jobs.cancel import Cancelling
 from horae.jobs.catch_up import Accounting
 from horae.jobs.create import Creating
-from horae.jobs.optimistic import TRIES, act, always_changing, id_of, next_revision, refuse_begun, refuse_over
+from horae.jobs.optimistic import TRIES, act, always_changing, next_revision, refuse_begun, refuse_over
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
 from horae.ports.store import JobChange, Store
 
-Revise = Callable[[Job | Run], Awaitable[Draft]]
+Revise = Callable[[Job], Awaitable[Draft]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
     """The job that now has a key, and whether it is a new one."""
 
-    job: Job | Run
+    job: Job
     created: bool
 
 
@@ -51,10 +52,10 @@ class Changing:
         self._creating = creating
         self._cancelling = cancelling
 
-    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None) -> Job | Run:
+    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None) -> Job:
         """Write what `revise` makes of the job, if its revision is `expected`; None takes any revision."""
 
-        async def change(job: Job | Run) -> Job | Run | None:
+        async def change(job: Job) -> Job | None:
             if expected is not None and job.revision != expected:
                 raise RevisionChanged(f"job_{job_id}")
             refuse_over(job)
@@ -64,7 +65,7 @@ class Changing:
 
     # --- by key
 
-    async def put(self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | Run | None], None]) -> Put:
+    async def put(self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | None], None]) -> Put:
         """Create the job with the key of the draft, or make it what the draft says; `check` may refuse."""
         assert draft.key is not None
         for _ in range(TRIES):
@@ -83,35 +84,35 @@ class Changing:
         job = await self._creating.write_if_free(item)
         return None if job is None else Put(job=job, created=True)
 
-    async def _replace(self, job: Job | Run, draft: Draft, by: str) -> Put | None:
+    async def _replace(self, job: Job, draft: Draft, by: str) -> Put | None:
         """The job as it was changed, or its successor when it becomes one of another kind; None on a lost race."""
         schedule = await self._preparation.check(draft, self._clock.now(), job)
-        if is_recurring(schedule) == isinstance(job, Job):
+        if is_recurring(schedule) == job.recurring:
             changed = await self._change(job, draft)
             return None if changed is None else Put(job=changed, created=False)
-        if isinstance(job, Run):
-            refuse_begun(job)
+        if job.run is not None:
+            refuse_begun(job.run)
         alone = self._preparation.standing_alone(job, draft)
         successor = await self._creating.prepare(alone, job.owner, by)  # a mistake in it must not cost the old one
         try:
-            await self._cancelling.cancel(id_of(job), keep_running=True, owner=job.owner)
+            await self._cancelling.cancel(job.id, keep_running=True, owner=job.owner)
         except Conflict:
             return None  # it ended meanwhile
         return await self._write(successor)
 
     # --- one version after another
 
-    async def _change(self, job: Job | Run, draft: Draft) -> Job | Run | None:
+    async def _change(self, job: Job, draft: Draft) -> Job | None:
         """The job as the draft wants it, which it may be already; None on a lost race."""
         schedule = await self._preparation.check(draft, self._clock.now(), job)
-        if is_recurring(schedule) != isinstance(job, Job):
-            raise Invalid(_OTHER_KIND[isinstance(job, Job)], pointer="/schedule")
+        if is_recurring(schedule) != job.recurring:
+            raise Invalid(_OTHER_KIND[job.recurring], pointer="/schedule")
         spec = await self._preparation.revised(job, draft)
         if spec == job.spec and schedule == job.schedule:
             return job
-        if isinstance(job, Job):
+        if job.run is None:
             return await self._change_recurring(job, spec, schedule)
-        return await self._change_one_shot(job, spec, schedule)
+        return await self._change_one_shot(job.run, spec, schedule)
 
     async def _change_recurring(self, job: Job, spec: Spec, schedule: Schedule) -> Job | None:
         assert is_recurring(schedule)
@@ -144,7 +145,7 @@ class Changing:
             return None
         return await self._accounting.fire_ahead(changed.job) if active else changed.job
 
-    async def _change_one_shot(self, run: Run, spec: Spec, schedule: Schedule) -> Run | None:
+    async def _change_one_shot(self, run: Run, spec: Spec, schedule: Schedule) -> Job | None:
         now = self._clock.now()
         refuse_begun(run)
         due_at = run.due_at if schedule == run.schedule else one_shot_due(schedule, now)
@@ -158,7 +159,7 @@ class Changing:
             revision=run.revision + 1,
         )
         written = await self._store.change_one_shot(changed, expected=run.revision, event=EventKind.JOB_UPDATED)
-        return changed if written else None
+        return job_of(changed) if written else None
 
 
 _OTHER_KIND = {

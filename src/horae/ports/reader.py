@@ -84,8 +84,8 @@ class QueueDepth(Value, frozen=True, kw_only=True):
 class Reader(Protocol):
     """Look-ups and lists; `owner` None means any owner's."""
 
-    async def job(self, job_id: JobId, *, owner: str | None) -> Job | Run | None:
-        """The job; a one-shot comes as its run, whether it is alive or ended."""
+    async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
+        """The job; a one-shot comes with its run, whether it is alive or ended."""
 
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
         """The run, alive or ended."""
@@ -96,7 +96,7 @@ class Reader(Protocol):
     async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
         """Those of the runs that have ended, in any order: for whoever waits for many."""
 
-    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
         """Many jobs, whoever owns them; those that are not there are left out."""
 
     async def attempts(self, run_id: RunId) -> list[Attempt]:
@@ -105,7 +105,7 @@ class Reader(Protocol):
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         """For each job its latest run that is already due, if there is one."""
 
-    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job | Run]:
+    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
         """Newest first."""
 
     async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
@@ -132,7 +132,7 @@ class Reader(Protocol):
     async def queue_settings(self, queue: str) -> QueueSettings:
         """What was said about a queue; the defaults when nothing was."""
 
-    async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
+    async def job_by_key(self, owner: str, key: str) -> Job | None:
         """The unfinished job that holds a key."""
 
     async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:

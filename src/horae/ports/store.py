@@ -148,7 +148,7 @@ class Store(Reader, Protocol):
 
         Answers for each the id of the job that holds its key: its own when it was written, another's when not. When a
         valid receipt has the same owner and key nothing is written, and that receipt is the answer. A manual run whose
-        job is cancelled (`core.changes.status_of`) is not written, nor its receipt, and the answer is NOBODY: whoever
+        job is cancelled is not written, nor its receipt, and the answer is NOBODY: whoever
         cancels the job either finds the run or is found by it.
         """
 

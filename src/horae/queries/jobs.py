@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from horae.core.errors import Invalid, NotFound
-from horae.core.job_rules import runs_next_at, status_of
+from horae.core.job_rules import job_of, next_run_at
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
 from horae.core.schedule.evaluate import jittered
 from horae.core.schedule.preview import Fire, preview
@@ -27,9 +27,8 @@ _TICK = timedelta(microseconds=1)
 class Overview(Value, frozen=True, kw_only=True):
     """A job as it is shown."""
 
-    job: Job | Run
+    job: Job
     params: str | None  # None where they are large and were not asked for
-    status: JobStatus
     last_run: Run | None  # the latest that is already due
     next_run_at: datetime | None
     seen_at: datetime
@@ -75,25 +74,25 @@ class Inspection:
         return found
 
     async def _read_jobs(self, job_ids: Sequence[JobId]) -> list[Overview | None]:
-        """A one-shot that is due is its own latest run unless it ran again: no other read has to look for it."""
+        """The run of a one-shot is its latest run unless it ran again, so that most are read in one look-up."""
         now, asked = self._clock.now(), dict.fromkeys(job_ids)
         last_runs = await self._store.last_runs([*asked], now=now)
-        jobs: dict[JobId, Job | Run] = {job_id: run for job_id, run in last_runs.items() if run.id == RunId(job_id)}
+        jobs = {job_id: job_of(run) for job_id, run in last_runs.items() if run.one_shot}
         if others := [job_id for job_id in asked if job_id not in jobs]:
             jobs |= await self._store.jobs(others)
         found = {job_id: _glimpse(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
         return [found.get(job_id) for job_id in job_ids]
 
-    async def overview(self, job: Job | Run) -> Overview:
+    async def overview(self, job: Job) -> Overview:
         """A job that was just read or written, as it is shown."""
         now = self._clock.now()
-        last_run = (await self._store.last_runs([_id_of(job)], now=now)).get(_id_of(job))
+        last_run = (await self._store.last_runs([job.id], now=now)).get(job.id)
         return _overview(job, last_run, await self._parameters.of(job.spec), now)
 
-    async def created(self, job: Job | Run) -> Overview:
+    async def created(self, job: Job) -> Overview:
         """A job that was just created: nothing has to be read to show it."""
         now = self._clock.now()
-        last_run = job if isinstance(job, Run) and job.due_at <= now else None
+        last_run = job.run if job.run is not None and job.run.due_at <= now else None
         return _overview(job, last_run, await self._parameters.of(job.spec), now)
 
     async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Overview]:
@@ -101,20 +100,20 @@ class Inspection:
         page = await self._store.list_jobs(which, cursor=cursor, limit=limit)
         return Listing(items=await self.overviews(page.items), cursor=page.cursor)
 
-    async def overviews(self, jobs: Sequence[Job | Run]) -> list[Overview]:
+    async def overviews(self, jobs: Sequence[Job]) -> list[Overview]:
         """Jobs that were just read, as they are shown; large parameters are left out."""
         now = self._clock.now()
-        last_runs = await self._store.last_runs([_id_of(job) for job in jobs], now=now) if jobs else {}
-        return [_glimpse(job, last_runs.get(_id_of(job)), now) for job in jobs]
+        last_runs = await self._store.last_runs([job.id for job in jobs], now=now) if jobs else {}
+        return [_glimpse(job, last_runs.get(job.id), now) for job in jobs]
 
     async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[Upcoming]:
         """The next times at which the job will run; none while it is paused, for then it will not."""
         job = await self._find_job(job_id, owner)
         now = self._clock.now()
-        if status_of(job) is not JobStatus.SCHEDULED:
+        if job.status is not JobStatus.SCHEDULED:
             return []
-        if isinstance(job, Run):
-            at = runs_next_at(job, now)
+        if not job.recurring:
+            at = next_run_at(job, now)
             return [] if at is None or at <= now else [Upcoming(slot=at, due_at=at)]
         return [_upcoming(job, fire) for fire in preview(job.schedule, now, count)]
 
@@ -173,11 +172,11 @@ class Inspection:
         return _page(found, limit, complete=complete)
 
     async def _slots(
-        self, job: Job | Run, start: datetime, end: datetime, now: datetime, limit: int
+        self, job: Job, start: datetime, end: datetime, now: datetime, limit: int
     ) -> tuple[Sequence[Entry], bool]:
         """The entries of a range, and whether they are all of it."""
-        if isinstance(job, Run):
-            return of_one_shot([job] if start <= job.due_at <= end else []), True
+        if job.run is not None:
+            return of_one_shot([job.run] if start <= job.run.due_at <= end else []), True
         ledger = await self._store.ledger(job.id, start=start, end=end, limit=limit)
         if len(ledger.runs) < limit:
             return entries(job, ledger, start=start, end=end, now=now), True
@@ -191,41 +190,36 @@ class Inspection:
         """The registered nodes that run tasks."""
         return [node for node in await self._store.nodes() if "worker" in node.roles]
 
-    async def _find_job(self, job_id: JobId, owner: str | None) -> Job | Run:
+    async def _find_job(self, job_id: JobId, owner: str | None) -> Job:
         job = await self._store.job(job_id, owner=owner)
         if job is None:
             raise NotFound("job", f"job_{job_id}")
         return job
 
 
-def _refuse_far(job: Job | Run, end: datetime | None, now: datetime) -> None:
+def _refuse_far(job: Job, end: datetime | None, now: datetime) -> None:
     """Raise Invalid for slots so far ahead that to count them takes seconds."""
-    if isinstance(job, Job) and end is not None and end - now > MAX_AHEAD:
+    if job.recurring and end is not None and end - now > MAX_AHEAD:
         raise Invalid(f"slots are told up to {MAX_AHEAD.days} days ahead", pointer="/end")
 
 
-def _glimpse(job: Job | Run, last_run: Run | None, now: datetime) -> Overview:
+def _glimpse(job: Job, last_run: Run | None, now: datetime) -> Overview:
     """A job without its parameters where they are large."""
     return _overview(job, last_run, None if job.spec.params_blob else job.spec.params, now)
 
 
-def _overview(job: Job | Run, last_run: Run | None, params: str | None, now: datetime) -> Overview:
+def _overview(job: Job, last_run: Run | None, params: str | None, now: datetime) -> Overview:
     return Overview(
         job=job,
         params=params,
-        status=status_of(job),
         last_run=last_run,
-        next_run_at=runs_next_at(job, now),
+        next_run_at=next_run_at(job, now),
         seen_at=now,
     )
 
 
-def _id_of(job: Job | Run) -> JobId:
-    return job.id if isinstance(job, Job) else job.job_id
-
-
-def _begin(job: Job | Run) -> datetime:
-    return job.created_at if isinstance(job, Job) else min(job.created_at, job.due_at)
+def _begin(job: Job) -> datetime:
+    return job.created_at if job.run is None else min(job.created_at, job.run.due_at)
 
 
 def _page(found: Sequence[Entry], limit: int, *, complete: bool) -> Listing[Entry]:

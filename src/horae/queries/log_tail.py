@@ -108,7 +108,7 @@ class Following:
             overview = await self._inspection.job(job_id, owner=None)
             if overview.last_run is not None:
                 chosen.append(overview.last_run.id)
-            return overview.last_run, overview.status in (JobStatus.SCHEDULED, JobStatus.PAUSED)
+            return overview.last_run, overview.job.status in (JobStatus.SCHEDULED, JobStatus.PAUSED)
 
         return find
 

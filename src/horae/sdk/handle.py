@@ -93,9 +93,9 @@ class Handle(Generic[T]):
         return _status(run, connection)
 
     async def _cancel(self, connection: "Connection") -> str:
-        run = await connection.jobs.cancel(JobId(self._uuid), keep_running=False, owner=self._owner)
-        assert isinstance(run, Run)
-        return _status(run, connection)
+        job = await connection.jobs.cancel(JobId(self._uuid), keep_running=False, owner=self._owner)
+        assert job.run is not None
+        return _status(job.run, connection)
 
     def _outcome(self, run: Run) -> T:
         match run.state:

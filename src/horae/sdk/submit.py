@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
-from horae.core.model import Job, JobId, Run
+from horae.core.model import Job, JobId
 from horae.core.records import Receipt
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.sdk.options import Options
@@ -37,13 +37,13 @@ class Order:
         draft = self._draft(params, connection)
         ask = self._ask(draft, [params])
         if ask is None:
-            return _id_of(await connection.jobs.create(draft, owner=self.owner, by=self.owner))
+            return (await connection.jobs.create(draft, owner=self.owner, by=self.owner)).id
 
-        async def issue(job: Job | Run) -> Receipt:
-            return connection.jobs.receipts.of(ask, _id_of(job))
+        async def issue(job: Job) -> Receipt:
+            return connection.jobs.receipts.of(ask, job.id)
 
         created = await connection.jobs.create_once(draft, owner=self.owner, by=self.owner, issue=issue)
-        return JobId(answer_of(created, ask)) if isinstance(created, Receipt) else _id_of(created)
+        return JobId(answer_of(created, ask)) if isinstance(created, Receipt) else created.id
 
     async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
         """Make many jobs durable."""
@@ -70,7 +70,3 @@ class Order:
             return None
         said = repr((self.options, draft.task)).encode()
         return Ask(owner=self.owner, key=key, fingerprint=fingerprint(said, *(text.encode() for text in params)))
-
-
-def _id_of(job: Job | Run) -> JobId:
-    return job.id if isinstance(job, Job) else job.job_id

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from horae.core.job_rules import run_status, runs_next_at, status_of
+from horae.core.job_rules import next_run_at, run_status
 from horae.core.model import Attempt, Job, JobError, Run
 from horae.core.schedule.describe import describe
 
@@ -84,18 +84,17 @@ def run_view(run: Run, attempts: Sequence[Attempt], params: str, now: datetime) 
     )
 
 
-def job_view(job: Job | Run, params: str, now: datetime) -> JobView:
+def job_view(job: Job, params: str, now: datetime) -> JobView:
     """A job as tests see it."""
-    assert job.schedule is not None
     return JobView(
-        id=f"job_{job.id if isinstance(job, Job) else job.job_id}",
+        id=f"job_{job.id}",
         task=job.spec.task,
         params=msgspec.json.decode(params),
         name=job.spec.name,
         key=job.spec.key,
-        status=str(status_of(job)),
+        status=str(job.status),
         description=describe(job.schedule),
-        next_run_at=runs_next_at(job, now),
+        next_run_at=next_run_at(job, now),
         revision=job.revision,
     )
 

@@ -148,7 +148,7 @@ class RecordedLife(Life):
         schedule = self.chance.choice((*SCHEDULES, None)) or schedule_to_wire(job.schedule)
         draft = self._draft(self._labels[job.id], schedule, self._policy())
 
-        async def revise(old: Job | Run) -> Draft:
+        async def revise(old: Job) -> Draft:
             return draft
 
         await self.asked(
@@ -164,7 +164,7 @@ class RecordedLife(Life):
     async def _some_job(self) -> Job | None:
         ids = [job for job in self._labels if self._labels[job]]
         found = await self.system.store.jobs(ids)
-        jobs = [job for job in found.values() if isinstance(job, Job)]
+        jobs = [job for job in found.values() if job.recurring]
         return self.chance.choice(jobs) if jobs else None
 
     async def _change(self, action: Action, act: Callable[[JobId], Awaitable[object]], **about: Any) -> None:
@@ -237,15 +237,16 @@ class RecordedLife(Life):
         return self.lines
 
 
-def _shown(answer: Job | Run | None) -> dict[str, Any]:
+def _shown(answer: object) -> dict[str, Any]:
     """What an answer tells, as the API shows it."""
-    if answer is None:
-        return {}
-    if isinstance(answer, Job):
-        return {"job": job_name(answer.id), "owner": answer.owner, "schedule": schedule_to_wire(answer.schedule)}
-    stopping = answer.stop is Reason.CANCELLED and answer.state not in FINAL
-    status = "cancelling" if stopping else str(answer.state)
-    return {"job": job_name(answer.job_id), "run": run_name(answer.id), "owner": answer.owner, "status": status}
+    match answer:
+        case Job(run=None):
+            return {"job": job_name(answer.id), "owner": answer.owner, "schedule": schedule_to_wire(answer.schedule)}
+        case Job(run=Run() as run) | (Run() as run):
+            stopping = run.stop is Reason.CANCELLED and run.state not in FINAL
+            status = "cancelling" if stopping else str(run.state)
+            return {"job": job_name(run.job_id), "run": run_name(run.id), "owner": run.owner, "status": status}
+    return {}
 
 
 def _definition(label: str, draft: Draft) -> Definition:

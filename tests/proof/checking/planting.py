@@ -118,9 +118,7 @@ async def tell_story(store: Store, clock: ManualClock) -> Story:
 
 async def _recurring(system: System, task: str, schedule: str) -> Job:
     draft = Draft(task=task, schedule=schedule, allow_unknown_task=True, policy=Policy(overlap=Overlap.SKIP))
-    job = await jobs_of(system).create(draft, owner="local", by="local")
-    assert isinstance(job, Job)
-    return job
+    return await jobs_of(system).create(draft, owner="local", by="local")
 
 
 async def _once(system: System, task: str, *, delay: float = 0, policy: Policy | None = None, **changes: Any) -> Run:
@@ -134,14 +132,14 @@ async def _once(system: System, task: str, *, delay: float = 0, policy: Policy |
         max_retries=policy.retry.max_retries,
         **changes,
     )
-    run = await jobs_of(system).create(draft, owner="local", by="local")
-    assert isinstance(run, Run)
-    return run
+    job = await jobs_of(system).create(draft, owner="local", by="local")
+    assert job.run is not None
+    return job.run
 
 
 async def _job(store: Store, job_id: JobId) -> Job:
     job = await store.job(job_id, owner=None)
-    assert isinstance(job, Job)
+    assert job is not None
     return job
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from horae.core.model import Backfill, Job, Run, RunId, Skip
+from horae.core.model import Backfill, Run, RunId, Skip
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
 from horae.proof.checking import Checker, History, Violation, violations
@@ -13,7 +13,7 @@ EVERYTHING = 100_000
 
 async def read_history(store: Store, now: datetime) -> History:
     listed = await store.list_jobs(JobFilter(), cursor=None, limit=EVERYTHING)
-    jobs = [job for job in listed.items if isinstance(job, Job)]
+    jobs = [job for job in listed.items if job.recurring]
     runs = await runs_of(store, RunFilter())
     skips: list[Skip] = []
     backfills: list[Backfill] = []

@@ -7,8 +7,7 @@ from starlette.requests import Request
 
 from horae.api.http.operation import Param
 from horae.core.errors import RevisionChanged
-from horae.core.model import Job, Run
-from horae.jobs.optimistic import id_of
+from horae.core.model import Job
 
 Tag = Annotated[str, Meta(pattern=r'^(\*|"[0-9]{1,9}")$')]
 
@@ -24,19 +23,19 @@ IF_NONE_MATCH = Param(
 )
 
 
-def expected_revision(request: Request, job: Job | Run) -> int | None:
+def expected_revision(request: Request, job: Job) -> int | None:
     """The revision that a change must meet, None for any; raises RevisionChanged when the job has another by now."""
     refuse_changed(request, job)
     tags = _tags(request, "if-match")
     return None if tags is None or "*" in tags else job.revision
 
 
-def refuse_changed(request: Request, job: Job | Run | None) -> None:
+def refuse_changed(request: Request, job: Job | None) -> None:
     """Raise RevisionChanged when the conditions of a request do not hold for what is there; weak tags never do."""
     wanted, unwanted = _tags(request, "if-match"), _tags(request, "if-none-match")
     there = set() if job is None else {"*", f'"{job.revision}"'}
     if (wanted is not None and not there & wanted) or (unwanted is not None and there & unwanted):
-        raise RevisionChanged("with this key" if job is None else f"job_{id_of(job)}")
+        raise RevisionChanged("with this key" if job is None else f"job_{job.id}")
 
 
 def _tags(request: Request, header: str) -> set[str] | None:

@@ -31,9 +31,8 @@ from horae.api.schemas.job_views import JobView, job_view
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.errors import Invalid, NotFound, Unavailable
 from horae.core.events import EventKind
-from horae.core.model import JobId, Run
+from horae.core.model import JobId
 from horae.events.event import EventId, Happening, Interest
-from horae.queries.jobs import Overview
 
 EVERYBODY = "*"
 ENCODED = 500  # messages that are kept for the next who is told of the same event
@@ -106,12 +105,11 @@ def event_view(happening: Happening) -> EventView:
         at=happening.at,
         job_id=None if happening.job_id is None else f"job_{happening.job_id}",
     )
-    subject = happening.subject
     if happening.run_id is None:
-        view.job = job_view(subject) if isinstance(subject, Overview) else None
+        view.job = None if happening.job is None else job_view(happening.job)
     else:
         view.run_id = f"run_{happening.run_id}"
-        view.run = run_view(subject, happening.at) if isinstance(subject, Run) else None
+        view.run = None if happening.run is None else run_view(happening.run, happening.at)
     return view
 
 

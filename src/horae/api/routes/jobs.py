@@ -37,13 +37,12 @@ from horae.api.schemas.job_views import (
 )
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.drafts import Draft
-from horae.core.model import Job, JobId, Run
+from horae.core.model import Job, JobId
 from horae.core.records import Receipt
 from horae.jobs.idempotency import Issue
-from horae.jobs.optimistic import id_of
 from horae.queries.jobs import Overview
 
-Creation = Issue[Job | Run]  # here, for what stands in the head of an inner function is made at every call
+Creation = Issue[Job]  # here, for what stands in the head of an inner function is made at every call
 
 # --- all jobs
 
@@ -61,14 +60,14 @@ async def create(request: Request) -> Response:
     who, services = principal(request), services_of(request)
     data = await read_body(request)
 
-    async def act(issue: Creation | None) -> Job | Run | Receipt:
+    async def act(issue: Creation | None) -> Job | Receipt:
         draft = read_job(data)
         refuse_shell(who, draft.task)
         if issue is None:
             return await services.jobs.create(draft, owner=who.owner, by=who.subject)
         return await services.jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue)
 
-    async def told(job: Job | Run) -> Response:
+    async def told(job: Job) -> Response:
         return job_answer(await services.inspection.created(job), 201, _place(request, job))
 
     return await once(request, who, data, act, told)
@@ -111,7 +110,7 @@ async def patch(request: Request) -> Response:
     expected = expected_revision(request, before.job)
     data = await read_body(request)
 
-    async def revise(job: Job | Run) -> Draft:
+    async def revise(job: Job) -> Draft:
         overview = before if job == before.job else await services.inspection.overview(job)
         assert overview.params is not None
         draft = read_patch(data, job, overview.params)
@@ -143,7 +142,7 @@ async def put(request: Request) -> Response:
     draft = read_replacement(await read_body(request), before.spec.key)
     refuse_shell(who, draft.task)
 
-    async def revise(job: Job | Run) -> Draft:
+    async def revise(job: Job) -> Draft:
         return draft
 
     job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
@@ -305,5 +304,5 @@ def job_answer(overview: Overview, status: int = 200, headers: dict[str, str] | 
     return answer(job_view(overview), status, etag if headers is None else etag | headers)
 
 
-def _place(request: Request, job: Job | Run) -> dict[str, str]:
-    return located(request, f"/v1/jobs/job_{id_of(job)}")
+def _place(request: Request, job: Job) -> dict[str, str]:
+    return located(request, f"/v1/jobs/job_{job.id}")

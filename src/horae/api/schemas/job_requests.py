@@ -30,7 +30,7 @@ from horae.core.limits import (
     Timeout,
 )
 from horae.core.merge_patch import merged
-from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy, Run
+from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
@@ -126,7 +126,7 @@ def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
     return jobs
 
 
-def read_patch(data: bytes, job: Job | Run, params: str) -> Draft:
+def read_patch(data: bytes, job: Job, params: str) -> Draft:
     """Return a job with a merge patch (RFC 7396) applied; a schedule of another type replaces the old one entirely."""
     patch = decode_object(data)
     if not patch.keys() <= set(JobBody.__struct_fields__):
@@ -176,10 +176,9 @@ def _fields(data: bytes) -> dict[str, Raw]:
     return {name: raw for name, raw in _FIELDS.decode(data).items() if name not in READ_ONLY}
 
 
-def definition(job: Job | Run) -> dict[str, Any]:
+def definition(job: Job) -> dict[str, Any]:
     """Return the writable fields of a job without its parameters."""
     spec, policy = job.spec, job.spec.policy
-    assert job.schedule is not None
     return {
         "task": spec.task,
         "name": spec.name,

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from horae.api.schemas.run_views import lateness_ms
 from horae.api.schemas.wire import raw_json, seconds_of
 from horae.core.job_rules import run_status
-from horae.core.model import Job, Run, State
+from horae.core.model import State
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.describe import describe
 from horae.core.schedule.parse import schedule_to_wire
@@ -97,13 +97,12 @@ class UpcomingView(Struct, omit_defaults=True):
 def job_view(overview: Overview) -> JobView:
     """Return a job as responses show it."""
     job, spec, policy = overview.job, overview.job.spec, overview.job.spec.policy
-    assert job.schedule is not None
     schedule, description = _schedule_view(job.schedule)
     return JobView(
-        id=f"job_{job.id if isinstance(job, Job) else job.job_id}",
+        id=f"job_{job.id}",
         owner=job.owner,
         created_by=job.created_by,
-        status=overview.status,
+        status=job.status,
         task=spec.task,
         params=raw_json(overview.params),
         name=spec.name,
@@ -125,7 +124,7 @@ def job_view(overview: Overview) -> JobView:
         next_run_at=overview.next_run_at,
         last_run=None if overview.last_run is None else status_view(overview),
         created_at=job.created_at,
-        updated_at=job.updated_at if isinstance(job, Job) else _touched_at(job),
+        updated_at=job.updated_at,
         revision=job.revision,
     )
 
@@ -133,7 +132,7 @@ def job_view(overview: Overview) -> JobView:
 def status_view(overview: Overview) -> StatusView:
     """Return the status of a job's latest due run."""
     job, run = overview.job, overview.last_run
-    job_id = f"job_{job.id if isinstance(job, Job) else job.job_id}"
+    job_id = f"job_{job.id}"
     if run is None:
         return StatusView(
             job_id=job_id,
@@ -178,10 +177,6 @@ def slot_view(entry: Entry) -> SlotView:
 def upcoming_view(upcoming: Upcoming) -> UpcomingView:
     """Return a coming run as responses show it."""
     return UpcomingView(at=upcoming.due_at, slot=upcoming.slot, note=upcoming.note)
-
-
-def _touched_at(run: Run) -> datetime:
-    return max(filter(None, (run.created_at, run.started_at, run.finished_at)))
 
 
 @lru_cache(1024)

@@ -156,7 +156,7 @@ async def _recurring(store: Store, job_ids: Sequence[JobId]) -> AsyncIterator[Jo
     for start in range(0, len(job_ids), PAGE):
         found = await store.jobs(job_ids[start : start + PAGE])
         for job in found.values():
-            if isinstance(job, Job):
+            if job.recurring:
                 yield job
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from horae.core.errors import Invalid
+from horae.core.job_rules import job_of
 from horae.core.model import (
     NO_LABELS,
     Attempt,
@@ -260,6 +261,10 @@ class Rows:
             created_at=self._time(row[19]),
             updated_at=self._time(row[20]),
         )
+
+    def one_shot(self, row: Sequence[Any]) -> Job:
+        """A one-shot job from the RUN_COLUMNS of its run."""
+        return job_of(self.run(row))
 
     def attempt(self, row: Sequence[Any]) -> Attempt:
         """An attempt from (run_id, number, fence, node, started_at, ended_at, outcome, error)."""

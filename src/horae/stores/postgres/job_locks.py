@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from horae.core.job_rules import status_of
+from horae.core.job_rules import one_shot_status
 from horae.core.model import JobId, JobStatus, Run
 from horae.stores.postgres.codecs import ROWS, first_day
 from horae.stores.postgres.database import Session
@@ -29,7 +29,7 @@ async def hold(session: Session, job_ids: Collection[JobId]) -> Standing:
     # Looked for after the live ones: what ended while we waited for it is found here.
     ended = await _ended(session, sorted(set(once) - {run.job_id for run in live}))
     over = {job_id for job_id, status in recurring.items() if status == JobStatus.CANCELLED}
-    over |= {run.job_id for run in [*live, *ended] if status_of(run) is JobStatus.CANCELLED}
+    over |= {run.job_id for run in [*live, *ended] if one_shot_status(run) is JobStatus.CANCELLED}
     waiting = tuple(run.wake_at for run in live if run.node is None and not run.paused)
     return Standing(cancelled=frozenset(over), passed_over=waiting)
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from horae.core.job_rules import job_of
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
@@ -18,27 +19,27 @@ from horae.stores.postgres.list_queries import EARLIEST, JobQuery, RunQuery, run
 class PostgresReads(PostgresBase):
     """The read port."""
 
-    async def job(self, job_id: JobId, *, owner: str | None) -> Job | Run | None:
-        """The job; a one-shot comes as its run, whether it is alive or ended."""
+    async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
+        """The job; a one-shot comes with its run, whether it is alive or ended."""
         async with self._db.session() as session:
             for row in await session.rows("job", job_id):
                 job = ROWS.job(row)
                 return job if owner in (None, job.owner) else None
             run = await _find_run(session, RunId(job_id))
-        return run if run is not None and run.one_shot and owner in (None, run.owner) else None
+        return job_of(run) if run is not None and run.one_shot and owner in (None, run.owner) else None
 
-    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
         """As `job`, of many; those that are not there are left out."""
-        found: dict[JobId, Job | Run] = {}
+        found: dict[JobId, Job] = {}
         async with self._db.session() as session:
             for row in await session.rows("jobs_among", job_ids):
                 job = ROWS.job(row)
                 found[job.id] = job
             once = [RunId(job_id) for job_id in job_ids if job_id not in found]
             live = [ROWS.run(row) for row in await session.rows("live_runs_among", once)] if once else []
-        found |= {run.job_id: run for run in live if run.one_shot}
+        found |= {run.job_id: job_of(run) for run in live if run.one_shot}
         over = [RunId(job_id) for job_id in job_ids if job_id not in found]
-        return found | {run.job_id: run for run in await self.ended(over) if run.one_shot}
+        return found | {run.job_id: job_of(run) for run in await self.ended(over) if run.one_shot}
 
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
         """The run, alive or ended."""
@@ -59,11 +60,13 @@ class PostgresReads(PostgresBase):
             return []
         return [ROWS.run(row) for row in await self._db.rows("ended_runs_among", run_ids, first_day(run_ids))]
 
-    async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
+    async def job_by_key(self, owner: str, key: str) -> Job | None:
         """The unfinished job that holds a key."""
         holder: str | None = await self._db.value("key_holder", owner, key)
         job = None if holder is None else await self.job(JobId(holder), owner=owner)
-        over = job is None or (job.status in OVER if isinstance(job, Job) else job.state in FINAL)
+        if job is None:
+            return None
+        over = job.status in OVER if job.run is None else job.run.state in FINAL
         return None if over else job  # it may have ended between the two looks
 
     async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
@@ -105,13 +108,13 @@ class PostgresReads(PostgresBase):
             cursor=None if last is None else run_cursor(last),
         )
 
-    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job | Run]:
+    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
         """Newest first."""
         query = JobQuery.of(which, cursor, limit)
-        found: dict[str, Job | Run] = {}
+        found: dict[str, Job] = {}
         async with self._db.session() as session:
             for search in query.searches():
-                decode = ROWS.job if search.name.startswith("list_jobs") else ROWS.run
+                decode = ROWS.job if search.name.startswith("list_jobs") else ROWS.one_shot
                 for row in await session.rows(search.name, *query.arguments(search, found)):
                     found[row[0]] = decode(row)
         ids = heapq.nlargest(limit + 1, found)

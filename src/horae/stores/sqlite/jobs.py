@@ -7,7 +7,7 @@ from datetime import datetime
 
 from horae.core.events import EventKind
 from horae.core.firing import MAX_UNSTARTED, Due, Firing, Page, may_repeat
-from horae.core.job_rules import minds_cancel, status_of
+from horae.core.job_rules import minds_cancel
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId, Trigger
 from horae.core.records import Receipt
 from horae.core.values import replace
@@ -202,11 +202,11 @@ def _key_holder(db: sqlite3.Connection, item: Run | Firing) -> JobId:
 
 
 def _is_cancelled(db: sqlite3.Connection, job_id: JobId) -> bool:
-    job: Job | Run | None = _job(db, job_id)
+    job = _job(db, job_id)
     if job is None:
         row = db.execute(STATEMENTS["one_shot"], {"id": to_blob(job_id), "owner": None}).fetchone()
-        job = None if row is None else ROWS.run(row)
-    return job is not None and status_of(job) is JobStatus.CANCELLED
+        job = None if row is None else ROWS.one_shot(row)
+    return job is not None and job.status is JobStatus.CANCELLED
 
 
 def _job_id(item: Run | Firing) -> JobId:

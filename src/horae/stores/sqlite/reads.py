@@ -24,16 +24,16 @@ Parameters = dict[str, Any]
 Row = Sequence[Any]
 
 
-def job(db: sqlite3.Connection, job_id: JobId, owner: str | None) -> Job | Run | None:
-    """The job; a one-shot comes as its run."""
+def job(db: sqlite3.Connection, job_id: JobId, owner: str | None) -> Job | None:
+    """The job; a one-shot comes with its run."""
     which = {"id": to_blob(job_id), "owner": owner}
     if (row := db.execute(STATEMENTS["job"], which).fetchone()) is not None:
         return ROWS.job(row)
     row = db.execute(STATEMENTS["one_shot"], which).fetchone()
-    return None if row is None else ROWS.run(row)
+    return None if row is None else ROWS.one_shot(row)
 
 
-def jobs(db: sqlite3.Connection, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+def jobs(db: sqlite3.Connection, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
     """As `job`, of many; those that are not there are left out."""
     found = ((job_id, job(db, job_id, None)) for job_id in job_ids)
     return {job_id: one for job_id, one in found if one is not None}
@@ -68,7 +68,7 @@ def attempts_of(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[Run
     return {run_id: tried for run_id, tried in found.items() if tried}
 
 
-def job_by_key(db: sqlite3.Connection, owner: str, key: str) -> Job | Run | None:
+def job_by_key(db: sqlite3.Connection, owner: str, key: str) -> Job | None:
     """The unfinished job that holds a key."""
     holder = db.execute(STATEMENTS["key_holder"], (owner, key)).fetchone()
     return None if holder is None else job(db, JobId(to_hex(holder[0])), owner)
@@ -157,7 +157,7 @@ def run_parameters(which: RunFilter) -> Parameters:
     }
 
 
-def list_jobs(db: sqlite3.Connection, which: JobFilter, cursor: str | None, limit: int) -> Listing[Job | Run]:
+def list_jobs(db: sqlite3.Connection, which: JobFilter, cursor: str | None, limit: int) -> Listing[Job]:
     """Newest first: ids are made in order."""
     [before] = decode_cursor(cursor, str) if cursor else [None]
     parameters = {
@@ -168,13 +168,13 @@ def list_jobs(db: sqlite3.Connection, which: JobFilter, cursor: str | None, limi
     found = db.execute(STATEMENTS[_job_statement(which)], parameters).fetchall()
     page = found[:limit]
     following = encode_cursor(to_hex(page[-1][2])) if len(found) > limit and page else None
-    return Listing(items=[_job_or_run(db, kind, seq) for kind, seq, _ in page], cursor=following)
+    return Listing(items=[_listed_job(db, kind, seq) for kind, seq, _ in page], cursor=following)
 
 
-def _job_or_run(db: sqlite3.Connection, kind: str, seq: int) -> Job | Run:
+def _listed_job(db: sqlite3.Connection, kind: str, seq: int) -> Job:
     if kind == "job":
         return ROWS.job(db.execute(STATEMENTS["job_by_seq"], (seq,)).fetchone())
-    return ROWS.run(db.execute(STATEMENTS["run_by_seq"], (seq,)).fetchone())
+    return ROWS.one_shot(db.execute(STATEMENTS["run_by_seq"], (seq,)).fetchone())
 
 
 def _job_statement(which: JobFilter) -> str:

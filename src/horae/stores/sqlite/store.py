@@ -196,10 +196,10 @@ class SqliteStore:
 
     # --- look-ups and lists
 
-    async def job(self, job_id: JobId, *, owner: str | None) -> Job | Run | None:
+    async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
         return await self._executor.read(lambda db: reads.job(db, job_id, owner))
 
-    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job | Run]:
+    async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
         return await self._executor.read(lambda db: reads.jobs(db, job_ids))
 
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
@@ -211,7 +211,7 @@ class SqliteStore:
     async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
         return await self._executor.read(lambda db: reads.ended(db, run_ids))
 
-    async def job_by_key(self, owner: str, key: str) -> Job | Run | None:
+    async def job_by_key(self, owner: str, key: str) -> Job | None:
         return await self._executor.read(lambda db: reads.job_by_key(db, owner, key))
 
     async def attempts(self, run_id: RunId) -> list[Attempt]:
@@ -226,7 +226,7 @@ class SqliteStore:
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         return await self._executor.read(lambda db: reads.last_runs(db, job_ids, now))
 
-    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job | Run]:
+    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
         return await self._executor.read(lambda db: reads.list_jobs(db, which, cursor, limit))
 
     async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:

@@ -47,7 +47,7 @@ async def _recurring(store: Reader) -> AsyncIterator[Job]:
     while True:
         page = await store.list_jobs(JobFilter(), cursor=cursor, limit=PAGE)
         for job in page.items:
-            if isinstance(job, Job):
+            if job.recurring:
                 yield job
         if (cursor := page.cursor) is None:
             return

@@ -97,7 +97,7 @@ class Checker:
         while True:
             page = await self._store.list_jobs(JobFilter(), cursor=cursor, limit=PAGE)
             for job in page.items:
-                if isinstance(job, Job):
+                if job.recurring:
                     yield job
             if (cursor := page.cursor) is None:
                 return
@@ -109,7 +109,7 @@ class Checker:
                 break
             await asyncio.sleep(self._pause)
             again = await self._store.job(job.id, owner=None)
-            found = _still(found, await self._slots(again) if isinstance(again, Job) else [])
+            found = _still(found, await self._slots(again) if again is not None else [])
         return found
 
     async def _slots(self, job: Job) -> list[Violation]:
