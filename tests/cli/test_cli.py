@@ -96,7 +96,7 @@ def test_a_server_that_cannot_be_reached_exits_with_3_and_says_how_to_start_one(
 def test_an_address_that_is_none_is_refused() -> None:
     said = horae("jobs", "ls", HORAE_URL="localhost:8765")
     assert (said.returncode, said.stdout) == (2, "")
-    assert "HORAE_URL = 'localhost:8765' is no address" in said.stderr
+    assert "HORAE_URL = 'localhost:8765' is not a URL" in said.stderr
 
 
 def test_every_command_has_a_help_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,10 +128,10 @@ async def test_a_batch_is_cut_into_requests_and_tells_its_progress(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("horae.client.jobs.BATCH", 4)
-    told: list[int] = []
+    reported: list[int] = []
     jobs = [{"task": "demo.echo"}] * 5 + [{"task": "no.such.task"}] + [{"task": "demo.echo", "schedule": START}] * 3
-    result = await client.jobs.batch(jobs, progress=told.append)  # type: ignore[arg-type]
-    assert (result.accepted, result.rejected, told) == (8, 1, [4, 8, 9])
+    result = await client.jobs.batch(jobs, progress=reported.append)  # type: ignore[arg-type]
+    assert (result.accepted, result.rejected, reported) == (8, 1, [4, 8, 9])
     assert [item.error is not None for item in result.items].index(True) == 5
     assert result.items[5].error is not None
     assert result.items[5].error.code == "unknown_task"
@@ -143,9 +143,9 @@ async def test_dead_letters_are_listed_grouped_requeued_and_discarded(client: As
     most, _ = await client.dead_letters.groups(task="demo.fail")
     assert (most.count, most.error.type, most.error.message) == (2, "DemoError", "one")
     assert await client.dead_letters.requeue([first]) == Resolved(matched=1, done=1, remaining=0)
-    told: list[Resolved] = []
-    rest = await client.dead_letters.discard({"error": "DemoError"}, repeat=True, progress=told.append)
-    assert (rest.done, rest.remaining, told[-1]) == (2, 0, rest)
+    reported: list[Resolved] = []
+    rest = await client.dead_letters.discard({"error": "DemoError"}, repeat=True, progress=reported.append)
+    assert (rest.done, rest.remaining, reported[-1]) == (2, 0, rest)
     assert [run async for run in client.dead_letters.list()] == []
 
 

@@ -1,4 +1,4 @@
-"""What the client sends, when it sends it again, and how it reads streams: with a server that says what it is told."""
+"""What the client sends, when it retries, and how it reads streams, against a server with scripted responses."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -8,11 +8,11 @@ import pytest
 
 from horae import AsyncClient, Client
 from horae.client import Event, RateLimited, Refused, ServerUnavailable, TooOld
-from horae.client import retries as patience_module
-from horae.client.call import act, get, keyed
+from horae.client import retries as retries_module
+from horae.client.call import change, get, keyed
 from horae.client.errors import refusal
-from horae.client.retries import LONGEST_WAIT, Breaks, Patience
-from horae.client.streams import Lines, Messages
+from horae.client.retries import LONGEST_WAIT, CallRetries, StreamRetries
+from horae.client.streams import EventStreamParser, LineSplitter
 from horae.core.errors import Misconfigured, Unavailable
 
 URL = "http://127.0.0.1:9"
@@ -22,7 +22,7 @@ Answer = httpx2.Response | Exception
 
 
 class Script:
-    """A server that gives the answers it was told, one after another, and remembers what it was asked."""
+    """A server that returns the given responses one after another and records the requests."""
 
     def __init__(self, *answers: Answer) -> None:
         self.asked: list[httpx2.Request] = []
@@ -43,7 +43,7 @@ class Script:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The delays are tested by themselves."""
-    monkeypatch.setattr(patience_module, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(retries_module, "FIRST_DELAY", 0.001)
 
 
 def ok(body: object) -> httpx2.Response:
@@ -138,21 +138,21 @@ def test_something_else_that_answers_is_told() -> None:
 
 
 def test_delays_grow_and_follow_what_the_server_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience_module, "FIRST_DELAY", 0.2)
-    patience = Patience(get("/", object), url=URL, retries=9, luck=lambda: 1.0)
+    monkeypatch.setattr(retries_module, "FIRST_DELAY", 0.2)
+    retries = CallRetries(get("/", object), url=URL, retries=9, random_factor=lambda: 1.0)
     busy = refusal(503, "", {}, b"")
-    assert [round(patience.after_refusal(busy), 3) for _ in range(6)] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
-    assert patience.after_refusal(refusal(429, "", {"retry-after": "7"}, b"")) == 7
+    assert [round(retries.after_refusal(busy), 3) for _ in range(6)] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
+    assert retries.after_refusal(refusal(429, "", {"retry-after": "7"}, b"")) == 7
     with pytest.raises(RateLimited):
-        patience.after_refusal(refusal(429, "", {"retry-after": str(int(LONGEST_WAIT) + 1)}, b""))
-    lucky = Patience(get("/", object), url=URL, retries=9, luck=lambda: 0.0)
-    assert lucky.after_failure(httpx2.ReadError("")) == 0.1
+        retries.after_refusal(refusal(429, "", {"retry-after": str(int(LONGEST_WAIT) + 1)}, b""))
+    least_random = CallRetries(get("/", object), url=URL, retries=9, random_factor=lambda: 0.0)
+    assert least_random.after_failure(httpx2.ReadError("")) == 0.1
 
 
 def test_only_calls_that_can_be_repeated_are_marked_so() -> None:
     assert get("/", object).repeatable
     assert keyed("/", object, {}, None).repeatable
-    assert not act("DELETE", "/", object).repeatable
+    assert not change("DELETE", "/", object).repeatable
 
 
 # --- what is sent ----------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_token_may_be_asked_for_each_time() -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8765", "ftp://x", "nothing"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(Misconfigured, match="is no address"):
+    with pytest.raises(Misconfigured, match="is not a URL"):
         Client(url)
 
 
@@ -290,14 +290,14 @@ def test_a_stream_that_never_began_gives_up_soon() -> None:
 
 
 def test_a_stream_that_was_going_gives_up_after_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    breaks = Breaks(url=URL, retries=0)
-    breaks.connected()
-    breaks.judge(httpx2.ReadError(""))
-    breaks.delay()
-    breaks.judge(httpx2.ConnectError(""))
-    monkeypatch.setattr(patience_module, "RECONNECT_SECONDS", -1.0)
+    retries = StreamRetries(url=URL, retries=0)
+    retries.received()
+    retries.raise_if_final(httpx2.ReadError(""))
+    retries.delay()
+    retries.raise_if_final(httpx2.ConnectError(""))
+    monkeypatch.setattr(retries_module, "RECONNECT_SECONDS", -1.0)
     with pytest.raises(Unavailable):
-        breaks.judge(httpx2.ConnectError(""))
+        retries.raise_if_final(httpx2.ConnectError(""))
 
 
 def test_a_log_is_followed_to_its_end_over_breaks() -> None:
@@ -318,7 +318,7 @@ def test_a_text_that_broke_off_is_read_again_without_repeating_lines() -> None:
 
 
 def test_lines_end_where_the_wire_says() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     assert lines.feed("a\r\nb\rc\u2028d\n\u00e9".encode()[:-1]) == ["a", "b", "c\u2028d"]
     assert lines.feed("\u00e9".encode()[-1:] + b"\r") == ["\u00e9"]
     assert lines.feed(b"") == []
@@ -327,7 +327,7 @@ def test_lines_end_where_the_wire_says() -> None:
 
 
 def test_messages_are_read_as_the_standard_says() -> None:
-    messages = Messages()
+    messages = EventStreamParser()
     [one] = messages.feed(b": comment\nevent: a\nid:1\ndata:x\ndata: y\nretry: 3\nother: z\n\n")
     assert (one.name, one.data, one.last_id) == ("a", "x\ny", "1")
     assert messages.feed(b"id: 2\n\n") == []

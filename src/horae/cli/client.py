@@ -5,7 +5,7 @@ from typing import Any
 
 from horae import client as rest
 from horae.client.call import Call, keyed
-from horae.client.methods import does
+from horae.client.methods import call_method
 from horae.core.errors import Conflict, NotFound
 
 RETRIES = 2  # a person waits
@@ -32,7 +32,7 @@ class Client(rest.Client):
     def get(self, path: str, **query: Any) -> Any:
         return self.request("GET", path, query=query)
 
-    create = does(_create)
+    create = call_method(_create)
 
     def post(self, path: str, body: object = None) -> Any:
         return self.request("POST", path, body=body)

@@ -1,4 +1,4 @@
-"""The REST API as typed Python: `Client` and `AsyncClient`, the values that they return and the errors they raise."""
+"""A typed client of the REST API: `Client` and `AsyncClient`, the values they return and the errors they raise."""
 
 from horae.client.client import AsyncClient, Client
 from horae.client.errors import (

@@ -1,4 +1,4 @@
-"""Where the server is and who asks: what the synchronous and the asynchronous driver share."""
+"""The server's URL, the token and the HTTP options, shared by the synchronous and the asynchronous transport."""
 
 import os
 from collections.abc import Callable
@@ -11,19 +11,19 @@ import msgspec
 from horae import __version__
 from horae.client.call import Call
 from horae.client.errors import Refused, refusal
-from horae.client.retries import Patience
+from horae.client.retries import CallRetries
 from horae.core.errors import Misconfigured, Unavailable
 
 DEFAULT_URL = "http://127.0.0.1:8765"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-SILENCE_SECONDS = 45.0  # streams send something every 15 s; after so long nobody is there any more
+SILENCE_SECONDS = 45.0  # streams send something every 15 s, so a longer silence means a lost connection
 
 T = TypeVar("T")
 Token = str | Callable[[], str]
 
 
-class Connection:
-    """One server, and how to ask it."""
+class ServerAddress:
+    """Where a server is, and how requests to it are built."""
 
     def __init__(self, url: str | None, token: Token | None, *, timeout: float, retries: int) -> None:
         self.url = (url or os.environ.get("HORAE_URL") or DEFAULT_URL).rstrip("/")
@@ -32,17 +32,17 @@ class Connection:
         self._timeout = timeout
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Misconfigured(f"HORAE_URL = {self.url!r} is no address; write it as {DEFAULT_URL}")
+            raise Misconfigured(f"HORAE_URL = {self.url!r} is not a URL; write it like {DEFAULT_URL}")
         self.options: dict[str, Any] = {
             "base_url": self.url,
             "timeout": timeout,
             "headers": {"User-Agent": f"horae/{__version__}"},
-            "verify": parts.scheme == "https",  # plain http needs no TLS context, whose making takes 100 ms
+            "verify": parts.scheme == "https",  # building a TLS context takes 100 ms, and plain http needs none
             "trust_env": parts.hostname not in LOOPBACK,  # a proxy cannot reach this machine's own loopback
         }
 
     def request(self, call: Call[Any], *, stream: bool = False) -> dict[str, Any]:
-        """A call as the HTTP library takes it."""
+        """Return the arguments of the HTTP library's `request` for a call."""
         headers = dict(call.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
@@ -58,18 +58,18 @@ class Connection:
             "timeout": timeout,
         }
 
-    def patience(self, call: Call[Any]) -> Patience:
-        """A new judge of when to try a call again."""
-        return Patience(call, url=self.url, retries=self.retries)
+    def retries_of(self, call: Call[Any]) -> CallRetries:
+        """Return the retry state of a new call."""
+        return CallRetries(call, url=self.url, retries=self.retries)
 
     def read(self, call: Call[T], body: bytes) -> T:
-        """The answer to a call."""
+        """Decode the response to a call; raises Unavailable when the body does not come from Horae."""
         try:
             return call.read(body)
         except msgspec.DecodeError as exc:
-            raise Unavailable(f"what answers at {self.url} is not Horae; check HORAE_URL") from exc
+            raise Unavailable(f"the server at {self.url} is not Horae; check HORAE_URL") from exc
 
 
 def refusal_of(response: httpx2.Response) -> Refused:
-    """The error that an answer, read to its end, means."""
+    """Return the error for an error response whose body was read."""
     return refusal(response.status_code, response.reason_phrase, response.headers, response.content)

@@ -1,7 +1,7 @@
-"""Requests as values: what to send and how to read the answer, whoever sends it.
+"""Requests as values: what to send and how to decode the response.
 
-A method of the client is written once, as a function that makes a `Call`, `Pages`, or a generator of calls (`Steps`);
-the drivers of the synchronous and the asynchronous client carry them out.
+Each method of the client is written once, as a function that returns a `Call`, `Pages`, or a generator of calls
+(`Steps`); the synchronous and the asynchronous transport execute it.
 """
 
 from collections.abc import Callable, Generator, Hashable, Mapping
@@ -22,12 +22,12 @@ S = TypeVar("S")
 Scalar = str | int | float | bool | None
 Query: TypeAlias = tuple[tuple[str, Scalar], ...]
 
-PAGE = 200  # items that an iteration asks for at a time
+PAGE = 200  # items per request when a list is iterated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """One request."""
+    """One request, and how its response is decoded."""
 
     method: str
     path: str
@@ -35,38 +35,38 @@ class Call(Generic[T]):
     query: Query = ()
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    repeatable: bool = True  # whether doing it twice is as good as once: what is sent again after a lost answer
+    repeatable: bool = True  # idempotent, so it may be sent again when the response was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages(Generic[T]):
-    """A list that comes page by page."""
+    """A list that is fetched page by page."""
 
     first: Call[Page[T]]
 
     def at(self, cursor: str) -> Call[Page[T]]:
-        """The page after another."""
+        """Return the call for the page that starts at a cursor."""
         others = tuple(pair for pair in self.first.query if pair[0] != "cursor")
         return replace(self.first, query=(*others, ("cursor", cursor)))
 
 
-Steps: TypeAlias = Generator[Call[Any], Any, T]  # several requests, of which later ones may depend on earlier answers
+Steps: TypeAlias = Generator[Call[Any], Any, T]  # several requests; later ones may depend on earlier responses
 
 
 def get(path: str, kind: type[T], **query: Any) -> Call[T]:
-    """A read."""
+    """Return a call that reads."""
     return Call(method="GET", path=path, read=_decoder(kind), query=_pairs(query))
 
 
 def pages(path: str, kind: type[T], *, limit: int | None, cursor: str | None, **query: Any) -> Pages[T]:
-    """A list; `limit` is the size of a page."""
+    """Return the calls that read a list; `limit` is the size of a page."""
     return Pages(first=get(path, Page[kind], **query, limit=limit or PAGE, cursor=cursor))  # type: ignore[valid-type]
 
 
-def act(
+def change(
     method: str, path: str, kind: type[T], body: object = None, *, repeatable: bool = False, **query: Any
 ) -> Call[T]:
-    """A change that is not sent again when its answer is lost, unless doing it twice is as good as once."""
+    """Return a call that changes something; only a `repeatable` one is sent again when its response was lost."""
     return Call(
         method=method,
         path=path,
@@ -78,22 +78,24 @@ def act(
 
 
 def keyed(path: str, kind: type[T], body: object, key: str | None) -> Call[T]:
-    """A POST that creates: its Idempotency-Key makes it safe to send again."""
-    return replace(act("POST", path, kind, body, repeatable=True), headers=(("Idempotency-Key", key or uuid4().hex),))
+    """Return a POST with an Idempotency-Key, which makes it safe to send again; None generates a key."""
+    return replace(
+        change("POST", path, kind, body, repeatable=True), headers=(("Idempotency-Key", key or uuid4().hex),)
+    )
 
 
 def with_header(call: Call[T], name: str, value: str | None) -> Call[T]:
-    """The call with one more header; None leaves it as it is."""
+    """Return the call with one more header; a value of None adds none."""
     return call if value is None else replace(call, headers=(*call.headers, (name, value)))
 
 
-def place(*segments: str) -> str:
-    """A path below /v1, from segments that may hold anything."""
+def path_to(*segments: str) -> str:
+    """Return a path below /v1; the segments may contain any characters."""
     return "/".join(("/v1", *(quote(segment, safe="") for segment in segments)))
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -107,7 +109,7 @@ def _cached_decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 def _pairs(query: Mapping[str, Any]) -> Query:
-    """What is not None; a sequence repeats its name."""
+    """Return the parameters that are not None; a sequence repeats its name."""
     return tuple((name, _scalar(item)) for name, value in query.items() for item in _items(value))
 
 

@@ -1,4 +1,4 @@
-"""The clients: everything that the server offers, in groups."""
+"""The clients: the methods of the REST API, grouped by subject."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -6,17 +6,31 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from horae.client.address import Connection, Token
-from horae.client.call import Call, act, given, place
-from horae.client.dead_letters import AsyncDeadLetters, DeadLetters
-from horae.client.jobs import AsyncJobs, Jobs, wire_schedule
-from horae.client.methods import AsyncGroup, Group, async_does, async_streams, does, streams
+from horae.client.address import ServerAddress, Token
+from horae.client.call import Call, change, given, path_to
+from horae.client.dead_letters import AsyncDeadLetterMethods, DeadLetterMethods
+from horae.client.jobs import AsyncJobMethods, JobMethods, wire_schedule
+from horae.client.methods import (
+    AsyncMethods,
+    Methods,
+    async_call_method,
+    async_stream_method,
+    call_method,
+    stream_method,
+)
 from horae.client.models import Event, Preview
 from horae.client.retries import RETRIES
-from horae.client.runs import AsyncRuns, Runs
-from horae.client.streams import EventSource, Source
-from horae.client.system import AsyncQueues, AsyncTasks, AsyncWorkers, Queues, Tasks, Workers
-from horae.client.transport import AsyncDriver, Driver
+from horae.client.runs import AsyncRunMethods, RunMethods
+from horae.client.streams import EventStream, Stream
+from horae.client.system import (
+    AsyncQueueMethods,
+    AsyncTaskMethods,
+    AsyncWorkerMethods,
+    QueueMethods,
+    TaskMethods,
+    WorkerMethods,
+)
+from horae.client.transport import AsyncTransport, SyncTransport
 
 if TYPE_CHECKING:
     from horae.core.schedule.types import Schedule
@@ -27,9 +41,9 @@ TIMEOUT_SECONDS = 30.0
 def preview(
     schedule: "str | datetime | Mapping[str, Any] | Schedule", *, count: int = 10, after: datetime | None = None
 ) -> Call[Preview]:
-    """What a schedule means: in words, its next times after an instant (now), and what may surprise."""
+    """Preview a schedule: its description, the next times after `after` (default now), and warnings."""
     body = {"schedule": wire_schedule(schedule), "count": count, **given(**{"from": after})}
-    return act("POST", place("schedules", "preview"), Preview, body, repeatable=True)
+    return change("POST", path_to("schedules", "preview"), Preview, body, repeatable=True)
 
 
 def events(
@@ -38,33 +52,34 @@ def events(
     job_id: str | None = None,
     owner: str | None = None,
     last_event_id: str | None = None,
-) -> Source[Event]:
-    """What happens from now on, or since `last_event_id`; goes on after interruptions without loss or repetition.
+) -> Stream[Event]:
+    """Iterate over events from now on, or after `last_event_id`; reconnects without loss or repetition.
 
-    `types` such as `run.failed` or `job.*` choose among the events. `run.started` and `run.progress` are told as far as
-    they are seen; all others are certain. Raises TooOld when what followed `last_event_id` is no longer kept.
+    `types` such as `run.failed` or `job.*` select events. `run.started` and `run.progress` are best effort; all others
+    are always delivered. Raises TooOld when the events after `last_event_id` are no longer kept.
     """
     query = given(types=",".join(types) or None, job_id=job_id, owner=owner)
-    return EventSource(Call(method="GET", path=place("events"), read=bytes, query=(*query.items(),)), last_event_id)
+    return EventStream(Call(method="GET", path=path_to("events"), read=bytes, query=(*query.items(),)), last_event_id)
 
 
 def request(method: str, path: str, *, query: Mapping[str, Any] | None = None, body: object = None) -> Call[Any]:
-    """Any request, with the answer as plain JSON: for what has no method here."""
+    """Send any request and return the decoded JSON response, for routes that have no method here."""
     safe = method in ("GET", "HEAD", "PUT")
-    call: Call[Any] = act(method, path, object, body, repeatable=safe, **(query or {}))
+    call: Call[Any] = change(method, path, object, body, repeatable=safe, **(query or {}))
     return call
 
 
 def text(path: str) -> Call[str]:
-    """A text at a path."""
+    """Return the text at a path."""
     return Call(method="GET", path=path, read=bytes.decode)
 
 
-class Client(Group):
-    """One server, found by HORAE_URL and HORAE_TOKEN unless they are given; may be shared by threads.
+class Client(Methods):
+    """The synchronous client of one server; threads may share it.
 
-    `token` may be a function, which is asked before each request. What fails for a moment (no connection, 429, 503) is
-    tried again up to `retries` times where that is safe, waiting as the server asks.
+    `url` and `token` default to HORAE_URL and HORAE_TOKEN; `token` may be a function that is called before each
+    request. Temporary failures (no connection, 429, 503) are retried up to `retries` times where that is safe, and not
+    before the server's Retry-After.
     """
 
     def __init__(
@@ -76,25 +91,24 @@ class Client(Group):
         retries: int = RETRIES,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        connection = Connection(url, token, timeout=timeout, retries=retries)
-        driver = Driver(connection, transport)
-        super().__init__(driver)
-        self.url = connection.url
-        self.jobs = Jobs(driver)
-        self.runs = Runs(driver)
-        self.dead_letters = DeadLetters(driver)
-        self.queues = Queues(driver)
-        self.workers = Workers(driver)
-        self.tasks = Tasks(driver)
+        server = ServerAddress(url, token, timeout=timeout, retries=retries)
+        super().__init__(SyncTransport(server, transport))
+        self.url = server.url
+        self.jobs = JobMethods(self._transport)
+        self.runs = RunMethods(self._transport)
+        self.dead_letters = DeadLetterMethods(self._transport)
+        self.queues = QueueMethods(self._transport)
+        self.workers = WorkerMethods(self._transport)
+        self.tasks = TaskMethods(self._transport)
 
-    preview = does(preview)
-    events = streams(events)
-    request = does(request)
-    text = does(text)
+    preview = call_method(preview)
+    events = stream_method(events)
+    request = call_method(request)
+    text = call_method(text)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        self._driver.close()
+        """Close the connections."""
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -103,8 +117,8 @@ class Client(Group):
         self.close()
 
 
-class AsyncClient(AsyncGroup):
-    """As `Client`, for asyncio: single things are awaited, lists and streams are iterated with `async for`."""
+class AsyncClient(AsyncMethods):
+    """The same as `Client` for asyncio: calls are awaited, lists and streams are iterated with `async for`."""
 
     def __init__(
         self,
@@ -115,25 +129,24 @@ class AsyncClient(AsyncGroup):
         retries: int = RETRIES,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        connection = Connection(url, token, timeout=timeout, retries=retries)
-        driver = AsyncDriver(connection, transport)
-        super().__init__(driver)
-        self.url = connection.url
-        self.jobs = AsyncJobs(driver)
-        self.runs = AsyncRuns(driver)
-        self.dead_letters = AsyncDeadLetters(driver)
-        self.queues = AsyncQueues(driver)
-        self.workers = AsyncWorkers(driver)
-        self.tasks = AsyncTasks(driver)
+        server = ServerAddress(url, token, timeout=timeout, retries=retries)
+        super().__init__(AsyncTransport(server, transport))
+        self.url = server.url
+        self.jobs = AsyncJobMethods(self._transport)
+        self.runs = AsyncRunMethods(self._transport)
+        self.dead_letters = AsyncDeadLetterMethods(self._transport)
+        self.queues = AsyncQueueMethods(self._transport)
+        self.workers = AsyncWorkerMethods(self._transport)
+        self.tasks = AsyncTaskMethods(self._transport)
 
-    preview = async_does(preview)
-    events = async_streams(events)
-    request = async_does(request)
-    text = async_does(text)
+    preview = async_call_method(preview)
+    events = async_stream_method(events)
+    request = async_call_method(request)
+    text = async_call_method(text)
 
     async def close(self) -> None:
-        """Let go of the connections."""
-        await self._driver.close()
+        """Close the connections."""
+        await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self

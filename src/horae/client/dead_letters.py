@@ -1,28 +1,37 @@
-"""`client.dead_letters`: failed runs that nobody has resolved yet."""
+"""`client.dead_letters`: lists, requeues and discards failed runs that are not resolved yet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, TypedDict
 
-from horae.client.call import Call, Pages, Steps, act, get, given, keyed, pages, place
-from horae.client.methods import AsyncGroup, Group, async_does, async_lists, async_shows_page, does, lists, shows_page
+from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to
+from horae.client.methods import (
+    AsyncMethods,
+    Methods,
+    async_call_method,
+    async_list_method,
+    async_page_method,
+    call_method,
+    list_method,
+    page_method,
+)
 from horae.client.models import DeadLetterGroup, Page, Resolved, Run
 
 
 class LetterFilter(TypedDict, total=False):
-    """Which dead letters are meant."""
+    """Selects dead letters; without fields, all of one's own."""
 
     job_id: str
     task: str
     queue: str
     owner: str
-    error: str  # its type
+    error: str  # the type of the error
     start_time: datetime
     end_time: datetime
 
 
-Which = Sequence[str] | AbstractSet[str] | LetterFilter  # no dict is taken for a collection of ids
+Which = Sequence[str] | AbstractSet[str] | LetterFilter  # not Collection[str], which a filter would match as well
 Progress = Callable[[Resolved], None]
 
 
@@ -38,9 +47,9 @@ def listed(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Pages[Run]:
-    """Dead letters by due time, latest first. `error` is a type of error, `limit` the size of a page."""
+    """List dead letters by due time, latest first. `error` is the type of the error, `limit` the size of a page."""
     return pages(
-        place("dead-letters"),
+        path_to("dead-letters"),
         Run,
         job_id=job_id,
         task=task,
@@ -64,9 +73,9 @@ def groups(
     start_time: datetime | None = None,
     end_time: datetime | None = None,
 ) -> Steps[list[DeadLetterGroup]]:
-    """Dead letters by task and error, the most frequent first."""
+    """Return dead letters grouped by task and error, the most frequent first."""
     page: Page[DeadLetterGroup] = yield get(
-        place("dead-letters"),
+        path_to("dead-letters"),
         Page[DeadLetterGroup],
         group="error",
         job_id=job_id,
@@ -83,44 +92,44 @@ def groups(
 def requeue(
     which: Which, *, params: Mapping[str, Any] | None = None, repeat: bool = False, progress: Progress | None = None
 ) -> Steps[Resolved]:
-    """Try dead letters again, each as a new run: those with some ids, or those that fit a filter.
+    """Run dead letters again, each as a new run; `which` is a list of ids or a filter.
 
-    One request takes up to 10,000; with `repeat` there are more until none is left. `params` change some parameters of
-    each. `progress` is told the figures so far after each request.
+    One request requeues up to 10,000; with `repeat` requests are sent until none is left. `params` is a merge patch of
+    each run's parameters. `progress` is called with the totals after each request.
     """
     body = {**_which(which), **given(params=params)}
-    return _until_done(lambda: keyed(place("dead-letters", "requeue"), Resolved, body, None), repeat, progress)
+    return _until_done(lambda: keyed(path_to("dead-letters", "requeue"), Resolved, body, None), repeat, progress)
 
 
 def discard(which: Which, *, repeat: bool = False, progress: Progress | None = None) -> Steps[Resolved]:
-    """Give dead letters up: those with some ids, or those that fit a filter.
+    """Resolve dead letters without running them again; `which` is a list of ids or a filter.
 
-    One request takes up to 10,000; with `repeat` there are more until none is left. `progress` is told the figures so
-    far after each request.
+    One request discards up to 10,000; with `repeat` requests are sent until none is left. `progress` is called with the
+    totals after each request.
     """
     body = _which(which)
-    path = place("dead-letters", "discard")
-    return _until_done(lambda: act("POST", path, Resolved, body, repeatable=True), repeat, progress)
+    path = path_to("dead-letters", "discard")
+    return _until_done(lambda: change("POST", path, Resolved, body, repeatable=True), repeat, progress)
 
 
-class DeadLetters(Group):
-    """Failed runs that nobody has resolved yet."""
+class DeadLetterMethods(Methods):
+    """Failed runs that are not resolved yet."""
 
-    list = lists(listed)
-    page = shows_page(listed)
-    groups = does(groups)
-    requeue = does(requeue)
-    discard = does(discard)
+    list = list_method(listed)
+    page = page_method(listed)
+    groups = call_method(groups)
+    requeue = call_method(requeue)
+    discard = call_method(discard)
 
 
-class AsyncDeadLetters(AsyncGroup):
-    """Failed runs that nobody has resolved yet."""
+class AsyncDeadLetterMethods(AsyncMethods):
+    """Failed runs that are not resolved yet."""
 
-    list = async_lists(listed)
-    page = async_shows_page(listed)
-    groups = async_does(groups)
-    requeue = async_does(requeue)
-    discard = async_does(discard)
+    list = async_list_method(listed)
+    page = async_page_method(listed)
+    groups = async_call_method(groups)
+    requeue = async_call_method(requeue)
+    discard = async_call_method(discard)
 
 
 def _which(which: Which) -> dict[str, Any]:
@@ -130,13 +139,13 @@ def _which(which: Which) -> dict[str, Any]:
 
 
 def _until_done(call: Callable[[], Call[Resolved]], repeat: bool, progress: Progress | None) -> Steps[Resolved]:
-    """Ends also when a request got nothing done: what is left then needs a look."""
+    """Send requests until none is left, or one resolved nothing: the rest then needs a person's attention."""
     matched = done = 0
     while True:
-        answer: Resolved = yield call()
-        matched, done = matched + answer.matched, done + answer.done
-        total = Resolved(matched=matched, done=done, remaining=answer.remaining)
+        response: Resolved = yield call()
+        matched, done = matched + response.matched, done + response.done
+        total = Resolved(matched=matched, done=done, remaining=response.remaining)
         if progress is not None:
             progress(total)
-        if not repeat or not answer.remaining or not answer.done:
+        if not repeat or not response.remaining or not response.done:
             return total

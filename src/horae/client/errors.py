@@ -1,4 +1,4 @@
-"""What the client raises: the errors of `horae.core.errors`, with what the server said.
+"""The errors that the client raises; each carries the problem document of the server.
 
 HoraeError
 ├── Refused                  the server answered with a problem document
@@ -7,14 +7,14 @@ HoraeError
 │   ├── Forbidden            403; the token does not allow it
 │   ├── Absent               404; also a NotFound
 │   ├── InConflict           409; also a Conflict
-│   ├── TooOld               410; what a stream should go on from is no longer kept
-│   ├── Outdated             412; also a RevisionChanged: somebody changed the job first
+│   ├── TooOld               410; the events after `last_event_id` are no longer kept
+│   ├── Outdated             412; also a RevisionChanged: the job was changed in the meantime
 │   ├── RequestTooLarge      413; also a TooLarge
 │   ├── RequestInvalid       422; also an Invalid
-│   ├── RateLimited          429, and waiting did not help
-│   └── ServerUnavailable    503, 502 or 504, and waiting did not help; also an Unavailable
-├── Unavailable              nobody answered, or somebody who is not Horae
-└── Misconfigured            HORAE_URL is no address
+│   ├── RateLimited          429, also after retries
+│   └── ServerUnavailable    503, 502 or 504, also after retries; also an Unavailable
+├── Unavailable              no response, or not from Horae
+└── Misconfigured            HORAE_URL is not a URL
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Refused(HoraeError):
     """The server answered with a problem document."""
 
     def __init__(self, problem: Problem, *, retry_after: float | None = None) -> None:
-        Exception.__init__(self, problem.detail or problem.title or "the server refused")
+        Exception.__init__(self, problem.detail or problem.title or "the server refused the request")
         self.problem = problem
         self.status = problem.status
         self.code = problem.code
@@ -49,7 +49,7 @@ class Refused(HoraeError):
 
 
 class RequestMalformed(Refused, Malformed):
-    """The server could not parse it."""
+    """The server could not parse the request."""
 
 
 class Unauthenticated(Refused):
@@ -57,39 +57,39 @@ class Unauthenticated(Refused):
 
 
 class Forbidden(Refused):
-    """The token does not allow it."""
+    """The token does not allow the request."""
 
 
 class Absent(Refused, NotFound):
-    """It does not exist, or belongs to another owner."""
+    """The job or run does not exist, or belongs to another owner."""
 
 
 class InConflict(Refused, Conflict):
-    """It does not fit the state that it met."""
+    """The current state of the job or run does not allow the request."""
 
 
 class TooOld(Refused):
-    """What a stream should go on from is no longer kept; begin anew without `last_event_id`."""
+    """The events after `last_event_id` are no longer kept; start again without it."""
 
 
 class Outdated(Refused, RevisionChanged):
-    """Somebody changed the job first."""
+    """The job was changed since the revision in `if_match`."""
 
 
 class RequestTooLarge(Refused, TooLarge):
-    """It is above a documented limit."""
+    """The request exceeds a documented limit."""
 
 
 class RequestInvalid(Refused, Invalid):
-    """It is understood but wrong; `errors` tells where."""
+    """The request was parsed but is invalid; `errors` lists the fields."""
 
 
 class RateLimited(Refused):
-    """There were too many requests."""
+    """Too many requests were sent."""
 
 
 class ServerUnavailable(Refused, Unavailable):
-    """The server cannot do it at the moment."""
+    """The server cannot process the request at the moment."""
 
 
 _KINDS: Mapping[int, type[Refused]] = {
@@ -110,7 +110,7 @@ _KINDS: Mapping[int, type[Refused]] = {
 
 
 def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -> Refused:
-    """The error that an answer means; one that is no problem document comes from something in between."""
+    """Return the error for an error response; one without a problem document comes from a proxy."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:
@@ -120,5 +120,5 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
 
 
 def _seconds(text: str | None) -> float | None:
-    """Retry-After in seconds; a date, which Horae never sends, counts as nothing said."""
+    """Return Retry-After in seconds; a date, which Horae never sends, is ignored."""
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""The fields of a job that users write, under their names on the wire; None is sent as null."""
+"""The writable fields of a job under their REST names; None is sent as null."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ class RetryFields(TypedDict, total=False):
 
 
 class JobFields(TypedDict, total=False):
-    """Everything about a job but its task."""
+    """The writable fields of a job except its task."""
 
     params: Mapping[str, Any] | None
     secrets: Mapping[str, Any] | None
@@ -41,7 +41,7 @@ class JobFields(TypedDict, total=False):
 
 
 class JobChanges(JobFields, total=False):
-    """What a merge patch may say."""
+    """The fields that a merge patch may change."""
 
     task: str
 

@@ -1,4 +1,4 @@
-"""Turns functions that describe requests into methods that send them; signature, types and docstring stay the same."""
+"""Turns functions that describe requests into methods that send them, with the same signature and docstring."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -6,99 +6,99 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from horae.client.call import Call, Pages, Steps
 from horae.client.models import Page
-from horae.client.streams import Source
-from horae.client.transport import AsyncDriver, Driver
+from horae.client.streams import Stream
+from horae.client.transport import AsyncTransport, SyncTransport
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Group:
-    """Methods of the synchronous client."""
+class Methods:
+    """A group of methods of the synchronous client."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-
-class AsyncGroup:
-    """Methods of the asynchronous client."""
-
-    def __init__(self, driver: AsyncDriver) -> None:
-        self._driver = driver
+    def __init__(self, transport: SyncTransport) -> None:
+        self._transport = transport
 
 
-def does(describe: Callable[P, Call[T] | Steps[T]]) -> Callable[Concatenate[Group, P], T]:
-    """A method that waits for the outcome."""
+class AsyncMethods:
+    """A group of methods of the asynchronous client."""
 
-    def method(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._driver.do(describe(*args, **kwargs))
-
-    return _like(method, describe)
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
 
 
-def lists(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[Group, P], Iterator[T]]:
-    """A method that iterates over a list, page after page."""
+def call_method(describe: Callable[P, Call[T] | Steps[T]]) -> Callable[Concatenate[Methods, P], T]:
+    """Return a method that sends the described requests and returns the result."""
 
-    def method(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._driver.items(describe(*args, **kwargs))
+    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._transport.execute(describe(*args, **kwargs))
 
     return _like(method, describe)
 
 
-def shows_page(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[Group, P], Page[T]]:
-    """A method that brings one page of a list."""
+def list_method(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[Methods, P], Iterator[T]]:
+    """Return a method that iterates over a list, page after page."""
 
-    def method(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> Page[T]:
-        return self._driver.do(describe(*args, **kwargs).first)
-
-    return _like(method, describe)
-
-
-def streams(describe: Callable[P, Source[T]]) -> Callable[Concatenate[Group, P], Iterator[T]]:
-    """A method that iterates over a stream."""
-
-    def method(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._driver.stream(describe(*args, **kwargs))
+    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._transport.items(describe(*args, **kwargs))
 
     return _like(method, describe)
 
 
-def async_does(
+def page_method(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[Methods, P], Page[T]]:
+    """Return a method that fetches one page of a list."""
+
+    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> Page[T]:
+        return self._transport.execute(describe(*args, **kwargs).first)
+
+    return _like(method, describe)
+
+
+def stream_method(describe: Callable[P, Stream[T]]) -> Callable[Concatenate[Methods, P], Iterator[T]]:
+    """Return a method that iterates over a stream."""
+
+    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._transport.stream(describe(*args, **kwargs))
+
+    return _like(method, describe)
+
+
+def async_call_method(
     describe: Callable[P, Call[T] | Steps[T]],
-) -> Callable[Concatenate[AsyncGroup, P], Coroutine[Any, Any, T]]:
-    """A method whose outcome is awaited."""
+) -> Callable[Concatenate[AsyncMethods, P], Coroutine[Any, Any, T]]:
+    """Return a coroutine method that sends the described requests and returns the result."""
 
-    async def method(self: AsyncGroup, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._driver.do(describe(*args, **kwargs))
-
-    return _like(method, describe)
-
-
-def async_lists(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[AsyncGroup, P], AsyncIterator[T]]:
-    """A method that iterates over a list, page after page."""
-
-    def method(self: AsyncGroup, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._driver.items(describe(*args, **kwargs))
+    async def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._transport.execute(describe(*args, **kwargs))
 
     return _like(method, describe)
 
 
-def async_shows_page(
+def async_list_method(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[AsyncMethods, P], AsyncIterator[T]]:
+    """Return a method that asynchronously iterates over a list, page after page."""
+
+    def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._transport.items(describe(*args, **kwargs))
+
+    return _like(method, describe)
+
+
+def async_page_method(
     describe: Callable[P, Pages[T]],
-) -> Callable[Concatenate[AsyncGroup, P], Coroutine[Any, Any, Page[T]]]:
-    """A method that brings one page of a list."""
+) -> Callable[Concatenate[AsyncMethods, P], Coroutine[Any, Any, Page[T]]]:
+    """Return a coroutine method that fetches one page of a list."""
 
-    async def method(self: AsyncGroup, /, *args: P.args, **kwargs: P.kwargs) -> Page[T]:
-        return await self._driver.do(describe(*args, **kwargs).first)
+    async def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> Page[T]:
+        return await self._transport.execute(describe(*args, **kwargs).first)
 
     return _like(method, describe)
 
 
-def async_streams(describe: Callable[P, Source[T]]) -> Callable[Concatenate[AsyncGroup, P], AsyncIterator[T]]:
-    """A method that iterates over a stream."""
+def async_stream_method(describe: Callable[P, Stream[T]]) -> Callable[Concatenate[AsyncMethods, P], AsyncIterator[T]]:
+    """Return a method that asynchronously iterates over a stream."""
 
-    def method(self: AsyncGroup, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._driver.stream(describe(*args, **kwargs))
+    def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._transport.stream(describe(*args, **kwargs))
 
     return _like(method, describe)
 
@@ -107,7 +107,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _like(method: _Method, describe: Callable[..., Any]) -> _Method:
-    """The method with the name, docstring and signature of what it does, for `help` and editors."""
+    """Give a method the name, docstring and signature of the function that describes it, for `help` and editors."""
     signature = inspect.signature(describe)
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [itself, *signature.parameters.values()]

@@ -1,4 +1,4 @@
-"""What the server answers, as values; a field that this version does not know is passed over."""
+"""The values that the client returns; fields that this version does not know are ignored."""
 
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -8,11 +8,11 @@ from msgspec import Struct
 
 T = TypeVar("T")
 
-ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})  # the statuses that a run keeps
+ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})  # the final statuses of a run
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """Part of a list; `next_cursor` is None on its last page."""
+    """One page of a list; `next_cursor` is None on the last page."""
 
     items: list[T]
     next_cursor: str | None = None
@@ -26,7 +26,7 @@ class RunError(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One try of a run."""
+    """One attempt of a run."""
 
     number: int
     outcome: str  # running, succeeded, failed, timeout, lost, released or cancelled
@@ -38,7 +38,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One occurrence of a job; in lists without its attempts."""
+    """One occurrence of a job; lists leave out its attempts."""
 
     id: str
     job_id: str
@@ -68,12 +68,12 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it will change any more."""
+        """Whether the run has a final status."""
         return self.status in ENDED
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """How the latest run of a job that is already due stands; before any, `scheduled` without a run."""
+    """The status of a job's latest due run; before any is due, `scheduled` without a run."""
 
     job_id: str
     run_id: str | None
@@ -98,7 +98,7 @@ class Retry(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What to run, and when."""
+    """A job: which task to run, when, and how."""
 
     id: str
     owner: str
@@ -130,14 +130,14 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True):
-    """One thing that is wrong with a request, and where: a JSON pointer."""
+    """One error in a request, and a JSON pointer to the field."""
 
     pointer: str
     detail: str
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """What the server says when it refuses (RFC 9457)."""
+    """A problem document (RFC 9457): why the server refused a request."""
 
     status: int = 0
     detail: str = ""
@@ -148,14 +148,14 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class BatchItem(Struct, frozen=True, kw_only=True):
-    """What became of one job of a batch: its id, or why it was refused."""
+    """The outcome of one job of a batch: its id, or the problem with it."""
 
     id: str | None = None
     error: Problem | None = None
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):
-    """What became of a batch, in its order."""
+    """The outcome of a batch; `items` are in the order of the jobs."""
 
     items: list[BatchItem]
     accepted: int
@@ -163,13 +163,13 @@ class BatchResult(Struct, frozen=True, kw_only=True):
 
 
 class Backfill(Struct, frozen=True, kw_only=True):
-    """Slots of the past that are made up for."""
+    """Past slots that are being turned into runs."""
 
     id: str
     job_id: str
     start: datetime
     end: datetime
-    runs: int  # that are to come
+    runs: int  # still to be created
 
 
 class Upcoming(Struct, frozen=True, kw_only=True):
@@ -181,7 +181,7 @@ class Upcoming(Struct, frozen=True, kw_only=True):
 
 
 class Slot(Struct, frozen=True, kw_only=True):
-    """An entry of the ledger: a slot, or a range of slots with one fate."""
+    """An entry of the ledger: a slot, or a range of consecutive slots with the same outcome."""
 
     start: datetime = msgspec.field(name="from")
     end: datetime = msgspec.field(name="to")
@@ -200,7 +200,7 @@ class Why(Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterGroup(Struct, frozen=True, kw_only=True):
-    """Dead letters that failed alike."""
+    """Dead letters with the same task and error."""
 
     error: RunError
     task: str
@@ -211,7 +211,7 @@ class DeadLetterGroup(Struct, frozen=True, kw_only=True):
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """What became of dead letters: how many fitted, were dealt with, and still fit."""
+    """How many dead letters matched, were resolved, and still match."""
 
     matched: int
     done: int
@@ -219,7 +219,7 @@ class Resolved(Struct, frozen=True, kw_only=True):
 
 
 class QueueView(Struct, frozen=True, kw_only=True):
-    """A queue and how it fares."""
+    """A queue with its settings and figures."""
 
     name: str
     depth: int
@@ -237,7 +237,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     name: str
     version: str = ""
     roles: list[str] = []
-    queues: list[str] = []  # none: every queue
+    queues: list[str] = []  # empty: every queue
     concurrency: int = 0
     running: int = 0
     started_at: datetime | None = None
@@ -259,7 +259,7 @@ class Fire(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """What a schedule means."""
+    """A schedule in words, and the times at which it fires."""
 
     description: str
     fires: list[Fire]
@@ -267,7 +267,7 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Something that happened to a job or a run, with what it then was."""
+    """An event of a job or run, with the job or run itself."""
 
     type: str
     at: datetime
@@ -275,4 +275,4 @@ class Event(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     job: Job | None = None
     run: Run | None = None
-    id: str | None = None  # where to come back with `last_event_id`
+    id: str | None = None  # for `last_event_id`

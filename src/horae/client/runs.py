@@ -1,24 +1,24 @@
-"""`client.runs`: what became of each occurrence of a job."""
+"""`client.runs`: lists, shows, cancels and retries runs."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from horae.client.call import Call, Pages, act, get, given, keyed, pages, place
+from horae.client.call import Call, Pages, change, get, given, keyed, pages, path_to
 from horae.client.methods import (
-    AsyncGroup,
-    Group,
-    async_does,
-    async_lists,
-    async_shows_page,
-    async_streams,
-    does,
-    lists,
-    shows_page,
-    streams,
+    AsyncMethods,
+    Methods,
+    async_call_method,
+    async_list_method,
+    async_page_method,
+    async_stream_method,
+    call_method,
+    list_method,
+    page_method,
+    stream_method,
 )
 from horae.client.models import Run, Why
-from horae.client.streams import LogSource, Source, TextSource
+from horae.client.streams import LogStream, Stream, TextStream
 
 RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
@@ -37,9 +37,9 @@ def listed(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Pages[Run]:
-    """Runs by due time, latest first; due from `start_time` on and before `end_time`. `limit` is the size of a page."""
+    """List runs by due time, latest first; due from `start_time` on and before `end_time`. `limit` is a page's size."""
     return pages(
-        place("runs"),
+        path_to("runs"),
         Run,
         job_id=job_id,
         status=status,
@@ -54,56 +54,56 @@ def listed(
 
 
 def show(run_id: str) -> Call[Run]:
-    """The run and its attempts."""
-    return get(place("runs", run_id), Run)
+    """Return a run and its attempts."""
+    return get(path_to("runs", run_id), Run)
 
 
 def cancel(run_id: str) -> Call[Run]:
-    """Stop it: `cancelled` promises that nothing starts any more, `cancelling` that it was asked for."""
-    return act("POST", place("runs", run_id, "cancel"), Run, {})
+    """Cancel a run; it is `cancelling` until its worker confirms, and only `cancelled` means that it has stopped."""
+    return change("POST", path_to("runs", run_id, "cancel"), Run, {})
 
 
 def retry(run_id: str, *, params: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> Call[Run]:
-    """A failed run again, as a new run; `params` change some of its parameters."""
-    return keyed(place("runs", run_id, "retry"), Run, given(params=params), idempotency_key)
+    """Run a failed run again, as a new run; `params` is a merge patch of its parameters."""
+    return keyed(path_to("runs", run_id, "retry"), Run, given(params=params), idempotency_key)
 
 
-def logs(run_id: str, *, follow: bool = False) -> Source[str]:
-    """The lines that it wrote; with `follow` also those to come, to its end."""
-    return log_source(place("runs", run_id, "logs"), follow=follow)
+def logs(run_id: str, *, follow: bool = False) -> Stream[str]:
+    """Iterate over the log lines of a run; with `follow` until the run has ended."""
+    return log_stream(path_to("runs", run_id, "logs"), follow=follow)
 
 
 def why(run_id: str) -> Call[Why]:
     """Why it has not started."""
-    return get(place("runs", run_id, "why"), Why)
+    return get(path_to("runs", run_id, "why"), Why)
 
 
-def log_source(path: str, *, follow: bool) -> Source[str]:
-    """The lines of a log."""
+def log_stream(path: str, *, follow: bool) -> Stream[str]:
+    """Return the stream of a log."""
     if follow:
-        return LogSource(Call(method="GET", path=path, read=bytes, query=(("follow", 1),)))
-    return TextSource(Call(method="GET", path=path, read=bytes))
+        return LogStream(Call(method="GET", path=path, read=bytes, query=(("follow", 1),)))
+    return TextStream(Call(method="GET", path=path, read=bytes))
 
 
-class Runs(Group):
-    """Runs: the occurrences of jobs."""
+class RunMethods(Methods):
+    """Methods for runs."""
 
-    list = lists(listed)
-    page = shows_page(listed)
-    get = does(show)
-    cancel = does(cancel)
-    retry = does(retry)
-    logs = streams(logs)
-    why = does(why)
+    list = list_method(listed)
+    page = page_method(listed)
+    get = call_method(show)
+    cancel = call_method(cancel)
+    retry = call_method(retry)
+    logs = stream_method(logs)
+    why = call_method(why)
 
 
-class AsyncRuns(AsyncGroup):
-    """Runs: the occurrences of jobs."""
+class AsyncRunMethods(AsyncMethods):
+    """Methods for runs."""
 
-    list = async_lists(listed)
-    page = async_shows_page(listed)
-    get = async_does(show)
-    cancel = async_does(cancel)
-    retry = async_does(retry)
-    logs = async_streams(logs)
-    why = async_does(why)
+    list = async_list_method(listed)
+    page = async_page_method(listed)
+    get = async_call_method(show)
+    cancel = async_call_method(cancel)
+    retry = async_call_method(retry)
+    logs = async_stream_method(logs)
+    why = async_call_method(why)

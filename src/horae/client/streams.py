@@ -1,4 +1,4 @@
-"""Streams without their connections: what to ask for, what the bytes mean, and where to go on after a break."""
+"""Parses streams and remembers where to resume them; the transports own the connections."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,51 +13,51 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Source(Protocol[T_co]):
-    """One stream, over as many connections as it takes."""
+class Stream(Protocol[T_co]):
+    """One stream, read over one connection after another."""
 
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether everything was read."""
 
     def connect(self) -> Call[bytes]:
-        """The request that begins or resumes it."""
+        """Return the request that opens or resumes the stream."""
 
     def feed(self, data: bytes) -> Sequence[T_co]:
-        """What some bytes bring."""
+        """Return the items that are complete after more bytes."""
 
     def disconnected(self) -> Sequence[T_co]:
-        """The server ended the connection; what is left."""
+        """Return the remaining items after the server closed the connection."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One event of a stream as the wire has it."""
+class StreamMessage:
+    """One message of a `text/event-stream`."""
 
     name: str
     data: str
-    last_id: str | None  # where the stream stood with it
+    last_id: str | None  # the id to resume after
 
 
-class Messages:
-    """Reads `text/event-stream`; remembers the last id, also of messages without data."""
+class EventStreamParser:
+    """Parses `text/event-stream` and remembers the last id, also of messages without data."""
 
     def __init__(self, last_id: str | None = None) -> None:
         self.last_id = last_id
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._name = ""
         self._data: list[str] = []
         self._id = last_id
 
     def reconnected(self) -> None:
-        """A message that a break cut short counts for nothing."""
-        self._lines = Lines()
+        """Discard a message that the lost connection cut short."""
+        self._lines = LineSplitter()
         self._name, self._data, self._id = "", [], self.last_id
 
-    def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete by now."""
+    def feed(self, data: bytes) -> list[StreamMessage]:
+        """Return the messages that are complete after more bytes."""
         return [message for line in self._lines.feed(data) if (message := self._take(line)) is not None]
 
-    def _take(self, line: str) -> Message | None:
+    def _take(self, line: str) -> StreamMessage | None:
         if not line:
             return self._dispatch()
         name, _, value = line.partition(":")
@@ -71,22 +71,22 @@ class Messages:
                 self._id = value or None
         return None
 
-    def _dispatch(self) -> Message | None:
+    def _dispatch(self) -> StreamMessage | None:
         self.last_id = self._id
         name, data = self._name, self._data
         self._name, self._data = "", []
-        return Message(name or "message", "\n".join(data), self.last_id) if data else None
+        return StreamMessage(name or "message", "\n".join(data), self.last_id) if data else None
 
 
-class Lines:
-    """Cuts bytes into lines at `\\n`, `\\r\\n` and `\\r` alone: other separators of Unicode belong to the text."""
+class LineSplitter:
+    """Splits bytes into lines at `\\n`, `\\r\\n` and `\\r` only; other Unicode line separators are part of the text."""
 
     def __init__(self) -> None:
         self._rest = b""
-        self._after_return = False  # a `\\n` that follows belongs to the `\\r` before
+        self._after_return = False  # a `\\n` that follows belongs to the preceding `\\r`
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that are complete by now."""
+        """Return the lines that are complete after more bytes."""
         if self._after_return and data:
             data = data.removeprefix(b"\n")
             self._after_return = False
@@ -95,80 +95,80 @@ class Lines:
         return [line.decode("utf-8", "replace") for line in complete]
 
     def rest(self) -> list[str]:
-        """A last line without an end."""
+        """Return the last line if it lacks a line end."""
         rest, self._rest = self._rest, b""
         return [rest.decode("utf-8", "replace")] if rest else []
 
 
-class TextSource:
-    """A text, line by line; after a break it is read again, and the lines that were told are passed over."""
+class TextStream:
+    """A text, line by line; after an interruption it is read again, without the lines that were already returned."""
 
     def __init__(self, call: Call[bytes]) -> None:
-        self._over = False
+        self._ended = False
         self._call = call
-        self._lines = Lines()
-        self._told = 0
-        self._known = 0  # lines at the beginning of this connection that were told before
+        self._lines = LineSplitter()
+        self._returned = 0
+        self._repeated = 0  # lines of this connection that were already returned
 
-    def over(self) -> bool:
-        return self._over
+    def ended(self) -> bool:
+        return self._ended
 
     def connect(self) -> Call[bytes]:
-        self._lines = Lines()
-        self._known = self._told
+        self._lines = LineSplitter()
+        self._repeated = self._returned
         return self._call
 
     def feed(self, data: bytes) -> list[str]:
-        return self._news(self._lines.feed(data))
+        return self._new_lines(self._lines.feed(data))
 
     def disconnected(self) -> list[str]:
-        self._over = True
-        return self._news(self._lines.rest())
+        self._ended = True
+        return self._new_lines(self._lines.rest())
 
-    def _news(self, lines: list[str]) -> list[str]:
-        known = min(self._known, len(lines))
-        self._known -= known
-        self._told += len(lines) - known
-        return lines[known:]
+    def _new_lines(self, lines: list[str]) -> list[str]:
+        repeated = min(self._repeated, len(lines))
+        self._repeated -= repeated
+        self._returned += len(lines) - repeated
+        return lines[repeated:]
 
 
-class _Resumable(Generic[T]):
-    """A stream of messages that goes on after a break."""
+class _ResumableStream(Generic[T]):
+    """A stream of messages that resumes after the last one it received."""
 
     def __init__(self, call: Call[bytes], last_id: str | None = None) -> None:
-        self._over = False
+        self._ended = False
         self._call = with_header(call, "Accept", "text/event-stream")
-        self._messages = Messages(last_id)
+        self._parser = EventStreamParser(last_id)
 
-    def over(self) -> bool:
-        return self._over
+    def ended(self) -> bool:
+        return self._ended
 
     def connect(self) -> Call[bytes]:
-        self._messages.reconnected()
-        return with_header(self._call, "Last-Event-ID", self._messages.last_id)
+        self._parser.reconnected()
+        return with_header(self._call, "Last-Event-ID", self._parser.last_id)
 
     def disconnected(self) -> list[T]:
         return []
 
 
-class LogSource(_Resumable[str]):
-    """The lines of a log while they are written, to the end of the run."""
+class LogStream(_ResumableStream[str]):
+    """The lines of a log as they are written, until the run has ended."""
 
     def feed(self, data: bytes) -> list[str]:
         lines: list[str] = []
-        for message in self._messages.feed(data):
+        for message in self._parser.feed(data):
             if message.name == "log":
                 lines += message.data.split("\n")
-            self._over = self._over or message.name == "end"
+            self._ended = self._ended or message.name == "end"
         return lines
 
 
-class EventSource(_Resumable[Event]):
-    """What happens to jobs and runs; it has no end."""
+class EventStream(_ResumableStream[Event]):
+    """The events of jobs and runs; it never ends."""
 
     def feed(self, data: bytes) -> list[Event]:
         events: list[Event] = []
-        for message in self._messages.feed(data):
+        for message in self._parser.feed(data):
             event = msgspec.json.decode(message.data, type=Event)
             events.append(msgspec.structs.replace(event, id=message.last_id))
         return events

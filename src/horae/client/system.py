@@ -1,11 +1,11 @@
-"""`client.queues`, `client.workers`, `client.tasks`: what runs jobs, and how it fares."""
+"""`client.queues`, `client.workers` and `client.tasks`."""
 
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from horae.client.call import Call, Steps, act, get, place
-from horae.client.methods import AsyncGroup, Group, async_does, does
+from horae.client.call import Call, Steps, change, get, path_to
+from horae.client.methods import AsyncMethods, Methods, async_call_method, call_method
 from horae.client.models import Page, QueueView, Task, Worker
 
 if TYPE_CHECKING:
@@ -13,79 +13,79 @@ if TYPE_CHECKING:
 
 
 def queues(*, owner: str | None = None) -> "Steps[List[QueueView]]":
-    """The queues, with their settings and figures."""
-    page: Page[QueueView] = yield get(place("queues"), Page[QueueView], owner=owner)
+    """Return the queues with their settings and figures."""
+    page: Page[QueueView] = yield get(path_to("queues"), Page[QueueView], owner=owner)
     return page.items
 
 
 def update(
     name: str, *, paused: bool | UnsetType = UNSET, concurrency: int | UnsetType | None = UNSET
 ) -> Call[QueueView]:
-    """Pause a queue, or limit how many of its runs go at once on all nodes together; None removes the limit."""
-    said = {"paused": paused, "concurrency": concurrency}
-    body = {field: value for field, value in said.items() if value is not UNSET}
-    return act("PATCH", place("queues", name), QueueView, body, repeatable=True)
+    """Pause a queue, or limit how many of its runs all nodes together run at once; None removes the limit."""
+    given = {"paused": paused, "concurrency": concurrency}
+    body = {field: value for field, value in given.items() if value is not UNSET}
+    return change("PATCH", path_to("queues", name), QueueView, body, repeatable=True)
 
 
 def pause(name: str) -> Call[QueueView]:
-    """Start nothing more of a queue; what a node already holds goes on."""
+    """Start no more runs of a queue; runs that a node already holds continue."""
     return update(name, paused=True)
 
 
 def resume(name: str) -> Call[QueueView]:
-    """Let a queue go on."""
+    """Resume a paused queue."""
     return update(name, paused=False)
 
 
 def workers() -> "Steps[List[Worker]]":
-    """The nodes that run tasks."""
-    page: Page[Worker] = yield get(place("workers"), Page[Worker])
+    """Return the nodes that run tasks."""
+    page: Page[Worker] = yield get(path_to("workers"), Page[Worker])
     return page.items
 
 
 def tasks() -> "Steps[List[Task]]":
-    """Every task that a worker ever registered."""
-    page: Page[Task] = yield get(place("tasks"), Page[Task])
+    """Return every task that a worker ever registered."""
+    page: Page[Task] = yield get(path_to("tasks"), Page[Task])
     return page.items
 
 
-class Queues(Group):
-    """Queues; changing one needs the scope `admin`."""
+class QueueMethods(Methods):
+    """Methods for queues; changing one needs the scope `admin`."""
 
-    list = does(queues)
-    update = does(update)
-    pause = does(pause)
-    resume = does(resume)
-
-
-class Workers(Group):
-    """The nodes that run tasks."""
-
-    list = does(workers)
+    list = call_method(queues)
+    update = call_method(update)
+    pause = call_method(pause)
+    resume = call_method(resume)
 
 
-class Tasks(Group):
-    """What can be run."""
+class WorkerMethods(Methods):
+    """Methods for workers: the nodes that run tasks."""
 
-    list = does(tasks)
-
-
-class AsyncQueues(AsyncGroup):
-    """Queues; changing one needs the scope `admin`."""
-
-    list = async_does(queues)
-    update = async_does(update)
-    pause = async_does(pause)
-    resume = async_does(resume)
+    list = call_method(workers)
 
 
-class AsyncWorkers(AsyncGroup):
-    """The nodes that run tasks."""
+class TaskMethods(Methods):
+    """Methods for tasks."""
 
-    list = async_does(workers)
+    list = call_method(tasks)
 
 
-class AsyncTasks(AsyncGroup):
-    """What can be run."""
+class AsyncQueueMethods(AsyncMethods):
+    """Methods for queues; changing one needs the scope `admin`."""
 
-    list = async_does(tasks)
+    list = async_call_method(queues)
+    update = async_call_method(update)
+    pause = async_call_method(pause)
+    resume = async_call_method(resume)
+
+
+class AsyncWorkerMethods(AsyncMethods):
+    """Methods for workers: the nodes that run tasks."""
+
+    list = async_call_method(workers)
+
+
+class AsyncTaskMethods(AsyncMethods):
+    """Methods for tasks."""
+
+    list = async_call_method(tasks)

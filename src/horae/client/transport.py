@@ -1,4 +1,4 @@
-"""Carries calls out, once for the synchronous client and once for the asynchronous: all that differs between them."""
+"""Sends calls and reads streams: one transport for the synchronous client, one for the asynchronous."""
 
 import asyncio
 import time
@@ -7,144 +7,144 @@ from typing import TypeVar
 
 import httpx2
 
-from horae.client.address import Connection, refusal_of
+from horae.client.address import ServerAddress, refusal_of
 from horae.client.call import Call, Pages, Steps
 from horae.client.errors import Refused
-from horae.client.retries import Breaks
-from horae.client.streams import Source
+from horae.client.retries import StreamRetries
+from horae.client.streams import Stream
 
 T = TypeVar("T")
 
 
-class Driver:
-    """Waits for each answer."""
+class SyncTransport:
+    """Executes calls in the caller's thread."""
 
-    def __init__(self, connection: Connection, transport: httpx2.BaseTransport | None = None) -> None:
-        self._connection = connection
-        self._http = httpx2.Client(**connection.options, transport=transport)
+    def __init__(self, server: ServerAddress, http_transport: httpx2.BaseTransport | None = None) -> None:
+        self._server = server
+        self._http = httpx2.Client(**server.options, transport=http_transport)
 
     def close(self) -> None:
         self._http.close()
 
-    def do(self, act: Call[T] | Steps[T]) -> T:
-        """The outcome of a call, or of the last of several."""
-        if isinstance(act, Call):
-            return self._connection.read(act, self._send(act))
-        answer: object = None
+    def execute(self, described: Call[T] | Steps[T]) -> T:
+        """Send a call, or several in turn, and return the result."""
+        if isinstance(described, Call):
+            return self._server.read(described, self._send(described))
+        response: object = None
         while True:
             try:
-                call = act.send(answer)
+                call = described.send(response)
             except StopIteration as end:
-                outcome: T = end.value
-                return outcome
-            answer = self.do(call)
+                result: T = end.value
+                return result
+            response = self.execute(call)
 
     def items(self, pages: Pages[T]) -> Generator[T]:
-        """Everything in a list."""
-        page = self.do(pages.first)
+        """Yield every item of a list."""
+        page = self.execute(pages.first)
         yield from page.items
         while page.next_cursor:
-            page = self.do(pages.at(page.next_cursor))
+            page = self.execute(pages.at(page.next_cursor))
             yield from page.items
 
-    def stream(self, source: Source[T]) -> Generator[T]:
-        """What a stream brings, over as many connections as it takes."""
-        breaks = Breaks(url=self._connection.url, retries=self._connection.retries)
-        while not source.over() and not self._http.is_closed:
+    def stream(self, stream: Stream[T]) -> Generator[T]:
+        """Yield what a stream brings, reconnecting as often as needed."""
+        retries = StreamRetries(url=self._server.url, retries=self._server.retries)
+        while not stream.ended() and not self._http.is_closed:
             try:
-                with self._http.stream(**self._connection.request(source.connect(), stream=True)) as response:
+                with self._http.stream(**self._server.request(stream.connect(), stream=True)) as response:
                     if response.is_error:
                         response.read()
                         raise refusal_of(response)
                     for data in response.iter_bytes():
-                        breaks.connected()
-                        yield from source.feed(data)
-                        if source.over():
+                        retries.received()
+                        yield from stream.feed(data)
+                        if stream.ended():
                             return
-                yield from source.disconnected()
+                yield from stream.disconnected()
             except (httpx2.RequestError, Refused) as exc:
-                breaks.judge(exc)
-            if not source.over():
-                time.sleep(breaks.delay())
+                retries.raise_if_final(exc)
+            if not stream.ended():
+                time.sleep(retries.delay())
 
     def _send(self, call: Call[T]) -> bytes:
-        patience = self._connection.patience(call)
+        retries = self._server.retries_of(call)
         while True:
             try:
-                response = self._http.request(**self._connection.request(call))
+                response = self._http.request(**self._server.request(call))
             except httpx2.RequestError as exc:
-                delay = patience.after_failure(exc)
+                delay = retries.after_failure(exc)
             else:
                 if not response.is_error:
                     return response.content
-                delay = patience.after_refusal(refusal_of(response))
+                delay = retries.after_refusal(refusal_of(response))
             time.sleep(delay)
 
 
-class AsyncDriver:
-    """Leaves the event loop to others while it waits."""
+class AsyncTransport:
+    """Executes calls in the event loop; otherwise the same as `SyncTransport`."""
 
-    def __init__(self, connection: Connection, transport: httpx2.AsyncBaseTransport | None = None) -> None:
-        self._connection = connection
-        self._http = httpx2.AsyncClient(**connection.options, transport=transport)
+    def __init__(self, server: ServerAddress, http_transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        self._server = server
+        self._http = httpx2.AsyncClient(**server.options, transport=http_transport)
 
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def do(self, act: Call[T] | Steps[T]) -> T:
-        """The outcome of a call, or of the last of several."""
-        if isinstance(act, Call):
-            return self._connection.read(act, await self._send(act))
-        answer: object = None
+    async def execute(self, described: Call[T] | Steps[T]) -> T:
+        """Send a call, or several in turn, and return the result."""
+        if isinstance(described, Call):
+            return self._server.read(described, await self._send(described))
+        response: object = None
         while True:
             try:
-                call = act.send(answer)
+                call = described.send(response)
             except StopIteration as end:
-                outcome: T = end.value
-                return outcome
-            answer = await self.do(call)
+                result: T = end.value
+                return result
+            response = await self.execute(call)
 
     async def items(self, pages: Pages[T]) -> AsyncGenerator[T]:
-        """Everything in a list."""
-        page = await self.do(pages.first)
+        """Yield every item of a list."""
+        page = await self.execute(pages.first)
         for item in page.items:
             yield item
         while page.next_cursor:
-            page = await self.do(pages.at(page.next_cursor))
+            page = await self.execute(pages.at(page.next_cursor))
             for item in page.items:
                 yield item
 
-    async def stream(self, source: Source[T]) -> AsyncGenerator[T]:
-        """What a stream brings, over as many connections as it takes."""
-        breaks = Breaks(url=self._connection.url, retries=self._connection.retries)
-        while not source.over() and not self._http.is_closed:
+    async def stream(self, stream: Stream[T]) -> AsyncGenerator[T]:
+        """Yield what a stream brings, reconnecting as often as needed."""
+        retries = StreamRetries(url=self._server.url, retries=self._server.retries)
+        while not stream.ended() and not self._http.is_closed:
             try:
-                async with self._http.stream(**self._connection.request(source.connect(), stream=True)) as response:
+                async with self._http.stream(**self._server.request(stream.connect(), stream=True)) as response:
                     if response.is_error:
                         await response.aread()
                         raise refusal_of(response)
                     async for data in response.aiter_bytes():
-                        breaks.connected()
-                        for item in source.feed(data):
+                        retries.received()
+                        for item in stream.feed(data):
                             yield item
-                        if source.over():
+                        if stream.ended():
                             return
-                for item in source.disconnected():
+                for item in stream.disconnected():
                     yield item
             except (httpx2.RequestError, Refused) as exc:
-                breaks.judge(exc)
-            if not source.over():
-                await asyncio.sleep(breaks.delay())
+                retries.raise_if_final(exc)
+            if not stream.ended():
+                await asyncio.sleep(retries.delay())
 
     async def _send(self, call: Call[T]) -> bytes:
-        patience = self._connection.patience(call)
+        retries = self._server.retries_of(call)
         while True:
             try:
-                response = await self._http.request(**self._connection.request(call))
+                response = await self._http.request(**self._server.request(call))
             except httpx2.RequestError as exc:
-                delay = patience.after_failure(exc)
+                delay = retries.after_failure(exc)
             else:
                 if not response.is_error:
                     return response.content
-                delay = patience.after_refusal(refusal_of(response))
+                delay = retries.after_refusal(refusal_of(response))
             await asyncio.sleep(delay)
