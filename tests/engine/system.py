@@ -9,10 +9,11 @@ from horae.core.ids import Ids
 from horae.core.model import Node, NodeId, Run, RunId
 from horae.core.results import Failure
 from horae.core.signals import Kind, Signal
-from horae.engine.cluster.lease import Heart, Lease, Timing, shards_of
+from horae.engine.cluster.lease import Heartbeat, Lease, Timing, shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
-from horae.engine.execution.executor import Execution, Result, Stopped, Success
+from horae.engine.execution.attempt import RunningAttempt
+from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
 from horae.metrics import Metrics
@@ -23,10 +24,10 @@ START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 TASKS = ("echo", "slow", "long", "flaky", "broken", "step", "poison")  # tests give them scripts
 
-Script = Callable[[Run], tuple[float, Result]]  # how long the handler takes, in seconds, and what comes of it
+Script = Callable[[Run], tuple[float, AttemptResult]]  # how long the handler takes, in seconds, and what comes of it
 
 
-def instantly(run: Run) -> tuple[float, Result]:
+def instantly(run: Run) -> tuple[float, AttemptResult]:
     return 0.0, Success(result="null")
 
 
@@ -52,8 +53,8 @@ class Started:
 class ScriptedExecution:
     run: Run
     ends_at: datetime
-    result: Result
-    done: Callable[[Run, Result], None]
+    result: AttemptResult
+    done: Callable[[Run, AttemptResult], None]
     record: Started
     cancelled: bool = False
     over: bool = False
@@ -77,8 +78,8 @@ class ScriptedExecutor:
     abandoned: int = 0
 
     def begin(
-        self, run: Run, done: Callable[[Run, Result], None], progressed: Callable[[Run, float], None]
-    ) -> Execution:
+        self, run: Run, done: Callable[[Run, AttemptResult], None], progressed: Callable[[Run, float], None]
+    ) -> RunningAttempt:
         seconds, result = self.scripts[run.spec.task](run)
         record = Started(run, self.clock.now(), self.node_id())
         self.starts.append(record)
@@ -155,7 +156,7 @@ class SimNode:
             beat_at=START,
             tasks=dict.fromkeys(system.scripts, "{}"),
         )
-        self.heart = Heart(
+        self.heart = Heartbeat(
             self.store,
             self.clock,
             self.lease,

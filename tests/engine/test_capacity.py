@@ -1,17 +1,17 @@
 """How many runs a worker dares to hold: what it can start, by how long attempts took."""
 
-from horae.engine.worker.capacity import ASSUMED_SECONDS, MOST_HELD, Pace
+from horae.engine.worker.capacity import ASSUMED_SECONDS, MOST_HELD, Capacity
 
 
-def taught(seconds: float) -> Pace:
-    pace = Pace()
+def taught(seconds: float) -> Capacity:
+    pace = Capacity()
     for _ in range(200):
         pace.learn(seconds)
     return pace
 
 
 def test_a_new_worker_assumes_short_attempts() -> None:
-    assert Pace().startable(free=100, turning=0, within=1.0) == 100 / ASSUMED_SECONDS
+    assert Capacity().startable(free=100, turning=0, within=1.0) == 100 / ASSUMED_SECONDS
 
 
 def test_a_free_slot_serves_one_run_however_long_attempts_take() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.results import give_back, start, succeed
 from horae.core.values import replace
-from horae.engine.worker.gates import FULL, Gatekeeper
+from horae.engine.worker.gates import FULL, Gates
 from tests.engine.system import START
 
 
@@ -27,8 +27,8 @@ def held(number: int, gate: str | None = "g", due: float = 0.0) -> Run:
     )
 
 
-def entered(*runs: Run) -> Gatekeeper:
-    gates = Gatekeeper()
+def entered(*runs: Run) -> Gates:
+    gates = Gates()
     for run in runs:
         gates.enter(run)
     return gates

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from horae.core.errors import Unavailable
-from horae.engine.cluster.heartbeat import Pulse
-from horae.engine.cluster.lease import Heart, Timing
-from horae.engine.cluster.watchdog import Watch
+from horae.engine.cluster.heartbeat import HeartbeatThread
+from horae.engine.cluster.lease import Heartbeat, Timing
+from horae.engine.cluster.watchdog import Watchdog
 from horae.ports.clock import StoreClock
 from horae.ports.store import Store
 
@@ -41,17 +41,17 @@ class HeartDouble:
         return datetime(1970, 1, 1, tzinfo=UTC)  # again at once
 
 
-def pulse(heart: HeartDouble, store: StoreDouble) -> Pulse:
+def pulse(heart: HeartDouble, store: StoreDouble) -> HeartbeatThread:
     async def open_store() -> Store:
         return cast(Store, store)
 
-    return Pulse(open_store, lambda _: cast(Heart, heart), StoreClock(), Timing())
+    return HeartbeatThread(open_store, lambda _: cast(Heartbeat, heart), StoreClock(), Timing())
 
 
 async def test_it_beats_until_it_is_stopped_and_lets_its_store_go() -> None:
     store, heart = StoreDouble(), HeartDouble()
     beating = pulse(heart, store)
-    assert await beating.start() is cast(Heart, heart)
+    assert await beating.start() is cast(Heartbeat, heart)
     async with asyncio.timeout(5):
         await beating.stop()
     assert store.closed
@@ -92,7 +92,7 @@ async def test_a_node_whose_event_loop_stands_still_stops_beating_until_it_turns
         return cast(Store, StoreDouble())
 
     timing = Timing(heartbeat=timedelta(seconds=0.05), dead_after=timedelta(seconds=0.3))
-    beating = Pulse(open_store, lambda _: cast(Heart, heart), StoreClock(), timing)
+    beating = HeartbeatThread(open_store, lambda _: cast(Heartbeat, heart), StoreClock(), timing)
     await beating.start()
     with capture_logs() as lines:
         blocked_at = time.monotonic()
@@ -112,7 +112,7 @@ async def test_a_node_whose_event_loop_stands_still_stops_beating_until_it_turns
 
 async def test_a_loop_that_turns_now_and_then_is_not_called_still() -> None:
     now = 0.0
-    watch = Watch(lambda: now, at_most=3)
+    watch = Watchdog(lambda: now, at_most=3)
     for _ in range(10):
         assert watch.look() == 0
         now += 3
@@ -121,7 +121,7 @@ async def test_a_loop_that_turns_now_and_then_is_not_called_still() -> None:
 
 async def test_a_freeze_of_all_threads_counts_as_one_look() -> None:
     now = 0.0
-    watch = Watch(lambda: now, at_most=3)
+    watch = Watchdog(lambda: now, at_most=3)
     assert watch.look() == 0
     now += 1000  # everybody slept
     assert watch.look() == 3

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from horae.engine.cluster.lease import Lease, Timing
-from horae.engine.worker.phase import TRANSITIONS, Cause, PhaseTracker, WorkerPhase, permissions
+from horae.engine.worker.phase import TRANSITIONS, PhaseCause, PhaseTracker, WorkerPhase, permissions
 from horae.ports.clock import ManualClock
 from tests.engine.system import START
 
@@ -39,13 +39,13 @@ def test_every_phase_has_its_row_and_its_permissions() -> None:
 
 def test_the_only_way_back_to_work_is_that_the_store_confirms_the_claims() -> None:
     ways = [(phase, cause) for phase, row in TRANSITIONS.items() for cause, to in row.items() if to.name == "WORKING"]
-    assert ways == [(WorkerPhase.REVALIDATING, Cause.CLAIMS_CONFIRMED)]
+    assert ways == [(WorkerPhase.REVALIDATING, PhaseCause.CLAIMS_CONFIRMED)]
 
 
 def test_a_shutdown_is_final_and_possible_in_every_phase() -> None:
     assert TRANSITIONS[WorkerPhase.DRAINING] == {}
     others = [row for phase, row in TRANSITIONS.items() if phase is not WorkerPhase.DRAINING]
-    assert {row[Cause.SHUTDOWN] for row in others} == {WorkerPhase.DRAINING}
+    assert {row[PhaseCause.SHUTDOWN] for row in others} == {WorkerPhase.DRAINING}
 
 
 def test_a_lease_that_is_not_safe_suspends_work_until_it_is_renewed_and_the_claims_are_confirmed(scene: Scene) -> None:
@@ -56,7 +56,7 @@ def test_a_lease_that_is_not_safe_suspends_work_until_it_is_renewed_and_the_clai
     scene.beat()
     assert not scene.phase.check_lease().start, "a look at the lease alone does not confirm the claims"
     assert scene.phase.resume() is WorkerPhase.REVALIDATING
-    scene.phase.move(Cause.CLAIMS_CONFIRMED)
+    scene.phase.move(PhaseCause.CLAIMS_CONFIRMED)
     assert (scene.phase.current, scene.phase.suspended) == (WorkerPhase.WORKING, False)
 
 
@@ -68,14 +68,14 @@ def test_a_node_that_was_declared_dead_works_again_under_its_next_identity(scene
 
 
 def test_claims_are_not_confirmed_by_an_answer_from_before_the_last_doubt(scene: Scene) -> None:
-    scene.phase.move(Cause.ANSWER_LOST)
+    scene.phase.move(PhaseCause.ANSWER_LOST)
     assert scene.phase.resume() is WorkerPhase.REVALIDATING
-    scene.phase.move(Cause.ANSWER_LOST)
-    scene.phase.move(Cause.CLAIMS_CONFIRMED)
+    scene.phase.move(PhaseCause.ANSWER_LOST)
+    scene.phase.move(PhaseCause.CLAIMS_CONFIRMED)
     assert (scene.phase.current, scene.phase.may.start) == (WorkerPhase.UNSURE, False)
 
 
 def test_a_draining_worker_does_not_care_for_its_lease(scene: Scene) -> None:
-    scene.phase.move(Cause.SHUTDOWN)
+    scene.phase.move(PhaseCause.SHUTDOWN)
     scene.miss_heartbeats()
     assert (scene.phase.resume(), scene.phase.suspended) == (WorkerPhase.DRAINING, False)

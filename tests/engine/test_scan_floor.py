@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from horae.engine.worker.scan_floor import FLOOR_AGE, FULL_SCAN, LONGEST_SCAN, SCAN_SHARE, Floor
+from horae.engine.worker.scan_floor import FLOOR_AGE, FULL_SCAN, LONGEST_SCAN, SCAN_SHARE, ScanFloor
 from horae.ports.store import Claims
 from tests.engine.system import START
 
@@ -14,25 +14,25 @@ NOTHING_LEFT = Claims()
 
 
 @pytest.fixture
-def floor() -> Floor:
+def floor() -> ScanFloor:
     """The floor after a first look at everything, at START."""
-    floor = Floor(LEAD)
+    floor = ScanFloor(LEAD)
     assert floor.send(START) is None
     answer(floor, START)
     return floor
 
 
-def answer(floor: Floor, now: datetime, claims: Claims = NOTHING_LEFT, *, passed_over: bool = False) -> None:
+def answer(floor: ScanFloor, now: datetime, claims: Claims = NOTHING_LEFT, *, passed_over: bool = False) -> None:
     floor.answered(claims, now=now, until=now + LEAD, passed_over=passed_over)
 
 
-def test_after_a_claim_that_left_nothing_only_what_is_new_is_looked_at(floor: Floor) -> None:
+def test_after_a_claim_that_left_nothing_only_what_is_new_is_looked_at(floor: ScanFloor) -> None:
     assert floor.send(START + MOMENT) == START + LEAD
     answer(floor, START + MOMENT)
     assert floor.send(START + 2 * MOMENT) == START + MOMENT + LEAD
 
 
-def test_what_was_told_is_looked_at_from_the_earliest_on_and_once(floor: Floor) -> None:
+def test_what_was_told_is_looked_at_from_the_earliest_on_and_once(floor: ScanFloor) -> None:
     for earlier in (3, 9, 6):
         floor.tell(START + LEAD - earlier * MOMENT)
     floor.tell(START + 5 * LEAD)
@@ -41,21 +41,21 @@ def test_what_was_told_is_looked_at_from_the_earliest_on_and_once(floor: Floor) 
     assert floor.send(START + 2 * MOMENT) == START + MOMENT + LEAD
 
 
-def test_what_was_told_while_a_claim_was_under_way_counts_for_the_next(floor: Floor) -> None:
+def test_what_was_told_while_a_claim_was_under_way_counts_for_the_next(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
     floor.tell(START)
     answer(floor, START + MOMENT)
     assert floor.send(START + 2 * MOMENT) == START
 
 
-def test_without_a_time_all_is_looked_at_that_may_have_been_committed_lately(floor: Floor) -> None:
+def test_without_a_time_all_is_looked_at_that_may_have_been_committed_lately(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
     floor.tell(None)
     answer(floor, START + MOMENT)
     assert floor.send(START + 2 * MOMENT) == START - FLOOR_AGE
 
 
-def test_a_sweep_comes_twice_per_lead_and_leaves_no_gap_to_the_one_before(floor: Floor) -> None:
+def test_a_sweep_comes_twice_per_lead_and_leaves_no_gap_to_the_one_before(floor: ScanFloor) -> None:
     swept_at = START
     for number in range(1, 100):
         now = START + number * MOMENT
@@ -70,26 +70,26 @@ def test_a_sweep_comes_twice_per_lead_and_leaves_no_gap_to_the_one_before(floor:
     assert swept_at > START + 4 * LEAD
 
 
-def test_a_worker_that_claims_seldom_sweeps_each_time_and_is_not_called_for_it(floor: Floor) -> None:
+def test_a_worker_that_claims_seldom_sweeps_each_time_and_is_not_called_for_it(floor: ScanFloor) -> None:
     assert floor.sweep_at is None
     assert floor.send(START + LEAD) == START - FLOOR_AGE
     answer(floor, START + LEAD)
     assert floor.sweep_at is None
 
 
-def test_after_a_look_at_what_is_new_a_sweep_is_called_for(floor: Floor) -> None:
+def test_after_a_look_at_what_is_new_a_sweep_is_called_for(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
     answer(floor, START + MOMENT)
     assert floor.sweep_at == START + LEAD
 
 
-def test_everything_is_looked_at_now_and_then(floor: Floor) -> None:
+def test_everything_is_looked_at_now_and_then(floor: ScanFloor) -> None:
     assert floor.send(START + FULL_SCAN - MOMENT) is not None
     assert floor.send(START + FULL_SCAN) is None
     assert floor.send(START + FULL_SCAN + MOMENT) is not None
 
 
-def test_looks_at_everything_that_take_long_take_a_small_part_of_the_time(floor: Floor) -> None:
+def test_looks_at_everything_that_take_long_take_a_small_part_of_the_time(floor: ScanFloor) -> None:
     now = START + FULL_SCAN
     assert floor.send(now) is None
     floor.answered(NOTHING_LEFT, now=now, until=now + LEAD, passed_over=False, took=timedelta(seconds=2))
@@ -97,7 +97,7 @@ def test_looks_at_everything_that_take_long_take_a_small_part_of_the_time(floor:
     assert floor.send(now + SCAN_SHARE * timedelta(seconds=2)) is None
 
 
-def test_looks_at_everything_that_are_not_answered_come_more_and_more_seldom(floor: Floor) -> None:
+def test_looks_at_everything_that_are_not_answered_come_more_and_more_seldom(floor: ScanFloor) -> None:
     looks = [at for seconds in range(1, 300) if floor.send(at := START + timedelta(seconds=seconds)) is None]
     assert [(at - START).total_seconds() for at in looks] == [10, 30, 70, 130, 190, 250]
     now = looks[-1] + LONGEST_SCAN
@@ -106,7 +106,7 @@ def test_looks_at_everything_that_are_not_answered_come_more_and_more_seldom(flo
     assert floor.send(now + FULL_SCAN) is None, "as soon as one is answered they come as usual"
 
 
-def test_what_was_passed_over_is_looked_at_again(floor: Floor) -> None:
+def test_what_was_passed_over_is_looked_at_again(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
     answer(floor, START + MOMENT, passed_over=True)
     assert floor.send(START + 2 * MOMENT) == START - FLOOR_AGE
@@ -114,7 +114,7 @@ def test_what_was_passed_over_is_looked_at_again(floor: Floor) -> None:
     assert floor.send(START + 3 * MOMENT) == START + 2 * MOMENT + LEAD
 
 
-def test_what_comes_next_in_a_gate_is_where_the_next_look_begins(floor: Floor) -> None:
+def test_what_comes_next_in_a_gate_is_where_the_next_look_begins(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
     answer(floor, START + MOMENT, Claims(lined_up_at=START + 3 * MOMENT))
     assert floor.send(START + 2 * MOMENT) == START + 3 * MOMENT
@@ -122,7 +122,7 @@ def test_what_comes_next_in_a_gate_is_where_the_next_look_begins(floor: Floor) -
     assert floor.send(START + 3 * MOMENT) == START + 2 * MOMENT + LEAD
 
 
-def test_what_comes_next_in_a_gate_stays_above_the_floor_of_sweeps(floor: Floor) -> None:
+def test_what_comes_next_in_a_gate_stays_above_the_floor_of_sweeps(floor: ScanFloor) -> None:
     woke_at = START - 60 * LEAD
     assert floor.send(START + FULL_SCAN) is None
     answer(floor, START + FULL_SCAN, Claims(lined_up_at=woke_at))
@@ -130,14 +130,14 @@ def test_what_comes_next_in_a_gate_stays_above_the_floor_of_sweeps(floor: Floor)
     assert floor.send(START + FULL_SCAN + MOMENT) == woke_at - FLOOR_AGE
 
 
-def test_what_was_passed_over_stays_above_the_floor_however_long_it_has_waited(floor: Floor) -> None:
+def test_what_was_passed_over_stays_above_the_floor_however_long_it_has_waited(floor: ScanFloor) -> None:
     first_at = START - 60 * LEAD
     assert floor.send(START + FULL_SCAN) is None
     answer(floor, START + FULL_SCAN, Claims(first_at=first_at), passed_over=True)
     assert floor.send(START + FULL_SCAN + MOMENT) == first_at - FLOOR_AGE
 
 
-def test_a_claim_without_an_answer_is_as_if_it_had_not_been_sent(floor: Floor) -> None:
+def test_a_claim_without_an_answer_is_as_if_it_had_not_been_sent(floor: ScanFloor) -> None:
     told_at = START - 2 * FLOOR_AGE
     floor.tell(told_at)
     assert floor.send(START + MOMENT) == told_at
@@ -147,7 +147,7 @@ def test_a_claim_without_an_answer_is_as_if_it_had_not_been_sent(floor: Floor) -
     assert floor.send(later + MOMENT) == later + LEAD
 
 
-def test_what_woke_during_an_outage_is_above_the_floor(floor: Floor) -> None:
+def test_what_woke_during_an_outage_is_above_the_floor(floor: ScanFloor) -> None:
     for seconds in range(1, 9):
         assert floor.send(START + timedelta(seconds=seconds)) == START - FLOOR_AGE
 
@@ -155,28 +155,28 @@ def test_what_woke_during_an_outage_is_above_the_floor(floor: Floor) -> None:
 class TestBacklog:
     first_at = START - 60 * LEAD
 
-    def test_it_is_gone_on_with_where_it_begins(self, floor: Floor) -> None:
+    def test_it_is_gone_on_with_where_it_begins(self, floor: ScanFloor) -> None:
         floor.send(START + MOMENT)
         answer(floor, START + MOMENT, Claims(more=True, first_at=self.first_at))
         assert floor.send(START + 2 * MOMENT) == self.first_at
 
-    def test_a_sweep_looks_a_little_before_it(self, floor: Floor) -> None:
+    def test_a_sweep_looks_a_little_before_it(self, floor: ScanFloor) -> None:
         floor.send(START + LEAD)
         answer(floor, START + LEAD, Claims(more=True, first_at=self.first_at))
         assert floor.send(START + 2 * LEAD) == self.first_at - FLOOR_AGE
 
-    def test_what_was_told_from_before_it_comes_first(self, floor: Floor) -> None:
+    def test_what_was_told_from_before_it_comes_first(self, floor: ScanFloor) -> None:
         floor.send(START + MOMENT)
         answer(floor, START + MOMENT, Claims(more=True, first_at=self.first_at))
         floor.tell(self.first_at - MOMENT)
         assert floor.send(START + 2 * MOMENT) == self.first_at - MOMENT
 
-    def test_a_store_that_does_not_tell_where_it_begins_is_swept(self, floor: Floor) -> None:
+    def test_a_store_that_does_not_tell_where_it_begins_is_swept(self, floor: ScanFloor) -> None:
         floor.send(START + MOMENT)
         answer(floor, START + MOMENT, Claims(more=True))
         assert floor.send(START + 2 * MOMENT) == START - FLOOR_AGE
 
-    def test_one_that_only_a_look_at_everything_sees_is_gone_on_with_by_such_looks(self, floor: Floor) -> None:
+    def test_one_that_only_a_look_at_everything_sees_is_gone_on_with_by_such_looks(self, floor: ScanFloor) -> None:
         now = START + FULL_SCAN
         assert floor.send(now) is None
         answer(floor, now, Claims(more=True))

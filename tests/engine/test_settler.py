@@ -12,7 +12,7 @@ from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.results import Settled, start, succeed
 from horae.core.values import replace
 from horae.engine.cluster.lease import Lease, Timing
-from horae.engine.worker.results import Ending
+from horae.engine.worker.finisher import Finisher
 from horae.engine.worker.settler import (
     ENOUGH,
     GROUP,
@@ -23,7 +23,7 @@ from horae.engine.worker.settler import (
     STREAM_DELAY,
     Settler,
 )
-from horae.engine.worker.state import Executor, Workload
+from horae.engine.worker.state import AttemptRunner, WorkerState
 from horae.metrics import Metrics
 from horae.ports.clock import ManualClock
 from tests.engine.system import START
@@ -278,8 +278,8 @@ class TestStream:
 
 
 async def test_a_worker_that_lost_its_lease_tells_of_its_void_results_in_one_line(scene: Scene) -> None:
-    workload = Workload(cast(Executor, None), Lease(scene.clock, Timing()), lambda: NodeId("n"), concurrency=1)
-    Ending(workload, clock=scene.clock, settler=scene.settler, metrics=Metrics(), luck=lambda: 0.0)
+    state = WorkerState(cast(AttemptRunner, None), Lease(scene.clock, Timing()), lambda: NodeId("n"), concurrency=1)
+    Finisher(state, clock=scene.clock, settler=scene.settler, metrics=Metrics(), luck=lambda: 0.0)
     for number in range(100):
         scene.settler.add(done(number, fence=1 if number < 40 else 7), START)
     with capture_logs() as lines:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import uvloop
 
-from horae.engine.worker.timer import UVLOOP_SECONDS, LoopAlarm
+from horae.engine.worker.timer import UVLOOP_SECONDS, LoopTimer
 from horae.ports.clock import StoreClock
 
 DEADLINE = 5.0
@@ -33,7 +33,7 @@ class Rings:
 async def ring_until_due(clock: StoreClock, at: datetime) -> int:
     """Set the alarm as a worker does until the instant has come; how often it rang."""
     rings = Rings(clock)
-    alarm = LoopAlarm(clock, rings.ring, resolution=UVLOOP_SECONDS)
+    alarm = LoopTimer(clock, rings.ring, resolution=UVLOOP_SECONDS)
     while clock.now() < at:
         alarm.set(at)
         await rings.next()
@@ -51,7 +51,7 @@ def test_it_does_not_spin_through_the_last_part_of_a_millisecond() -> None:
 async def test_a_new_instant_replaces_the_old_one() -> None:
     clock = StoreClock()
     rings = Rings(clock)
-    alarm = LoopAlarm(clock, rings.ring)
+    alarm = LoopTimer(clock, rings.ring)
     soon, sooner = clock.now() + timedelta(hours=1), clock.now() + timedelta(milliseconds=5)
     alarm.set(soon)
     alarm.set(sooner)

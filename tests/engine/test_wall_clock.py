@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
-from horae.engine.cluster.lease import Heart, Lease, Timing
-from horae.engine.cluster.wall_clock import WallWatch
+from horae.engine.cluster.lease import Heartbeat, Lease, Timing
+from horae.engine.cluster.wall_clock import WallClockMonitor
 from horae.ports.clock import ManualClock, StoreClock
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
@@ -20,7 +20,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 def test_a_wrong_wall_clock_is_told_once_and_again_when_it_changes() -> None:
     clock, error = ManualClock(START), 0.0
-    watch = WallWatch(clock, wall=lambda: clock.now().timestamp() + error)
+    watch = WallClockMonitor(clock, wall=lambda: clock.now().timestamp() + error)
     with capture_logs() as lines:
         for error in (0.0, 0.5, 3600.0, 3600.2, 3599.5, -3600.0, -3600.1, 0.2, 0.0):
             assert abs(watch.look() - timedelta(seconds=error)) < timedelta(milliseconds=1)
@@ -39,9 +39,9 @@ async def test_a_node_goes_by_the_store_and_tells_how_wrong_its_machine_is(tmp_p
     store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(durable=False), wall=truth.now)
     await store.open()
     clock = StoreClock(truth.elapsed)
-    watch = WallWatch(clock, wall=lambda: (truth.now() + error).timestamp())
+    watch = WallClockMonitor(clock, wall=lambda: (truth.now() + error).timestamp())
     node = Node(id=NodeId("0" * 32), name="n", roles=("worker",), version="1", started_at=START, beat_at=START)
-    heart = Heart(
+    heart = Heartbeat(
         store,
         clock,
         Lease(clock, Timing()),

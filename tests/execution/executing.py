@@ -16,7 +16,9 @@ from horae.app import Horae
 from horae.core.errors import Unavailable
 from horae.core.ids import new_id
 from horae.core.model import JobId, Policy, Run, RunId, Spec
-from horae.engine.execution.executor import Execution, Executor, Result
+from horae.engine.execution.attempt import RunningAttempt
+from horae.engine.execution.executor import Executor
+from horae.engine.execution.outcome import AttemptResult
 from horae.ports.clock import ManualClock
 from horae.run_logs import read_log
 from horae.tasks.builtin import builtin_tasks
@@ -57,11 +59,11 @@ class Try:
     """One attempt on the stage."""
 
     run: Run
-    execution: Execution
-    results: list[Result] = field(default_factory=list)
+    execution: RunningAttempt
+    results: list[AttemptResult] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
 
-    async def result(self) -> Result:
+    async def result(self) -> AttemptResult:
         await until(lambda: self.results)
         return self.results[0]
 
@@ -104,14 +106,14 @@ class Stage:
             attempt=attempt,
             fence=7,
         )
-        results: list[Result] = []
+        results: list[AttemptResult] = []
         progress: list[float] = []
         execution = self.executor.begin(
             run, lambda _, result: results.append(result), lambda _, fraction: progress.append(fraction)
         )
         return Try(run, execution, results, progress)
 
-    async def result(self, task: str, **options: Any) -> Result:
+    async def result(self, task: str, **options: Any) -> AttemptResult:
         return await self.begin(task, **options).result()
 
     async def log(self, attempt: Try, wanted: str = "") -> str:

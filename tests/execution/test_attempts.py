@@ -12,7 +12,7 @@ import pytest
 from horae import Fatal, Horae, RetryAfter, Run
 from horae.core.model import Outcome
 from horae.core.results import Failure
-from horae.engine.execution.executor import Stopped, Success
+from horae.engine.execution.outcome import Stopped, Success
 from tests.execution.executing import GRACE, NOW, Stage, stage, until
 
 app = Horae()

@@ -21,8 +21,7 @@ import pytest
 
 from horae import Horae, RetryAfter, Run
 from horae.core.results import Failure
-from horae.engine.execution.executor import Success
-from horae.engine.execution.outcome import MAX_TYPE, redacted
+from horae.engine.execution.outcome import MAX_TYPE, Success, redacted
 from horae.secrets.redaction import Redactor
 from tests.execution import cpu_tasks
 from tests.execution.executing import Stage, gone, pids_in, stage, until

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from horae.core.results import Failure
-from horae.engine.execution.executor import Result, Stopped, Success
+from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.tasks import http_request, network_policy
 from horae.tasks.network_policy import is_public
 from tests.execution.executing import Stage, stage, until
@@ -108,13 +108,13 @@ async def play() -> AsyncIterator[Stage]:
         yield play
 
 
-def told(result: Result) -> Any:
+def told(result: AttemptResult) -> Any:
     assert isinstance(result, Success), result
     assert result.result is not None
     return msgspec.json.decode(result.result)
 
 
-def failure(result: Result) -> Failure:
+def failure(result: AttemptResult) -> Failure:
     assert isinstance(result, Failure), result
     return result
 

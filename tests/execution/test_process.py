@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from horae.core.model import Outcome
 from horae.core.results import Failure
-from horae.engine.execution.executor import Result, Stopped, Success
+from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from tests.execution.cpu_tasks import app
 from tests.execution.executing import GRACE, Stage, gone, pids_in, stage, until
 
@@ -27,7 +27,7 @@ async def play() -> AsyncIterator[Stage]:
         yield play
 
 
-def told(result: Result) -> object:
+def told(result: AttemptResult) -> object:
     assert isinstance(result, Success)
     assert result.result is not None
     return msgspec.json.decode(result.result)

@@ -13,7 +13,7 @@ from horae import Fatal, Horae, Run
 from horae.core.drafts import KEEP, SecretsPatch
 from horae.core.errors import Invalid, Misconfigured, TooLarge
 from horae.core.results import Failure
-from horae.engine.execution.executor import Success
+from horae.engine.execution.outcome import Success
 from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import Opened, Sealer, SecretsLocked, merged, patched
 from tests.execution import cpu_tasks

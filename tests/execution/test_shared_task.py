@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from horae.engine.execution.shared_task import Carrier, Task
+from horae.engine.execution.shared_task import SharedTask, Task
 
 MARK: ContextVar[str] = ContextVar("MARK", default="unset")
 
@@ -41,15 +41,15 @@ class Handlers:
 
 
 @pytest.fixture
-async def carrier() -> Carrier:
-    return Carrier(asyncio.get_running_loop())
+async def carrier() -> SharedTask:
+    return SharedTask(asyncio.get_running_loop())
 
 
 async def a_round() -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_does_not_wait_shares_a_task_and_begins_in_the_next_round(carrier: Carrier) -> None:
+async def test_what_does_not_wait_shares_a_task_and_begins_in_the_next_round(carrier: SharedTask) -> None:
     handlers = Handlers()
     for name in "abc":
         carrier.carry("quick", handlers.at_once(name))
@@ -59,7 +59,7 @@ async def test_what_does_not_wait_shares_a_task_and_begins_in_the_next_round(car
     assert len(set(handlers.tasks)) == 1
 
 
-async def test_whoever_waits_keeps_nobody_waiting(carrier: Carrier) -> None:
+async def test_whoever_waits_keeps_nobody_waiting(carrier: SharedTask) -> None:
     handlers = Handlers()
     carrier.carry("quick", handlers.at_once("a"))
     for name in "bcd":
@@ -73,7 +73,7 @@ async def test_whoever_waits_keeps_nobody_waiting(carrier: Carrier) -> None:
     assert sorted(handlers.begun[5:]) == ["b goes on", "c goes on", "d goes on"]
 
 
-async def test_a_kind_that_has_waited_once_has_tasks_of_its_own_from_then_on(carrier: Carrier) -> None:
+async def test_a_kind_that_has_waited_once_has_tasks_of_its_own_from_then_on(carrier: SharedTask) -> None:
     handlers = Handlers()
     carrier.carry("slow", handlers.waiting("a"))
     await a_round()
@@ -89,7 +89,7 @@ async def test_a_kind_that_has_waited_once_has_tasks_of_its_own_from_then_on(car
     await asyncio.gather(*handlers.tasks)
 
 
-async def test_what_a_handler_gives_begins_in_another_round(carrier: Carrier) -> None:
+async def test_what_a_handler_gives_begins_in_another_round(carrier: SharedTask) -> None:
     handlers = Handlers()
     carrier.carry("quick", handlers.at_once("a", lambda: carrier.carry("quick", handlers.at_once("b"))))
     await a_round()
@@ -99,7 +99,7 @@ async def test_what_a_handler_gives_begins_in_another_round(carrier: Carrier) ->
 
 
 @pytest.mark.parametrize("leave", [lambda: MARK.set("mine"), lambda: asyncio.current_task().cancel()])  # type: ignore[union-attr]
-async def test_nobody_finds_what_another_left_in_the_task(carrier: Carrier, leave: Callable[[], object]) -> None:
+async def test_nobody_finds_what_another_left_in_the_task(carrier: SharedTask, leave: Callable[[], object]) -> None:
     handlers, found = Handlers(), []
     carrier.carry("quick", handlers.at_once("a", leave))
     carrier.carry("quick", handlers.at_once("b", lambda: found.append(MARK.get())))
@@ -111,7 +111,7 @@ async def test_nobody_finds_what_another_left_in_the_task(carrier: Carrier, leav
     assert handlers.tasks[1].cancelling() == 0
 
 
-async def test_an_error_holds_nobody_up(carrier: Carrier) -> None:
+async def test_an_error_holds_nobody_up(carrier: SharedTask) -> None:
     def fail() -> None:
         raise ValueError("no good")
 
@@ -125,7 +125,7 @@ async def test_an_error_holds_nobody_up(carrier: Carrier) -> None:
         await handlers.tasks[0]
 
 
-async def test_to_cancel_what_waits_leaves_the_others_alone(carrier: Carrier) -> None:
+async def test_to_cancel_what_waits_leaves_the_others_alone(carrier: SharedTask) -> None:
     handlers = Handlers()
     carrier.carry("slow", handlers.waiting("a"))
     carrier.carry("quick", handlers.at_once("b"))

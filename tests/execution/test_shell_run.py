@@ -14,7 +14,7 @@ import uvloop
 
 from horae.core.model import Outcome
 from horae.core.results import Failure
-from horae.engine.execution.executor import Result, Stopped, Success
+from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from tests.execution.executing import GRACE, Stage, gone, pids_in, stage, until
 
 
@@ -24,13 +24,13 @@ async def play() -> AsyncIterator[Stage]:
         yield play
 
 
-def told(result: Result) -> Any:
+def told(result: AttemptResult) -> Any:
     assert isinstance(result, Success), result
     assert result.result is not None
     return msgspec.json.decode(result.result)
 
 
-def failure(result: Result) -> Failure:
+def failure(result: AttemptResult) -> Failure:
     assert isinstance(result, Failure), result
     return result
 
@@ -78,7 +78,7 @@ async def test_a_program_gets_its_input_and_its_directory(play: Stage, tmp_path:
 def test_a_program_may_be_over_before_it_is_given_anything_to_read() -> None:
     """On the loop that a server has: it closes the pipe of a program that has exited at once."""
 
-    async def run_many() -> list[Result]:
+    async def run_many() -> list[AttemptResult]:
         async with stage() as play:
             attempts = [play.begin("shell.run", command=["true"], stdin="unread" * 100) for _ in range(40)]
             return [await attempt.result() for attempt in attempts]

@@ -10,8 +10,8 @@ from horae.adapters import sync_clock
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
-from horae.engine.cluster.heartbeat import Pulse
-from horae.engine.cluster.lease import Heart, Lease, Timing, shards_of
+from horae.engine.cluster.heartbeat import HeartbeatThread
+from horae.engine.cluster.lease import Heartbeat, Lease, Timing, shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
@@ -62,7 +62,7 @@ class Host(Workplace):
         booted = luck.uniform(0, 1e6)  # seconds that its steady clock shows at the beginning of the life
         self._clock = StoreClock(lambda: booted + loop.time() * (1 + drift))
         self._concurrency = luck.choice((2, 5, 50))
-        self._heart: Heart | None = None
+        self._heart: Heartbeat | None = None
         self._node: NodeService | None = None
         self._executor: Executor | None = None
 
@@ -95,7 +95,7 @@ class Host(Workplace):
             concurrency=self._concurrency,
             luck=luck.random,
         )
-        self._heart = Heart(
+        self._heart = Heartbeat(
             store,
             clock,
             lease,
@@ -110,7 +110,7 @@ class Host(Workplace):
             clock=clock,
             lease=lease,
             timing=timing,
-            pulse=cast(Pulse, Pulsing(self._heart, clock, timing)),
+            pulse=cast(HeartbeatThread, Pulsing(self._heart, clock, timing)),
             janitor=Janitor(store, clock, lease, timing),
             retention=Retention(store, clock, keep=timedelta(days=30)),
             planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
@@ -165,12 +165,12 @@ class Host(Workplace):
 class Pulsing:
     """The heartbeat as a task among others: a thread of its own would make every life another."""
 
-    def __init__(self, heart: Heart, clock: StoreClock, timing: Timing) -> None:
+    def __init__(self, heart: Heartbeat, clock: StoreClock, timing: Timing) -> None:
         self._heart = heart
         self._loop = Loop("heartbeat", heart.tick, clock, idle=timing.heartbeat)
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> Heart:
+    async def start(self) -> Heartbeat:
         await self._heart.join()
         self._task = asyncio.create_task(self._loop.run(), name="heartbeat")
         return self._heart

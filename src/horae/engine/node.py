@@ -8,13 +8,13 @@ import structlog
 
 from horae.core.errors import InternalError, Unavailable
 from horae.core.signals import Kind, Signal
-from horae.engine.cluster.heartbeat import Pulse
-from horae.engine.cluster.lease import Heart, Lease, Timing
+from horae.engine.cluster.heartbeat import HeartbeatThread
+from horae.engine.cluster.lease import Heartbeat, Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
 from horae.engine.worker.settler import Settler
-from horae.engine.worker.timer import UVLOOP_SECONDS, LoopAlarm
+from horae.engine.worker.timer import UVLOOP_SECONDS, LoopTimer
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.ports.clock import Clock
@@ -36,7 +36,7 @@ class NodeService:
         clock: Clock,
         lease: Lease,
         timing: Timing,
-        pulse: Pulse,
+        pulse: HeartbeatThread,
         janitor: Janitor,
         retention: Retention,
         planner: Planner | None,
@@ -49,7 +49,7 @@ class NodeService:
         self._timing = timing
         self._pulse = pulse
         self._worker = worker
-        self._heart: Heart | None = None
+        self._heart: Heartbeat | None = None
         self._loops: list[Loop] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -63,7 +63,7 @@ class NodeService:
             self._stopping = self._add("stops", self._obey_stops, timing.heartbeat)
             self._settling = self._add("results", settler.tick, IDLE)
             self._add("lease", self._check_lease, LEASE_CHECK)
-            worker.alarm = LoopAlarm(clock, worker.release_due, resolution=UVLOOP_SECONDS)
+            worker.alarm = LoopTimer(clock, worker.release_due, resolution=UVLOOP_SECONDS)
             worker.wake = self._claiming.wake
             settler.wake = self._settling.wake
 

@@ -21,9 +21,9 @@ from horae.config import Settings
 from horae.core.errors import Misconfigured
 from horae.core.ids import Ids
 from horae.core.model import LOCAL, Node, NodeId
-from horae.engine.cluster.heartbeat import Pulse
-from horae.engine.cluster.lease import Heart, Lease, Timing, shards_of
-from horae.engine.cluster.wall_clock import WallWatch
+from horae.engine.cluster.heartbeat import HeartbeatThread
+from horae.engine.cluster.lease import Heartbeat, Lease, Timing, shards_of
+from horae.engine.cluster.wall_clock import WallClockMonitor
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
@@ -192,7 +192,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     worker: Worker | None = None
     settler: Settler | None = None
 
-    wall = WallWatch(clock)
+    wall = WallClockMonitor(clock)
 
     def wall_ahead() -> timedelta:
         ahead = wall.look()
@@ -203,8 +203,8 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
         parts.metrics.synced(clock.offset)
         node.beaten()
 
-    def make_heart(own_store: Store) -> Heart:
-        return Heart(
+    def make_heart(own_store: Store) -> Heartbeat:
+        return Heartbeat(
             own_store,
             clock,
             lease,
@@ -216,7 +216,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
             wall_ahead=wall_ahead,
         )
 
-    pulse = Pulse(lambda: open_heartbeat_store(parts.settings.store), make_heart, clock, timing)
+    pulse = HeartbeatThread(lambda: open_heartbeat_store(parts.settings.store), make_heart, clock, timing)
 
     def node_id() -> NodeId:
         assert pulse.heart is not None

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 from horae.core.model import Run
-from horae.engine.execution.attempt import Done, Progressed
-from horae.engine.execution.executor import Execution, Executor
-from horae.engine.execution.outcome import Result
+from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
+from horae.engine.execution.executor import Executor
+from horae.engine.execution.outcome import AttemptResult
 from horae.engine.execution.thread_attempt import ThreadPool, Work
 from horae.tasks.registry import Kind
 from horae.testing.virtual_time import VirtualLoop, outside_function
@@ -66,13 +66,13 @@ class Handlers:
     def abandoned(self) -> int:
         return self._executor.abandoned
 
-    def begin(self, run: Run, done: Done, progressed: Progressed) -> Execution:
+    def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         """Start an attempt."""
         task = self._executor.registry.get(run.spec.task)
         kind = Kind.ASYNC if task is None else task.kind
         leave = self._enter(outside=kind is not Kind.ASYNC or run.spec.task in REAL_TASKS)
 
-        def ended(run: Run, result: Result) -> None:
+        def ended(run: Run, result: AttemptResult) -> None:
             leave()
             done(run, result)
 

@@ -12,12 +12,12 @@ from horae.core.ids import Ids
 from horae.core.model import SHARDS, Node, NodeId
 from horae.core.results import Settled
 from horae.core.signals import Kind, Signal
-from horae.engine.cluster.lease import Heart, Lease, Timing
+from horae.engine.cluster.lease import Heartbeat, Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.execution.executor import Executor
 from horae.engine.worker.settler import Settler
-from horae.engine.worker.timer import LoopAlarm
+from horae.engine.worker.timer import LoopTimer
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.metrics import Metrics
@@ -82,7 +82,7 @@ class VirtualNode:
             beat_at=clock.now(),
             tasks=registry.schemas(),
         )
-        self._heart = Heart(
+        self._heart = Heartbeat(
             store, clock, lease, node, timing, new_id=new_id, running=lambda: self._worker.running, beaten=_nothing
         )
         self._executor = Executor(
@@ -114,7 +114,7 @@ class VirtualNode:
         self._loops = [self._planning, self._claiming, self._stopping, self._settling, self._sweeping]
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = _nothing
-        self._worker.alarm = LoopAlarm(clock, self._worker.release_due)
+        self._worker.alarm = LoopTimer(clock, self._worker.release_due)
         self._worker.wake = self._claiming.wake
         self._settler.wake = self._wake_settler
         self._tell_worker, self._settler.settled = self._settler.settled, self._settled

@@ -12,7 +12,8 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Policy, Reason, Run, State
 from horae.core.new_runs import requeued
 from horae.core.schedule.parse import schedule_to_wire
-from horae.engine.execution.executor import Execution, Result, Stopped, Success
+from horae.engine.execution.attempt import RunningAttempt
+from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.ports.clock import ManualClock
 from horae.ports.store import Resolution
 from horae.proof.checking import read_final
@@ -47,10 +48,12 @@ class RecordedSystem(System):
         node = await super().add_node(concurrency=concurrency, queues=queues)
         begin = node.executor.begin
 
-        def noted(run: Run, done: Callable[[Run, Result], None], progressed: Callable[[Run, float], None]) -> Execution:
+        def noted(
+            run: Run, done: Callable[[Run, AttemptResult], None], progressed: Callable[[Run, float], None]
+        ) -> RunningAttempt:
             self._note(Happening.START, run, node)
 
-            def over(ended: Run, result: Result) -> None:
+            def over(ended: Run, result: AttemptResult) -> None:
                 event = Happening.STOPPED if isinstance(result, Stopped) else Happening.END
                 self._note(event, ended, node, good=isinstance(result, Success))
                 done(ended, result)

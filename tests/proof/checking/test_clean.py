@@ -14,7 +14,7 @@ from horae.core.new_runs import requeued
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
-from horae.engine.execution.executor import Result, Success
+from horae.engine.execution.outcome import AttemptResult, Success
 from horae.jobs.service import Jobs
 from horae.ports.clock import ManualClock
 from horae.ports.reader import RunFilter
@@ -40,7 +40,7 @@ class Life:
         self._frozen: list[SimNode] = []
         system.scripts = dict.fromkeys(("echo", "slow", "flaky"), self._script)
 
-    def _script(self, run: Run) -> tuple[float, Result]:
+    def _script(self, run: Run) -> tuple[float, AttemptResult]:
         match run.spec.task:
             case "slow":
                 return self.chance.choice((0.5, 3.0, 12.0)), Success(result="null")

@@ -11,8 +11,8 @@ from datetime import datetime
 
 import structlog
 
-from horae.engine.cluster.lease import Heart, Timing
-from horae.engine.cluster.watchdog import Watch
+from horae.engine.cluster.lease import Heartbeat, Timing
+from horae.engine.cluster.watchdog import Watchdog
 from horae.loop import Loop
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -20,13 +20,13 @@ from horae.ports.store import Store
 log = structlog.get_logger(__name__)
 
 
-class Pulse:
+class HeartbeatThread:
     """Runs a heart in a thread until it is stopped."""
 
     def __init__(
         self,
         open_store: Callable[[], Awaitable[Store]],
-        make_heart: Callable[[Store], Heart],
+        make_heart: Callable[[Store], Heartbeat],
         clock: Clock,
         timing: Timing,
     ) -> None:
@@ -40,16 +40,16 @@ class Pulse:
         self._events: asyncio.AbstractEventLoop | None = None
         self._failure: BaseException | None = None
         self._death: asyncio.Event | None = None  # of the event loop that started us
-        self._watch: Watch | None = None  # over that event loop
+        self._watch: Watchdog | None = None  # over that event loop
         self._stood = 0.0  # seconds for which it has not turned
-        self.heart: Heart | None = None
+        self.heart: Heartbeat | None = None
 
-    async def start(self) -> Heart:
+    async def start(self) -> Heartbeat:
         """Connect, register the node and begin to beat; raises what hindered it."""
         self._owner = asyncio.get_running_loop()
         self._death = asyncio.Event()
         heartbeat = self._timing.heartbeat.total_seconds()
-        self._watch = Watch(self._clock.elapsed, at_most=heartbeat, turned=self._turned)
+        self._watch = Watchdog(self._clock.elapsed, at_most=heartbeat, turned=self._turned)
         self._thread.start()
         await asyncio.to_thread(self._ready.wait)
         if self._failure is not None:

@@ -79,7 +79,7 @@ class Lease:
         return self.lost or self.age >= self._timing.dead_after
 
 
-class Heart:
+class Heartbeat:
     """Renews the lease, follows the store's clock, and knows who else is alive."""
 
     def __init__(

@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 LOUD = timedelta(seconds=1)
 
 
-class WallWatch:
+class WallClockMonitor:
     """Compares two clocks now and then."""
 
     def __init__(self, clock: Clock, wall: Callable[[], float] = time.time) -> None:

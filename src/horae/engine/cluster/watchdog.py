@@ -10,7 +10,7 @@ from pathlib import Path
 FRAMES = 4  # of the innermost code that are told
 
 
-class Watch:
+class Watchdog:
     """Asks an event loop again and again to take a turn; made on its thread, used on another."""
 
     def __init__(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from horae.core.model import Run
-from horae.engine.execution.outcome import Result, Stopped, redacted, timed_out
-from horae.engine.execution.shared_task import Carrier
+from horae.engine.execution.outcome import AttemptResult, Stopped, redacted, timed_out
+from horae.engine.execution.shared_task import SharedTask
 from horae.run import Run as Context
 from horae.run_logs import AttemptLog, LogWriter
 from horae.secrets.redaction import Redactor
@@ -21,27 +21,27 @@ from horae.tasks.tools import Tools
 
 log = structlog.get_logger(__name__)
 
-Done = Callable[[Run, Result], None]
+Done = Callable[[Run, AttemptResult], None]
 Progressed = Callable[[Run, float], None]
 
 
 @dataclass(slots=True)
-class Surroundings:
+class AttemptEnvironment:
     """What the attempts of one executor share."""
 
     loop: asyncio.AbstractEventLoop
-    carrier: Carrier
+    carrier: SharedTask
     logs: LogWriter
     tools: Tools
     grace: float  # seconds between the request to stop and the end by force
-    live: "set[Execution]" = field(default_factory=set)
+    live: "set[RunningAttempt]" = field(default_factory=set)
     leftovers: set[asyncio.Task[None]] = field(default_factory=set)  # cancelled coroutines that have not ended yet
     lock: threading.Lock = field(default_factory=threading.Lock)  # between the loop and threads, never held for long
     abandoned: int = 0  # attempts whose result is given up, but whose code is still running
     process: int = field(default_factory=os.getpid)  # that the attempts belong to
 
 
-class Execution(ABC):
+class RunningAttempt(ABC):
     """An attempt that can be asked, or made, to stop; what it says of its run may change on the way."""
 
     # What most attempts never change stands here, so that to begin one is cheap.
@@ -58,7 +58,7 @@ class Execution(ABC):
     _abandoned = False
     ended = False
 
-    def __init__(self, run: Run, task: AnyTask, around: Surroundings, done: Done, progressed: Progressed) -> None:
+    def __init__(self, run: Run, task: AnyTask, around: AttemptEnvironment, done: Done, progressed: Progressed) -> None:
         self.run = run
         self.task = task
         self.around = around
@@ -138,7 +138,7 @@ class Execution(ABC):
             opened.close()
         return opened
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: AttemptResult) -> None:
         """Tell the result, once; later ones are void."""
         if self.ended:
             return

@@ -7,11 +7,11 @@ import structlog
 
 from horae.core.errors import Fatal
 from horae.core.model import Run
-from horae.engine.execution.attempt import Done, Execution, Progressed, Surroundings
-from horae.engine.execution.outcome import Result, Stopped, Success, failure, failure_of, success, trace
-from horae.engine.execution.process_attempt import ProcessExecution, ProcessPool
-from horae.engine.execution.shared_task import Carrier
-from horae.engine.execution.thread_attempt import ThreadExecution, ThreadPool
+from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
+from horae.engine.execution.outcome import AttemptResult, Stopped, failure, failure_of, success, trace
+from horae.engine.execution.process_attempt import ProcessAttempt, ProcessPool
+from horae.engine.execution.shared_task import SharedTask
+from horae.engine.execution.thread_attempt import ThreadAttempt, ThreadPool
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.run_logs import LIMIT, LogWriter
@@ -20,8 +20,6 @@ from horae.tasks.process_groups import ProcessGroups
 from horae.tasks.registry import AnyTask, Kind, Registry, Task
 from horae.tasks.tools import Tools
 
-__all__ = ["Execution", "Executor", "Result", "Stopped", "Success"]
-
 log = structlog.get_logger(__name__)
 
 
@@ -29,7 +27,7 @@ class NoSuchTask(Fatal):
     """The run names a task that this node does not have."""
 
 
-class AsyncExecution(Execution):
+class AsyncAttempt(RunningAttempt):
     """An attempt of a coroutine, in the event loop with a context of its own."""
 
     def start(self, params: str) -> None:
@@ -43,7 +41,7 @@ class AsyncExecution(Execution):
         self._handler = handler
         if self.run.spec.policy.timeout is not None:
             self.arm_timeout()
-        result: Result
+        result: AttemptResult
         try:
             arguments = self.task.bind(self._params)
             if self.task.injected:
@@ -58,7 +56,7 @@ class AsyncExecution(Execution):
             self.let_go()
         self.finish(Stopped() if self.stopping else result)
 
-    def _judged(self, exc: BaseException) -> Result:
+    def _judged(self, exc: BaseException) -> AttemptResult:
         if isinstance(exc, asyncio.CancelledError):
             return failure("CancelledError", "the task was cancelled, but not by Horae")
         if (text := trace(exc)) is not None:
@@ -108,9 +106,9 @@ class Executor:
         self._blobs = blobs
         self._groups = ProcessGroups()
         loop = asyncio.get_running_loop()
-        self._around = Surroundings(
+        self._around = AttemptEnvironment(
             loop=loop,
-            carrier=Carrier(loop),
+            carrier=SharedTask(loop),
             logs=LogWriter(blobs, clock, limit=log_limit),
             tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
             grace=grace,
@@ -124,7 +122,7 @@ class Executor:
         """Attempts that are over while their code still runs: each holds a slot until it ends."""
         return self._around.abandoned
 
-    def begin(self, run: Run, done: Done, progressed: Progressed) -> Execution:
+    def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         """Start an attempt; `done` is called once, on the event loop and never before this returns."""
         spec = run.spec
         execution = self._execution(self.registry.get(spec.task) or _missing(spec.task), run, done, progressed)
@@ -138,7 +136,7 @@ class Executor:
             loading.add_done_callback(self._loading.discard)
         return execution
 
-    def _open_secrets(self, execution: Execution, sealed: str) -> bool:
+    def _open_secrets(self, execution: RunningAttempt, sealed: str) -> bool:
         """Give the attempt its secrets; False when it fails because they cannot be read here."""
         try:
             execution.hide(self._sealer.open(sealed))
@@ -147,16 +145,16 @@ class Executor:
             return False
         return True
 
-    def _execution(self, task: AnyTask, run: Run, done: Done, progressed: Progressed) -> Execution:
+    def _execution(self, task: AnyTask, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         match task.kind:
             case Kind.ASYNC:
-                return AsyncExecution(run, task, self._around, done, progressed)
+                return AsyncAttempt(run, task, self._around, done, progressed)
             case Kind.THREAD:
-                return ThreadExecution(run, task, self._around, done, progressed, self._threads)
+                return ThreadAttempt(run, task, self._around, done, progressed, self._threads)
             case Kind.PROCESS:
-                return ProcessExecution(run, task, self._around, done, progressed, self._processes)
+                return ProcessAttempt(run, task, self._around, done, progressed, self._processes)
 
-    async def _load_and_start(self, execution: Execution, key: str) -> None:
+    async def _load_and_start(self, execution: RunningAttempt, key: str) -> None:
         try:
             data = await self._blobs.get(key)
             params = None if data is None else data.decode()

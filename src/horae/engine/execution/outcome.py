@@ -28,7 +28,7 @@ class Stopped(Value, frozen=True):
     """The task was asked to stop, and did or was left behind."""
 
 
-Result = Success | Failure | Stopped
+AttemptResult = Success | Failure | Stopped
 
 _NOTHING = Success()
 
@@ -72,7 +72,7 @@ def crashed(exit_code: int) -> Failure:
     return failure("crash", f"the process of the task {how} before the task returned")
 
 
-def redacted(result: Result, redactor: Redactor) -> Result:
+def redacted(result: AttemptResult, redactor: Redactor) -> AttemptResult:
     """The result without secret values."""
     match result:
         case Success(result=str(text)):

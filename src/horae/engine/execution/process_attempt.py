@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from horae.core.model import Run
-from horae.engine.execution.attempt import Done, Execution, Progressed, Surroundings
+from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
 from horae.engine.execution.outcome import Stopped, Success, crashed, failure, failure_of
 from horae.engine.execution.process_child import (
     HEADER,
@@ -39,10 +39,10 @@ class Child:
 
     def __init__(self, group: ProcessGroup) -> None:
         self.group = group
-        self.execution: ProcessExecution | None = None
+        self.execution: ProcessAttempt | None = None
         self.doomed = False  # told to end: gets no further work
 
-    def give(self, execution: "ProcessExecution", work: Work) -> None:
+    def give(self, execution: "ProcessAttempt", work: Work) -> None:
         self.execution = execution
         self.group.write(framed(work))
 
@@ -54,17 +54,17 @@ class Child:
 class ProcessPool:
     """Processes for tasks, as many as there is work for, up to a limit; more work waits its turn."""
 
-    def __init__(self, groups: ProcessGroups, around: Surroundings, *, limit: int | None = None) -> None:
+    def __init__(self, groups: ProcessGroups, around: AttemptEnvironment, *, limit: int | None = None) -> None:
         self._groups = groups
         self._around = around
         self._limit = limit or os.cpu_count() or 1
-        self._waiting: deque[tuple[ProcessExecution, str]] = deque()
+        self._waiting: deque[tuple[ProcessAttempt, str]] = deque()
         self._idle: list[Child] = []
         self._lives: set[asyncio.Task[None]] = set()
         self._starting = 0
         self._closed = False
 
-    def submit(self, execution: "ProcessExecution", params: str) -> None:
+    def submit(self, execution: "ProcessAttempt", params: str) -> None:
         """Run it as soon as a process is free."""
         self._waiting.append((execution, params))
         self._dispatch()
@@ -164,11 +164,11 @@ class ProcessPool:
             await asyncio.wait(self._lives, timeout=2 * _REST)
 
 
-class ProcessExecution(Execution):
+class ProcessAttempt(RunningAttempt):
     """An attempt of a function in a process, which can always be ended by force."""
 
     def __init__(
-        self, run: Run, task: AnyTask, around: Surroundings, done: Done, progressed: Progressed, pool: ProcessPool
+        self, run: Run, task: AnyTask, around: AttemptEnvironment, done: Done, progressed: Progressed, pool: ProcessPool
     ) -> None:
         super().__init__(run, task, around, done, progressed)
         self._pool = pool

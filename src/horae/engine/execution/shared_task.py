@@ -9,7 +9,7 @@ Task = asyncio.Task[None]
 Step = Callable[[Task], Awaitable[None]]  # what to await, in the task of the event loop that it is told
 
 
-class Carrier:
+class SharedTask:
     """Begins what it is given in the next round of the event loop, each in a context of its own.
 
     To make a task of the event loop takes longer than many a handler. Kinds of handlers that have never waited for

@@ -8,8 +8,8 @@ from contextvars import Context
 import structlog
 
 from horae.core.model import Run
-from horae.engine.execution.attempt import Done, Execution, Progressed, Surroundings
-from horae.engine.execution.outcome import Result, Stopped, failure_of, success, trace
+from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
+from horae.engine.execution.outcome import AttemptResult, Stopped, failure_of, success, trace
 from horae.tasks.registry import AnyTask
 
 log = structlog.get_logger(__name__)
@@ -61,11 +61,11 @@ class ThreadPool:
             return self._work.get()
 
 
-class ThreadExecution(Execution):
+class ThreadAttempt(RunningAttempt):
     """An attempt of a function in a thread: it can be told to stop, not made to."""
 
     def __init__(
-        self, run: Run, task: AnyTask, around: Surroundings, done: Done, progressed: Progressed, pool: ThreadPool
+        self, run: Run, task: AnyTask, around: AttemptEnvironment, done: Done, progressed: Progressed, pool: ThreadPool
     ) -> None:
         super().__init__(run, task, around, done, progressed)
         self._pool = pool
@@ -86,7 +86,7 @@ class ThreadExecution(Execution):
         self.end_if_forked()
         self._on_loop(lambda: self._returned(result))
 
-    def _call(self, params: str) -> Result:
+    def _call(self, params: str) -> AttemptResult:
         try:
             arguments = {**self.task.bind(params), **self.injected()}
             return success(self.task.function(**arguments))
@@ -95,7 +95,7 @@ class ThreadExecution(Execution):
                 self.log.write("ERROR", text)
             return failure_of(exc)
 
-    def _returned(self, result: Result) -> None:
+    def _returned(self, result: AttemptResult) -> None:
         """A function that never looked whether to stop has done its work to the end, and its result is good."""
         self.let_go()
         self.finish(Stopped() if self.stopping and self.told else result)

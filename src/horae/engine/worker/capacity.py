@@ -6,7 +6,7 @@ SHORTEST_SECONDS = 0.0001
 WEIGHT = 0.05  # of the last attempt in the mean
 
 
-class Pace:
+class Capacity:
     """The mean duration of recent attempts."""
 
     def __init__(self) -> None:

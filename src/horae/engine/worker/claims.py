@@ -8,11 +8,11 @@ from horae.core.model import NodeId, Reason, Run
 from horae.core.results import cancel, give_back
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.worker.contested import decide_contested
-from horae.engine.worker.releases import Releasing
-from horae.engine.worker.results import Ending
-from horae.engine.worker.scan_floor import Floor
+from horae.engine.worker.finisher import Finisher
+from horae.engine.worker.releases import Releaser
+from horae.engine.worker.scan_floor import ScanFloor
 from horae.engine.worker.settler import Settler
-from horae.engine.worker.state import Workload
+from horae.engine.worker.state import WorkerState
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
 from horae.ports.store import ClaimRequest, Claims, Store
@@ -24,14 +24,14 @@ BEHIND = 10  # times that a claim looks behind runs of which nobody can tell yet
 WORTH = 10  # less than this part of all that may be held is not worth a claim
 
 
-class Claiming:
+class Claimer:
     """Asks the store for runs."""
 
     def __init__(
         self,
-        workload: Workload,
-        ending: Ending,
-        releasing: Releasing,
+        state: WorkerState,
+        ending: Finisher,
+        releasing: Releaser,
         *,
         store: Store,
         clock: Clock,
@@ -44,9 +44,9 @@ class Claiming:
         queues: Sequence[str],
         spacing: timedelta,
     ) -> None:
-        self._workload = workload
-        self._ending = ending
-        self._releasing = releasing
+        self._state = state
+        self._finisher = ending
+        self._releaser = releasing
         self._store = store
         self._clock = clock
         self._lease = lease
@@ -59,7 +59,7 @@ class Claiming:
         self._tasks = tasks
         self._queues = queues
         self._spacing = spacing
-        self._floor = Floor(timing.lead)
+        self._floor = ScanFloor(timing.lead)
         self._began_at = 0.0  # the last claim, by the steady clock: that of the store may stand still
         self._spaced = False  # whether the next one keeps a distance from it
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
@@ -83,7 +83,7 @@ class Claiming:
         self._began_at = begins_at
         self._give_back_overdue(now)
         look_at = await self._claim_beside_backlog(now)
-        room, free_gates = self._room(now), self._workload.gates.take_free()
+        room, free_gates = self._room(now), self._state.gates.take_free()
         again = None
         if room == 0:
             self.starved = True  # the next result wakes us
@@ -99,7 +99,7 @@ class Claiming:
 
     def look_for_overdue(self) -> datetime | None:
         """When to see whether what finds no slot here has to go back; None when everything found one."""
-        return self._clock.now() + self._patience if self._workload.holding.overdue else None
+        return self._clock.now() + self._patience if self._state.holding.overdue else None
 
     async def _claim_beside_backlog(self, now: datetime) -> datetime | None:
         """Take what comes due while a backlog is worked off: it need not be late, too. Answers when to do so again."""
@@ -119,7 +119,7 @@ class Claiming:
         try:
             claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
         except Unavailable:
-            self._workload.gates.free(free_gates)  # else nobody but us could ever claim in them
+            self._state.gates.free(free_gates)  # else nobody but us could ever claim in them
             raise
         if claimed is None:
             return None
@@ -155,7 +155,7 @@ class Claiming:
 
         None when this node is no longer what it was.
         """
-        gates, node = self._workload.gates, self._node_id()
+        gates, node = self._state.gates, self._node_id()
         number = gates.begin_claim()
         request = ClaimRequest(
             node=node,
@@ -172,29 +172,29 @@ class Claiming:
         try:
             claims = await self._store.claim(request)
         except Unavailable:
-            self._workload.unknown_since = self._clock.now()  # it may have been done all the same
+            self._state.unknown_since = self._clock.now()  # it may have been done all the same
             raise
-        if not self._workload.acts_for(node):
+        if not self._state.acts_for(node):
             return None
         if not claims.alive:
             self._lease.lost = True
             return None
         self._take(claims.runs, number, asked_at=now)
         gates.end_claim(number)
-        self._releasing.release_due()
+        self._releaser.release_due()
         return claims, await decide_contested(claims.contested, self._clock.now(), self._store, self._metrics)
 
     def _take(self, runs: Sequence[Run], number: int, *, asked_at: datetime) -> None:
-        now, workload = self._clock.now(), self._workload
+        now, state = self._clock.now(), self._state
         slow = now - asked_at > self._timing.lead  # what was claimed ahead may have others before it by now
-        holding, gates, may_hold = workload.holding, workload.gates, workload.phase.may.hold
+        holding, gates, may_hold = state.holding, state.gates, state.phase.may.hold
         for run in runs:
             if run.stop is Reason.CANCELLED:
-                self._ending.end(cancel(run, now), now)
+                self._finisher.end(cancel(run, now), now)
             elif not may_hold or (
                 run.gate is not None and (not gates.trusts(run, number) or (slow and run.wake_at > asked_at))
             ):
-                self._ending.end(give_back(run, now), now)
+                self._finisher.end(give_back(run, now), now)
             else:
                 if run.gate is not None:
                     gates.enter(run)
@@ -202,17 +202,17 @@ class Claiming:
                     holding.keep(run)
                 else:
                     self._stopped.append(run)
-                    workload.asked_back.add(run.id)
+                    state.asked_back.add(run.id)
 
     def _next_claim(self, claims: Claims, room: int, now: datetime, *, unsure: bool) -> datetime | None:
         advanced = claims.runs or (claims.contested and not unsure)
         if room > 0:
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
-            self.lined_up = claims.lined_up_at is not None or bool(self._workload.gates.full())
+            self.lined_up = claims.lined_up_at is not None or bool(self._state.gates.full())
         soon = now + self._often
         self._spaced = bool(claims.runs) and not claims.more
         if room > 0:
-            passed_over = bool(claims.contested or self._workload.gates.full())
+            passed_over = bool(claims.contested or self._state.gates.full())
             took, until = self._clock.now() - now, now + self._timing.lead
             self._floor.answered(claims, now=now, until=until, passed_over=passed_over, took=took)
         if claims.more:
@@ -228,7 +228,7 @@ class Claiming:
 
     def _room(self, now: datetime) -> int:
         """How many more runs can be started within the lead; none while enough of them wait for a slot."""
-        holding = self._workload.holding
+        holding = self._state.holding
         if self._settler.full:
             return 0
         if holding.overdue >= min(self._startable(now, self._patience), 2 * CLAIM_BATCH):
@@ -238,26 +238,26 @@ class Claiming:
         return min(room, CLAIM_BATCH) if room > startable // WORTH else 0
 
     def _startable(self, now: datetime, within: timedelta) -> int:
-        workload = self._workload
-        turning = workload.turning(now, self._patience)
-        return workload.pace.startable(free=workload.free_slots, turning=turning, within=within.total_seconds())
+        state = self._state
+        turning = state.turning(now, self._patience)
+        return state.pace.startable(free=state.free_slots, turning=turning, within=within.total_seconds())
 
     def _give_back_overdue(self, now: datetime) -> None:
         """Return what has found no slot here for a while: another node may have one."""
-        workload = self._workload
-        if not workload.holding.overdue:
+        state = self._state
+        if not state.holding.overdue:
             self._stuck_since = None
             return
         patience = self._patience if self._stuck(now) else 2 * self._timing.lead
-        for run in workload.holding.overdue_since(now - patience):
-            workload.holding.drop(run)
-            self._ending.end(give_back(run, now), now)
+        for run in state.holding.overdue_since(now - patience):
+            state.holding.drop(run)
+            self._finisher.end(give_back(run, now), now)
 
     def _stuck(self, now: datetime) -> bool:
         """Whether nothing has ended here for so long that no slot can be expected to be free soon.
 
         Counted from one look to another: a process that was itself held up has seen nothing end either.
         """
-        if self._workload.ended != self._ended_seen or self._stuck_since is None:
-            self._ended_seen, self._stuck_since = self._workload.ended, now
-        return now - self._stuck_since >= max(self._patience, timedelta(seconds=2 * self._workload.pace.mean_seconds))
+        if self._state.ended != self._ended_seen or self._stuck_since is None:
+            self._ended_seen, self._stuck_since = self._state.ended, now
+        return now - self._stuck_since >= max(self._patience, timedelta(seconds=2 * self._state.pace.mean_seconds))

@@ -8,7 +8,7 @@ from horae.core.release import Rival, makes_way
 FULL = 8  # runs of one gate that a node holds ahead; more would only wait here instead of in the store
 
 
-class Gatekeeper:
+class Gates:
     """Knows, for each gate of this node, its unfinished runs by (due_at, id), and which of them have started.
 
     A run that goes back unfinished, or fails and blocks, stays ahead of the others, although this node no longer holds

@@ -8,16 +8,16 @@ from datetime import datetime
 
 from horae.core.model import Run, RunId
 
-Timer = tuple[datetime, int, int, Run]  # wake_at, -priority, order of arrival
+Entry = tuple[datetime, int, int, Run]  # wake_at, -priority, order of arrival
 Line = deque[tuple[datetime, Run]]  # since when each waits
 
 
-class Holding:
+class HeldRuns:
     """Claimed runs, by the instant of each; one that is taken out is found gone when its turn comes."""
 
     def __init__(self) -> None:
         self._runs: dict[RunId, Run] = {}
-        self._timers: list[Timer] = []  # in their order
+        self._timers: list[Entry] = []  # in their order
         self._order = itertools.count()
         self._lines: dict[int, dict[str, dict[str, Line]]] = {}  # of overdue runs, by priority, queue and owner
         self.overdue = 0  # at most so many wait for a free slot
@@ -118,5 +118,5 @@ class Holding:
         self.overdue = 0
 
 
-def _wake_at(timer: Timer) -> datetime:
+def _wake_at(timer: Entry) -> datetime:
     return timer[0]

@@ -16,7 +16,7 @@ class WorkerPhase(Enum):
     DRAINING = auto()  # shutdown has begun; final
 
 
-class Cause(Enum):
+class PhaseCause(Enum):
     """What makes a worker change its phase."""
 
     LEASE_UNSAFE = auto()
@@ -29,26 +29,26 @@ class Cause(Enum):
 
 TRANSITIONS = {  # a cause that is not listed changes nothing
     WorkerPhase.WORKING: {
-        Cause.LEASE_UNSAFE: WorkerPhase.UNSURE,
-        Cause.ANSWER_LOST: WorkerPhase.UNSURE,
-        Cause.NODE_DEAD: WorkerPhase.LOST,
-        Cause.SHUTDOWN: WorkerPhase.DRAINING,
+        PhaseCause.LEASE_UNSAFE: WorkerPhase.UNSURE,
+        PhaseCause.ANSWER_LOST: WorkerPhase.UNSURE,
+        PhaseCause.NODE_DEAD: WorkerPhase.LOST,
+        PhaseCause.SHUTDOWN: WorkerPhase.DRAINING,
     },
     WorkerPhase.UNSURE: {
-        Cause.LEASE_SAFE: WorkerPhase.REVALIDATING,
-        Cause.NODE_DEAD: WorkerPhase.LOST,
-        Cause.SHUTDOWN: WorkerPhase.DRAINING,
+        PhaseCause.LEASE_SAFE: WorkerPhase.REVALIDATING,
+        PhaseCause.NODE_DEAD: WorkerPhase.LOST,
+        PhaseCause.SHUTDOWN: WorkerPhase.DRAINING,
     },
     WorkerPhase.REVALIDATING: {
-        Cause.CLAIMS_CONFIRMED: WorkerPhase.WORKING,
-        Cause.LEASE_UNSAFE: WorkerPhase.UNSURE,
-        Cause.ANSWER_LOST: WorkerPhase.UNSURE,  # so that an answer which does not cover it confirms nothing
-        Cause.NODE_DEAD: WorkerPhase.LOST,
-        Cause.SHUTDOWN: WorkerPhase.DRAINING,
+        PhaseCause.CLAIMS_CONFIRMED: WorkerPhase.WORKING,
+        PhaseCause.LEASE_UNSAFE: WorkerPhase.UNSURE,
+        PhaseCause.ANSWER_LOST: WorkerPhase.UNSURE,  # so that an answer which does not cover it confirms nothing
+        PhaseCause.NODE_DEAD: WorkerPhase.LOST,
+        PhaseCause.SHUTDOWN: WorkerPhase.DRAINING,
     },
     WorkerPhase.LOST: {
-        Cause.LEASE_SAFE: WorkerPhase.REVALIDATING,
-        Cause.SHUTDOWN: WorkerPhase.DRAINING,
+        PhaseCause.LEASE_SAFE: WorkerPhase.REVALIDATING,
+        PhaseCause.SHUTDOWN: WorkerPhase.DRAINING,
     },
     WorkerPhase.DRAINING: {},
 }
@@ -82,7 +82,7 @@ class PhaseTracker:
         self.current = WorkerPhase.WORKING
         self.may = permissions(self.current)
 
-    def move(self, cause: Cause) -> None:
+    def move(self, cause: PhaseCause) -> None:
         """Change the phase as the table says."""
         following = TRANSITIONS[self.current].get(cause)
         if following is not None:
@@ -91,13 +91,13 @@ class PhaseTracker:
     def check_lease(self) -> Permissions:
         """Suspend work if the lease is not safe."""
         if not self._lease.safe:
-            self.move(Cause.NODE_DEAD if self._lease.lost else Cause.LEASE_UNSAFE)
+            self.move(PhaseCause.NODE_DEAD if self._lease.lost else PhaseCause.LEASE_UNSAFE)
         return self.may
 
     def resume(self) -> WorkerPhase:
         """Suspend work if the lease is not safe, and prepare to go on if it is safe again."""
         if self._lease.safe:
-            self.move(Cause.LEASE_SAFE)
+            self.move(PhaseCause.LEASE_SAFE)
         else:
             self.check_lease()
         return self.current

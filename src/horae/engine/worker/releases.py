@@ -7,9 +7,9 @@ from typing import Protocol
 from horae.core.model import Reason, Run, Trigger
 from horae.core.release import Rival, Verdict, release
 from horae.core.results import skip, start
-from horae.engine.worker.results import Ending
+from horae.engine.worker.finisher import Finisher
 from horae.engine.worker.settler import Settler
-from horae.engine.worker.state import Executor, Workload
+from horae.engine.worker.state import AttemptRunner, WorkerState
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
 
@@ -17,62 +17,62 @@ START_SLICE = 200  # starts in one go before other work of the event loop gets i
 DUE_SLICE = 1000  # runs whose instant has come that are looked at in one go
 
 
-class Alarm(Protocol):
+class Timer(Protocol):
     """Calls back at one instant; setting it again replaces the instant."""
 
     def set(self, at: datetime | None) -> None: ...
 
 
-class Releasing:
+class Releaser:
     """The way of a run from its instant to its attempt."""
 
     def __init__(
         self,
-        workload: Workload,
-        ending: Ending,
+        state: WorkerState,
+        ending: Finisher,
         *,
         clock: Clock,
-        executor: Executor,
+        executor: AttemptRunner,
         settler: Settler,
         metrics: Metrics,
     ) -> None:
-        self._workload = workload
-        self._ending = ending
+        self._state = state
+        self._finisher = ending
         self._clock = clock
         self._executor = executor
         self._settler = settler
         self._metrics = metrics
         self._starts_left = 0  # in this slice, and no more than there are free slots
         self._slicing = False  # the next slice comes at once
-        self.alarm: Alarm | None = None
+        self.alarm: Timer | None = None
         ending.release = self.release
 
     def release_due(self) -> int:
         """Start what is due; called at the earliest instant that `alarm` was set to. Answers how many were due."""
-        workload = self._workload
+        state = self._state
         self._slicing = False
-        if not workload.phase.check_lease().start:
+        if not state.phase.check_lease().start:
             return 0
         now = self._clock.now()
         self.fill_slots(now)  # with what the last slice has left
-        due = workload.holding.due(now, DUE_SLICE)
+        due = state.holding.due(now, DUE_SLICE)
         for run in due:
             self._release(run, now)
         if self.alarm is not None:
-            self._slicing = workload.holding.overdue > 0 and workload.free_slots > 0
+            self._slicing = state.holding.overdue > 0 and state.free_slots > 0
             self.alarm.set(now if self._slicing else self._next_at(now))
         return len(due)
 
     def slot_freed(self, now: datetime) -> None:
         """Use a slot at once, unless there have been free ones before, which the next slices fill."""
-        if self._workload.holding.overdue and not self._slicing:
+        if self._state.holding.overdue and not self._slicing:
             self.fill_slots(now)
 
     def fill_slots(self, now: datetime) -> None:
         """Start what waits for a slot, as far as there are free ones."""
-        workload = self._workload
-        holding = workload.holding
-        if not workload.phase.may.start:
+        state = self._state
+        holding = state.holding
+        if not state.phase.may.start:
             return
         self._count_slots()
         while holding.overdue and self._starts_left > 0:
@@ -81,49 +81,49 @@ class Releasing:
 
     def release(self, run: Run, now: datetime) -> None:
         """Start a held run if it may start now, and decide what becomes of it if not."""
-        if not self._workload.phase.may.start:
-            self._workload.holding.keep(run)  # decided when work goes on
+        if not self._state.phase.may.start:
+            self._state.holding.keep(run)  # decided when work goes on
             return
         self._count_slots()
         self._release(run, now)
 
     def _next_at(self, now: datetime) -> datetime | None:
-        following = self._workload.holding.next_at()
+        following = self._state.holding.next_at()
         return following if following is None else max(following, now)
 
     def _count_slots(self) -> None:
-        self._starts_left = min(self._workload.free_slots, START_SLICE)
+        self._starts_left = min(self._state.free_slots, START_SLICE)
 
     def _release(self, run: Run, now: datetime) -> None:
-        workload = self._workload
+        state = self._state
         may_start = self._starts_left > 0
         rivals: Sequence[Rival] = ()
-        if run not in workload.holding:
+        if run not in state.holding:
             return  # it went back with one before it, or was kept for the second time and has begun
         if run.gate is not None:
-            rivals = workload.gates.rivals(run)
+            rivals = state.gates.rivals(run)
         elif not may_start:
-            workload.holding.keep_overdue(run, now)  # decided when it gets a slot
+            state.holding.keep_overdue(run, now)  # decided when it gets a slot
             return
         match release(run, rivals, now):
             case Verdict.START if may_start:
                 self._begin(run, now)
             case Verdict.START:
-                workload.holding.keep_overdue(run, now)
+                state.holding.keep_overdue(run, now)
             case Verdict.WAIT:
                 pass  # looked at again when the run before it ends
             case Verdict.OVERLAP | Verdict.TOO_LATE as verdict:
-                workload.holding.drop(run)
-                self._ending.end(skip(run, Reason(verdict), now), now)
+                state.holding.drop(run)
+                self._finisher.end(skip(run, Reason(verdict), now), now)
 
     def _begin(self, run: Run, now: datetime) -> None:
-        workload = self._workload
+        state = self._state
         self._starts_left -= 1
-        workload.holding.drop(run)
+        state.holding.drop(run)
         started = start(run, now)
         if run.gate is not None:
-            workload.gates.enter(started)
+            state.gates.enter(started)
         if started.attempt == 1 and run.first_started_at is None and run.trigger is not Trigger.REQUEUE:
             self._metrics.started(now - run.due_at)
         self._settler.started(started, now)
-        workload.running[run.id] = self._executor.begin(started, self._ending.done, self._ending.progressed)
+        state.running[run.id] = self._executor.begin(started, self._finisher.done, self._finisher.progressed)

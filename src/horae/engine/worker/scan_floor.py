@@ -10,7 +10,7 @@ LONGEST_SCAN = timedelta(minutes=1)  # the same, when they take long
 SCAN_SHARE = 20  # a look takes this part of the time until the next one at most
 
 
-class Floor:
+class ScanFloor:
     """Follows the claims of one worker.
 
     What can be claimed is told after its commit, with the time of its wake-up. So once a claim has left nothing, the

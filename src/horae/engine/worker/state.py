@@ -6,38 +6,40 @@ from typing import Protocol
 
 from horae.core.model import NodeId, Run, RunId
 from horae.engine.cluster.lease import Lease
-from horae.engine.execution.attempt import Execution
-from horae.engine.execution.outcome import Result
-from horae.engine.worker.capacity import Pace
-from horae.engine.worker.gates import Gatekeeper
-from horae.engine.worker.held_runs import Holding
+from horae.engine.execution.attempt import RunningAttempt
+from horae.engine.execution.outcome import AttemptResult
+from horae.engine.worker.capacity import Capacity
+from horae.engine.worker.gates import Gates
+from horae.engine.worker.held_runs import HeldRuns
 from horae.engine.worker.phase import PhaseTracker
 
 
-class Executor(Protocol):
+class AttemptRunner(Protocol):
     """Runs handlers; see `services.execution`."""
 
     @property
     def abandoned(self) -> int: ...
 
     def begin(
-        self, run: Run, done: Callable[[Run, Result], None], progressed: Callable[[Run, float], None]
-    ) -> Execution: ...
+        self, run: Run, done: Callable[[Run, AttemptResult], None], progressed: Callable[[Run, float], None]
+    ) -> RunningAttempt: ...
 
 
-class Workload:
+class WorkerState:
     """The state of a worker, from claim to result."""
 
-    def __init__(self, executor: Executor, lease: Lease, node_id: Callable[[], NodeId], *, concurrency: int) -> None:
+    def __init__(
+        self, executor: AttemptRunner, lease: Lease, node_id: Callable[[], NodeId], *, concurrency: int
+    ) -> None:
         self._executor = executor
         self._lease = lease
         self._node_id = node_id
         self._concurrency = concurrency
-        self.holding = Holding()
-        self.running: dict[RunId, Execution] = {}  # in the order of their starts
+        self.holding = HeldRuns()
+        self.running: dict[RunId, RunningAttempt] = {}  # in the order of their starts
         self.ended = 0  # attempts so far
-        self.gates = Gatekeeper()
-        self.pace = Pace()
+        self.gates = Gates()
+        self.pace = Capacity()
         self.phase = PhaseTracker(lease)
         self.unknown_since: datetime | None = None  # since when the store may assign runs to us that we do not know
         self.asked_back: set[RunId] = set()  # neither held nor given up: the store is being asked

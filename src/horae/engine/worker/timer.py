@@ -10,7 +10,7 @@ from horae.ports.clock import Clock
 UVLOOP_SECONDS = 0.001  # what the timers of uvloop are rounded to
 
 
-class LoopAlarm:
+class LoopTimer:
     """One timer, set to one instant at a time.
 
     With a `resolution` in seconds a wait is rounded up to whole ones. An event loop that rounds to the nearest rings
