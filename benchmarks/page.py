@@ -12,45 +12,47 @@ Rounds = Sequence[Figures]  # of one measurement
 Part = Mapping[str, Rounds]  # by the name of the measurement
 NOTHING = "–"
 REVISION = "Horae"  # among the facts: the version that was measured last
-HEADINGS = {"now": "As fast as it goes", "enqueue": "Creating jobs", "timed": "On time", "herd": "All at one instant"}
-HEADINGS |= {"cron": "Recurring jobs", "api": "Over REST", "backlog": "With many jobs that wait"}
+HEADINGS = {"now": "As fast as possible", "enqueue": "Creating jobs", "timed": "On time", "herd": "All at one instant"}
+HEADINGS |= {"cron": "Recurring jobs", "api": "Over REST", "backlog": "With many waiting jobs"}
 HEADINGS |= {"soak": "For a long time", "held": "Beside a forgotten transaction"}
 
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `make bench ARGS="--publish"`, never by hand. Everything in a table was measured on one machine in one run,
-taken in turn; a figure is the median of {rounds} unless its table says otherwise. Producers, workers, the database and
-the load generator share the processors. Handlers do nothing but record their own start, and it is these records that
-are believed; what is lost, ran twice or early is counted, and the store is verified afterwards (`horae bench` does it
-all). PostgreSQL has just written a checkpoint, and writes over log files that it has used before, as a server does
-after its first hours. *Stolen* is the share of processor time that the host of a virtual machine gave to others
-meanwhile.
+Written by `make bench ARGS="--publish"`, never by hand. [Benchmarking](benchmarking.md) explains how to measure
+yourself.
+
+Everything in a table was measured on one machine in one run, alternately; a figure is the median of {rounds} unless
+its table says otherwise. Producers, workers, the database and the load generator share the processors. Handlers do
+nothing but record their own start, and these records are what counts. Jobs that were lost, ran twice or ran early are
+counted, and the store is verified afterwards (`horae bench` does all of this). PostgreSQL has just written a
+checkpoint and reuses its log files, as a server does after its first hours. *Stolen* is the share of processor time
+that the host of a virtual machine gave to others meanwhile.
 """
 EXPLANATIONS = {
     "now": """\
 Producer and workers together, until the store is empty. *Bare* is what the store itself can do: insert, claim and
-finish a row, a thousand at a time, and nothing else. CPU is that of everybody, the database included.""",
+finish a row, a thousand at a time, and nothing else. CPU covers all processes, the database included.""",
     "enqueue": """\
-One program that creates jobs in large batches (Celery: one by one, it has no other way), without workers. Bare: rows
-inserted, a thousand at a time.""",
+One program that creates jobs in large batches (Celery: one by one, because it has no batches), without workers.
+*Bare*: rows inserted, a thousand at a time.""",
     "timed": """\
-Jobs due at instants that are spread evenly, and how many milliseconds after its own instant each started. Horae creates
-them while others run; the peers were given theirs before.""",
+Jobs due at evenly spread instants, and how many milliseconds after its own instant each started. Horae creates them
+while others run; the peers had theirs created before.""",
     "herd": """\
-Jobs that are all due at the same instant. *Beside*: jobs in another queue that come due meanwhile.""",
+Jobs that are all due at the same instant. *Beside*: jobs in another queue that come due at the same time.""",
     "cron": """\
 Recurring jobs that each fire every second. Every slot is run, or skipped with its reason.""",
     "api": """\
 The API, with tokens checked, in processes of its own beside one that plans and runs; 64 connections. Single jobs are
-due at once and run meanwhile; status is asked of jobs that have run; those of a batch (10,000 in a call) are due later.
-Waiting times at a given rate are from the instant at which a request should have been sent.""",
+due at once and run meanwhile; status is requested for jobs that have run; the jobs of a batch (10,000 in a call) are
+due later. Waiting times at a given rate are counted from the instant at which a request should have been sent.""",
     "backlog": """\
-The same work in an empty store, and in one where many jobs wait for a day that is far away. One run each.""",
+The same work in an empty store, and in one where many jobs wait for a distant day. One run each.""",
     "soak": """\
 One run, with all its history kept.""",
     "held": """\
-As fast as it goes, while another connection holds a transaction open all the time. One run each.""",
+As fast as possible, while another connection holds a transaction open all the time. One run each.""",
 }
 
 
