@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 from horae.core.errors import Misconfigured
 from horae.core.firing import LONGEST_HORIZON
 
+ROLES = ("api", "planner", "worker")  # what a node may do
+
 MIN_JWT_SECRET = 32  # bytes; HS256 asks for a key at least as long as its hash (RFC 7518, 3.2)
 MAKE_SECRET = "make one with: openssl rand -base64 48"
 

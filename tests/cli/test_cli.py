@@ -353,7 +353,7 @@ def test_the_list_of_jobs_can_be_narrowed_and_paged(say: Say) -> None:
     assert [job["name"] for job in first["items"]] == ["page-2", "page-1"]
     rest = json.loads(say("jobs", "ls", "--label", "page", "--cursor", first["next_cursor"], "-o", "json").stdout)
     assert [job["name"] for job in rest["items"]] == ["page-0"]
-    assert say("jobs", "ls", "--name", "never").stdout == "no jobs; make one with `horae jobs create TASK`\n"
+    assert say("jobs", "ls", "--name", "never").stdout == "no jobs; create one with `horae jobs create TASK`\n"
 
 
 def test_a_job_is_edited_paused_resumed_and_cancelled(say: Say) -> None:

@@ -85,7 +85,7 @@ def test_dead_letters_are_discarded_by_id(say: Say) -> None:
 def test_nobody_resolves_more_dead_letters_than_they_meant(say: Say, words: tuple[str, ...]) -> None:
     said = say("dlq", "discard", *words)
     assert said.returncode == 2
-    assert "say which dead letters" in said.stderr
+    assert "select dead letters by" in said.stderr
 
 
 def test_a_failed_run_is_tried_again_with_other_parameters(say: Say) -> None:
@@ -127,7 +127,7 @@ def test_many_jobs_come_from_a_file_and_each_refused_line_is_told(say: Say, tmp_
     ("words", "complaint"),
     [
         (("--file", "missing.ndjson"), "missing.ndjson"),
-        (("demo.echo", "--file", "jobs.ndjson"), "leave TASK"),
+        (("demo.echo", "--file", "jobs.ndjson"), "leave out TASK"),
         ((), "name the TASK"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The commands, each imported only when it is used, and the exit code of whatever goes wrong."""
+"""The commands, each imported only when it is used, and the exit code of every error."""
 
 import sys
 from collections.abc import Sequence
@@ -12,22 +12,25 @@ from horae.core.errors import HoraeError, Malformed, Misconfigured, Unavailable
 if TYPE_CHECKING:
     from rich.text import Text
 
-HELP = "Run jobs on time: now, at an instant, or again and again by a calendar."
+HELP = "Run jobs on time: now, at an instant, or on a recurring schedule."
 
-COMMANDS = {  # in the order of the help page; the sentence stands here so that `--help` imports nothing
-    "dev": ("horae.cli.commands.serve:dev", "Start everything in one process, with demo jobs, on this machine only."),
+COMMANDS = {  # in the order of the help page; the help is written here so that `--help` imports nothing
+    "dev": ("horae.cli.commands.serve:dev", "Start all roles in one process, with demo jobs, to try it out."),
     "serve": ("horae.cli.commands.serve:serve", "Start a node for production, with the roles you choose."),
-    "worker": ("horae.cli.commands.serve:worker", "Start a node that only works: it runs your tasks."),
-    "db": ("horae.cli.commands.db:app", "Prepare the store and see where it stands."),
-    "token": ("horae.cli.commands.token:app", "Make tokens for a server that checks them with a secret."),
-    "jobs": ("horae.cli.commands.jobs:app", "Create, list, change and stop jobs."),
-    "runs": ("horae.cli.commands.runs:app", "See what became of each occurrence, and stop one."),
-    "run": ("horae.cli.commands.runs:start", "Run a job now; with --follow the exit code tells how it ended."),
-    "dlq": ("horae.cli.commands.dlq:app", "See, requeue or discard failed runs that nobody has resolved."),
-    "doctor": ("horae.cli.commands.doctor:doctor", "Show each setting and its source, and what is well or not."),
-    "check": ("horae.cli.commands.check:check", "Verify that what the store tells keeps every promise."),
-    "bench": ("horae.cli.commands.bench:bench", "Measure how many jobs run how late here, in scratch data."),
-    "explain": ("horae.cli.commands.explain:explain", "Say in words when a schedule fires; needs no server."),
+    "worker": ("horae.cli.commands.serve:worker", "Start a node that only runs your tasks."),
+    "db": ("horae.cli.commands.db:app", "Prepare the store, and show the version of its schema."),
+    "token": ("horae.cli.commands.token:app", "Create tokens for a server that checks them with a secret."),
+    "jobs": ("horae.cli.commands.jobs:app", "Create, list, change and cancel jobs."),
+    "runs": ("horae.cli.commands.runs:app", "List runs, show how they ended, cancel or retry one."),
+    "run": ("horae.cli.commands.runs:start", "Run a job now; with --follow the exit code is its result."),
+    "dlq": ("horae.cli.commands.dlq:app", "List, requeue or discard failed runs (dead letters)."),
+    "doctor": ("horae.cli.commands.doctor:doctor", "Show each setting and its source, and check the set-up."),
+    "check": ("horae.cli.commands.check:check", "Verify that the history in the store keeps every promise."),
+    "bench": ("horae.cli.commands.bench:bench", "Measure throughput and lateness here, in scratch data."),
+    "explain": (
+        "horae.cli.commands.explain:explain",
+        "Describe a schedule and when it fires next; needs no server.",
+    ),
 }
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3
@@ -40,7 +43,7 @@ EXIT_CODES: tuple[tuple[type[HoraeError], int], ...] = (
 
 
 def build() -> App:
-    """The application, with its commands not yet imported."""
+    """Return the application, with none of its commands imported."""
     app = App(
         name="horae",
         help=HELP,
@@ -56,19 +59,19 @@ def build() -> App:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code; every error by design becomes a block on stderr."""
+    """Run one command line and return its exit code; a HoraeError is printed to stderr."""
     try:
         code = build()(arguments)
     except HoraeError as error:
         return fail(error)
-    except BrokenPipeError:  # `horae jobs ls | head` has read enough
+    except BrokenPipeError:  # `horae jobs ls | head` has closed its end of the pipe
         sys.stderr.close()
         return REFUSED
     return code if isinstance(code, int) else 0
 
 
 def fail(error: HoraeError) -> int:
-    """Tell an error on stderr and return its exit code."""
+    """Print an error to stderr and return its exit code."""
     from horae.cli.output import print_error
 
     print_error(error)

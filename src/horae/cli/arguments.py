@@ -1,22 +1,27 @@
-"""Reading what users type: `key=value` pairs whose values are JSON or, failing that, plain text."""
+"""The options that commands share, and how their values are read: as JSON or, failing that, as plain text."""
 
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
 from horae.core.errors import Malformed
 
-Flag = Parameter(negative=(), show_default=False)  # a switch that can only be turned on
+Flag = Parameter(negative=(), show_default=False)  # a switch without a --no- form
 Positive = Parameter(validator=validators.Number(gte=1))
 Several = Parameter(negative=())  # an option that may be repeated
 
+JobName = Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")]
+StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
+Limit = Annotated[int, Positive, Parameter(help="The size of a page, up to 1000.")]
+Cursor = Annotated[str | None, Parameter(help="Where the last page ended.")]
+
 
 def value_of(text: str) -> Any:
-    """JSON where it is JSON (`3`, `true`, `null`, `{"a": 1}`), else the text itself."""
+    """Read a text as JSON (`3`, `true`, `null`, `{"a": 1}`) if it is JSON, else return it as it is."""
     try:
         return json.loads(text)
     except ValueError:
@@ -24,17 +29,17 @@ def value_of(text: str) -> Any:
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """`["n=3", "who=Ann"]` as `{"n": 3, "who": "Ann"}`."""
+    """Read `["n=3", "who=Ann"]` as `{"n": 3, "who": "Ann"}`."""
     return {key: value_of(text) for key, text in (_split(pair, option) for pair in given or ())}
 
 
 def text_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """As `pairs`, with every value as text: labels are strings even when they look like numbers."""
+    """Read pairs with every value as text: labels are strings even if they look like numbers."""
     return dict(_split(pair, option) for pair in given or ())
 
 
 def secret_pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """As `pairs`; `key=@file` takes the text of a file, which keeps it out of the shell's history."""
+    """Read pairs; `key=@file` reads the value from a file, which keeps it out of the shell's history."""
     return {key: _secret(text, option) for key, text in (_split(pair, option) for pair in given or ())}
 
 
@@ -48,7 +53,7 @@ def _secret(text: str, option: str) -> Any:
 
 
 def changes(given: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """As `pairs`; a dot reaches into a field, so that `retry.jitter=false` changes nothing else of `retry`."""
+    """Read pairs as a merge patch; `retry.jitter=false` changes only `jitter` inside `retry`."""
     body: dict[str, Any] = {}
     for path, value in pairs(given, option).items():
         *outer, last = path.split(".")
@@ -56,13 +61,13 @@ def changes(given: Sequence[str] | None, option: str) -> dict[str, Any]:
         for name in outer:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise Malformed(f"{option} {path}=…: {name} is set as a whole as well; choose one of the two")
+                raise Malformed(f"{option} {path}=…: {name} is also set as a whole; choose one of the two")
         place[last] = value
     return body
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any]:
-    """A JSON object, or an empty one where nothing is given."""
+    """Read a JSON object; None is an empty one."""
     if text is None:
         return {}
     try:
@@ -75,7 +80,7 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 
 
 def schedule_of(text: str, timezone: str | None = None) -> str | dict[str, Any]:
-    """A schedule as the API takes it: text, or an object where the text is JSON or a time zone is given with it."""
+    """Return a schedule as the API takes it: as text, or as an object if it is JSON or has a time zone."""
     value: str | dict[str, Any] = json_object(text, "the schedule") if text.lstrip().startswith("{") else text
     if timezone is None:
         return value

@@ -1,4 +1,4 @@
-"""What the command line prints: tables, single things, JSON and errors, made for people at 80 columns and for pipes."""
+"""Prints tables, single things, JSON and errors, for people at 80 columns and for pipes."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from rich.text import Text
 from horae.core.errors import Fault, HoraeError, Invalid
 
 Format = Literal["table", "json"]
-Output = Annotated[Format, Parameter(name=["--output", "-o"], help="How to print it.")]
+Output = Annotated[Format, Parameter(name=["--output", "-o"], help="Print a table for people, or JSON.")]
 
 NOTHING = "–"
 GAP = 2  # blanks between columns
@@ -32,16 +32,16 @@ UNITS = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table; where the terminal is too narrow, the one with the highest rank is left out first."""
+    """A column of a table; when the terminal is too narrow, the column with the highest rank is left out first."""
 
     title: str
     rank: int = 0  # 0 is always shown
-    least: int | None = None  # may lose its end, down to this width
+    least: int | None = None  # the width down to which it may be truncated; None: not at all
     right: bool = False
 
 
 def console() -> Console:
-    """A terminal gets what fits it; a pipe gets whole lines."""
+    """Return a console that fits lines to a terminal, and leaves them whole in a pipe."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(highlight=False, markup=False, emoji=False, width=10_000 if piped else None)
 
@@ -51,7 +51,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, empty: str) -> None:
-    """Aligned columns without lines; `empty` is the sentence for no rows."""
+    """Print aligned columns; `empty` is the sentence for no rows."""
     out = console()
     cells = [[_text(cell) for cell in row] for row in rows]
     if not cells:
@@ -64,7 +64,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]],
 
 
 def print_fields(fields: Mapping[str, str | Text | None]) -> None:
-    """One thing as aligned `label  value` lines; what is None is left out."""
+    """Print one thing as aligned `label  value` lines; fields that are None are left out."""
     out = console()
     shown = {label: _text(value) for label, value in fields.items() if value is not None}
     width = max(map(cell_len, shown), default=0)
@@ -86,7 +86,7 @@ def print_page(
     *,
     empty: str,
 ) -> None:
-    """One page of a list, and how to get the next."""
+    """Print one page of a list, and how to get the next one."""
     if output == "json":
         print_json(page)
         return
@@ -96,23 +96,23 @@ def print_page(
 
 
 def print_note(sentence: str) -> None:
-    """An aside for people, kept out of what a pipe reads."""
+    """Print a remark for people to stderr, so that it does not get into a pipe."""
     Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(
         sentence, style="bright_black"
     )
 
 
 def print_error(error: HoraeError) -> None:
-    """One readable block: the sentence, then each thing that is wrong and where."""
+    """Print an error to stderr: its message, then each fault and where it is."""
     faults = error.faults if isinstance(error, Invalid) else ()
     print("\n".join([f"error: {error}", *(_fault(fault, str(error)) for fault in faults)]), file=sys.stderr)
 
 
-# --- values in words ------------------------------------------------------------------------------------------------
+# --- formatting values ----------------------------------------------------------------------------------------------
 
 
 def instant(text: str | None) -> datetime | None:
-    """A timestamp of the API, as an aware datetime."""
+    """Parse a timestamp of the API as an aware datetime."""
     return None if text is None else datetime.fromisoformat(text)
 
 
@@ -121,7 +121,7 @@ def status(word: str | None) -> Text:
 
 
 def when(text: str | None, now: datetime | None = None) -> str:
-    """A timestamp in the local zone, with how far away it is."""
+    """Format a timestamp in the local zone, with how far away it is."""
     moment = instant(text)
     if moment is None:
         return NOTHING
@@ -130,7 +130,7 @@ def when(text: str | None, now: datetime | None = None) -> str:
 
 
 def local(moment: datetime, now: datetime) -> str:
-    """In the local zone and as short as is clear today."""
+    """Format an instant in the local zone, with its date only if it is not today."""
     here, today = moment.astimezone(), now.astimezone()
     if here.date() == today.date():
         return f"{here:%H:%M:%S}"
@@ -140,13 +140,13 @@ def local(moment: datetime, now: datetime) -> str:
 
 
 def hint(text: str | None, now: datetime | None = None) -> str:
-    """How far away a timestamp is, alone: for narrow tables."""
+    """Format how far away a timestamp is, for narrow tables."""
     moment = instant(text)
     return NOTHING if moment is None else distance(moment, now or datetime.now(UTC))
 
 
 def distance(moment: datetime, now: datetime) -> str:
-    """`in 5 min`, `3 h ago`; the unit is the largest of which there are two."""
+    """Format a distance as `in 5 min` or `3 h ago`, in the largest unit of which there are at least two."""
     far = abs(moment - now)
     if far < timedelta(seconds=1):
         return "now"
@@ -161,7 +161,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def took(run: Mapping[str, Any]) -> str:
-    """How long a run's last attempt ran."""
+    """Format how long the last attempt of a run took."""
     started, finished = instant(run.get("started_at")), instant(run.get("finished_at"))
     if started is None or finished is None:
         return NOTHING
@@ -169,7 +169,7 @@ def took(run: Mapping[str, Any]) -> str:
 
 
 def one_line(value: object) -> str:
-    """A JSON value in one line."""
+    """Format a JSON value in one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -178,7 +178,7 @@ def _text(cell: str | Text) -> Text:
 
 
 def _fault(fault: Fault, sentence: str) -> str:
-    """Where it is wrong, and what if the sentence has not said it already."""
+    """Format where a fault is, and what it is unless the message says that already."""
     return f"  at {fault.pointer}" if fault.detail == sentence else f"  at {fault.pointer}: {fault.detail}"
 
 
@@ -194,16 +194,16 @@ def _line(columns: Sequence[Column], row: Sequence[Text], widths: Mapping[int, i
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> dict[int, int]:
-    """The columns that are shown, and how wide: as wide as their text, less where that does not fit.
+    """Return the columns to show, with their widths.
 
-    One without any text below its title is left out.
+    Columns without any text are left out. Others are as wide as their text, and narrower if they do not all fit.
     """
     filled = [i for i in range(len(columns)) if any(row[i].cell_len for row in rows[1:])]
     widths = {i: max(row[i].cell_len for row in rows) for i in filled}
-    while (lacking := sum(widths.values()) + GAP * (len(widths) - 1) - room) > 0:
+    while (excess := sum(widths.values()) + GAP * (len(widths) - 1) - room) > 0:
         spare = {i: max(widths[i] - (columns[i].least or widths[i]), 0) for i in widths}
-        if sum(spare.values()) >= lacking:
-            return _shrunk(widths, spare, lacking)
+        if sum(spare.values()) >= excess:
+            return _shrink(widths, spare, excess)
         last = max(widths, key=lambda i: columns[i].rank)
         if columns[last].rank == 0:
             break
@@ -211,10 +211,10 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
     return widths
 
 
-def _shrunk(widths: Mapping[int, int], spare: Mapping[int, int], lacking: int) -> dict[int, int]:
-    """Take from the widest first, so that short texts stay whole."""
+def _shrink(widths: Mapping[int, int], spare: Mapping[int, int], excess: int) -> dict[int, int]:
+    """Shrink the widest columns first, so that short texts stay whole."""
     shrunk = dict(widths)
-    for _ in range(lacking):
+    for _ in range(excess):
         widest = max((i for i in shrunk if widths[i] - shrunk[i] < spare[i]), key=shrunk.__getitem__)
         shrunk[widest] -= 1
     return shrunk

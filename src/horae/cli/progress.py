@@ -1,4 +1,4 @@
-"""Progress of long acts: a bar on a terminal, silence in a pipe."""
+"""Shows the progress of long commands on a terminal, and nothing in a pipe."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,35 +9,35 @@ Advance = Callable[[int, int | None], None]  # done so far, and of how many if t
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Advance]:
-    """A bar on stderr while the act goes on; it is gone when the act is over."""
+    """Show a bar on stderr, and remove it at the end."""
     with _bar(what) as update:
         yield lambda done, total: update(completed=done, total=total)
 
 
 @contextmanager
-def progress_stages(beginning: str) -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar on stderr for an act in several stages, each with a length of its own."""
-    with _bar(beginning) as update:
+def progress_stages(first_stage: str) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a bar on stderr for several stages, each with a length of its own."""
+    with _bar(first_stage) as update:
         yield lambda stage, done, total: update(description=stage, completed=done, total=total)
 
 
 @contextmanager
-def progress_line(beginning: str) -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says how far an act of unknown length is."""
+def progress_line(text: str) -> Iterator[Callable[[str], None]]:
+    """Show a line on stderr for something of unknown length."""
     if not sys.stderr.isatty():
-        yield lambda words: None
+        yield lambda text: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        line = shown.add_task(beginning, total=None)
-        yield lambda words: shown.update(line, description=words)
+        line = shown.add_task(text, total=None)
+        yield lambda text: shown.update(line, description=text)
 
 
 @contextmanager
-def _bar(beginning: str) -> Iterator[Callable[..., None]]:
+def _bar(description: str) -> Iterator[Callable[..., None]]:
     if not sys.stderr.isatty():
         yield lambda **values: None
         return
@@ -46,5 +46,5 @@ def _bar(beginning: str) -> Iterator[Callable[..., None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        line = shown.add_task(beginning, total=None)
+        line = shown.add_task(description, total=None)
         yield lambda **values: shown.update(line, **values)

@@ -14,7 +14,7 @@ from horae.adapters import make_store, opened_store, sqlite_path
 from horae.api.auth.safety import refuse_unsafe
 from horae.client import Client
 from horae.client.errors import Refused
-from horae.config import Settings
+from horae.config import ROLES, Settings
 from horae.core.errors import HoraeError, Misconfigured, Unavailable
 from horae.core.model import Node
 from horae.ports.reader import QueueDepth
@@ -23,7 +23,6 @@ from horae.ports.store import Store
 LEAST_SPACE = 1024**3  # bytes free before somebody should look
 CLOCK_TOLERANCE = timedelta(seconds=1)
 LATE_AFTER = timedelta(seconds=10)
-ROLES = ("api", "planner", "worker")
 
 
 class Level(StrEnum):

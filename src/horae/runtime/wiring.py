@@ -17,7 +17,7 @@ from horae.adapters import blobs_to_prune, make_blobs, open_heartbeat_store, ope
 from horae.api.app import Api, create_app
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.dispatch.context import Services
-from horae.config import Settings
+from horae.config import ROLES, Settings
 from horae.core.errors import Misconfigured
 from horae.core.ids import Ids
 from horae.core.model import LOCAL, Node, NodeId
@@ -46,7 +46,6 @@ from horae.tasks.registry import Registry
 
 log = structlog.get_logger(__name__)
 
-ROLES = ("api", "planner", "worker")
 DEFAULT_CONCURRENCY = 100
 
 

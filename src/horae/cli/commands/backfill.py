@@ -1,4 +1,4 @@
-"""`horae jobs backfill`: run slots of the past, and see how far it is."""
+"""`horae jobs backfill`: run the past slots of a job, and follow the progress."""
 
 import time
 from datetime import UTC, datetime
@@ -6,76 +6,76 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from horae.cli.arguments import Flag
+from horae.cli.arguments import Flag, JobName
 from horae.cli.client import Client, Document
+from horae.cli.commands.runs import FINAL
 from horae.cli.output import Output, print_fields, print_json, print_note
 from horae.cli.progress import progress_bar
 
-FINAL = ("succeeded", "failed", "cancelled", "skipped")
 POLL_SECONDS = 1.0
 
 
 def backfill(
-    job: Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")],
+    job: JobName,
     /,
     *,
-    start: Annotated[str, Parameter(help="The first slot's timestamp, or one before it.")],
-    end: Annotated[str, Parameter(help="The last slot's timestamp, or one after it; not in the future.")],
+    start: Annotated[str, Parameter(help="Run the slots from this timestamp on.")],
+    end: Annotated[str, Parameter(help="Run the slots up to this timestamp, which is not in the future.")],
     follow: Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Wait until every run has ended.")] = False,
     output: Output = "table",
 ) -> int:
-    """Run the slots of a job from --start to --end once more. With --follow the exit code is 1 if a run failed."""
+    """Run the slots of a job from --start to --end again. With --follow the exit code is 1 if a run failed."""
     with Client() as client:
-        begun: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", {"start": start, "end": end})
+        started: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", {"start": start, "end": end})
         if not follow:
-            return _tell(begun, None, output)
+            return _report(started, None, output)
         try:
-            return _tell(begun, _followed(client, begun), output)
+            return _report(started, _follow(client, started), output)
         except KeyboardInterrupt:
-            print_note("the backfill goes on")
+            print_note("the backfill continues without you")
             raise
 
 
-def _followed(client: Client, begun: Document) -> dict[str, int]:
-    """How many runs ended in which way, once all have."""
+def _follow(client: Client, started: Document) -> dict[str, int]:
+    """Wait until all runs have ended, and return how many ended in which status."""
     ended: dict[str, str] = {}
     with progress_bar("backfilling") as advance:
-        while len(ended) < begun["runs"]:
-            ended |= {run["id"]: run["status"] for run in _runs(client, begun) if run["status"] in FINAL}
-            advance(len(ended), begun["runs"])
-            if len(ended) < begun["runs"]:
+        while len(ended) < started["runs"]:
+            ended |= {run["id"]: run["status"] for run in _runs(client, started) if run["status"] in FINAL}
+            advance(len(ended), started["runs"])
+            if len(ended) < started["runs"]:
                 time.sleep(POLL_SECONDS)
     statuses = list(ended.values())
     return {status: statuses.count(status) for status in FINAL if status in statuses}
 
 
-def _runs(client: Client, begun: Document) -> list[Any]:
-    """The runs of this backfill that exist by now: those of its job that are younger, which their ids tell."""
+def _runs(client: Client, started: Document) -> list[Any]:
+    """Return the runs of this backfill so far: backfilled runs of its job whose ids are younger than its own."""
     found: list[Any] = []
     cursor: str | None = None
     while True:
         page = client.get(
-            "/v1/runs", job_id=begun["job_id"], start_time=_asked_at(begun).isoformat(), limit=1000, cursor=cursor
+            "/v1/runs", job_id=started["job_id"], start_time=_started_at(started).isoformat(), limit=1000, cursor=cursor
         )
-        found += [run for run in page["items"] if run["trigger"] == "backfill" and _number(run) > _number(begun)]
+        found += [run for run in page["items"] if run["trigger"] == "backfill" and _number(run) > _number(started)]
         cursor = page["next_cursor"]
         if cursor is None:
             return found
 
 
-def _asked_at(begun: Document) -> datetime:
-    """When it began: an id begins with its milliseconds."""
-    return datetime.fromtimestamp(int(_number(begun)[:12], 16) / 1000, UTC)
+def _started_at(started: Document) -> datetime:
+    """Return when the backfill started; an id begins with its milliseconds."""
+    return datetime.fromtimestamp(int(_number(started)[:12], 16) / 1000, UTC)
 
 
 def _number(thing: Document) -> str:
     return str(thing["id"]).rpartition("_")[2]
 
 
-def _tell(begun: Document, ended: dict[str, int] | None, output: str) -> int:
+def _report(started: Document, ended: dict[str, int] | None, output: str) -> int:
     if output == "json":
-        print_json(begun if ended is None else {**begun, "ended": ended})
+        print_json(started if ended is None else {**started, "ended": ended})
     else:
-        told = None if ended is None else ", ".join(f"{count} {status}" for status, count in ended.items()) or "none"
-        print_fields({"backfill": begun["id"], "runs": str(begun["runs"]), "ended": told})
+        counts = None if ended is None else ", ".join(f"{count} {status}" for status, count in ended.items()) or "none"
+        print_fields({"backfill": started["id"], "runs": str(started["runs"]), "ended": counts})
     return 1 if ended is not None and ended.get("failed") else 0

@@ -1,4 +1,4 @@
-"""Creating many jobs from a file, with progress and a line for each that was refused."""
+"""`horae jobs create --file`: create many jobs, with progress and a line for each that was refused."""
 
 import json
 import sys
@@ -12,14 +12,14 @@ from horae.cli.output import Column, print_json, print_note, print_table
 from horae.cli.progress import progress_bar
 from horae.core.errors import Malformed
 
-CHUNK = 2_000  # jobs in one request: few enough that the bar moves
-MOST = 50  # refused jobs that are told one by one
+CHUNK = 2_000  # jobs in one request; few enough that the progress bar moves
+MOST = 50  # refused jobs that are listed one by one
 
 COLUMNS = (Column(title="LINE", right=True), Column(title="WHERE", least=8), Column(title="WHY", least=20))
 
 
 def create_from(name: str, output: str) -> int:
-    """Create the jobs of a file, one JSON object a line (`-` reads stdin); 1 when some were refused."""
+    """Create the jobs of a file with one JSON object a line (`-` is stdin); return 1 if some were refused, else 0."""
     accepted, refused, ids = 0, [], []
     with _lines(name) as lines, Client() as client, progress_bar("creating") as advance:
         jobs = [(number, _job(number, line)) for number, line in enumerate(lines, 1) if line.strip()]
@@ -34,7 +34,7 @@ def create_from(name: str, output: str) -> int:
                 if item.get("error")
             ]
             advance(start + len(chunk), len(jobs))
-    _tell(accepted, refused, ids, output)
+    _print_summary(accepted, refused, ids, output)
     return 1 if refused else 0
 
 
@@ -54,7 +54,7 @@ def _job(number: int, line: str) -> Any:
         raise Malformed(f"line {number} is not JSON: {exc}; nothing was created") from exc
 
 
-def _tell(accepted: int, refused: list[tuple[int, Document]], ids: list[str | None], output: str) -> None:
+def _print_summary(accepted: int, refused: list[tuple[int, Document]], ids: list[str | None], output: str) -> None:
     if output == "json":
         errors = [{"line": number, "error": problem} for number, problem in refused]
         print_json({"accepted": accepted, "rejected": len(refused), "ids": ids, "errors": errors})
@@ -63,7 +63,7 @@ def _tell(accepted: int, refused: list[tuple[int, Document]], ids: list[str | No
     if refused:
         print_table(COLUMNS, [_refusal(number, problem) for number, problem in refused[:MOST]], empty="")
         if len(refused) > MOST:
-            print_note(f"and {len(refused) - MOST} more; -o json tells them all")
+            print_note(f"and {len(refused) - MOST} more; -o json lists them all")
 
 
 def _refusal(number: int, problem: Document) -> list[str]:

@@ -1,20 +1,18 @@
-"""`horae db`: bring the store's schema up to date, and see where it stands."""
+"""`horae db`: migrate the store's schema, and show its version."""
 
 import asyncio
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from horae.cli.arguments import StoreUrl
 from horae.cli.output import Output, print_fields, print_json
 
-app = App(name="db", help="Prepare the store and see where it stands.")
-
-StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
+app = App(name="db", help="Prepare the store, and show the version of its schema.")
 
 
 @app.command(sort_key=0)
 def migrate(*, store: StoreUrl = None) -> None:
-    """Bring the schema up to date; several may do so at once, and there is no harm in doing it again."""
+    """Migrate the schema to this version of Horae; safe to repeat, and for several nodes at once."""
     from horae.adapters import make_store  # late: it imports the adapters
     from horae.config import load_settings, without_password
 
@@ -26,7 +24,7 @@ def migrate(*, store: StoreUrl = None) -> None:
 
 @app.command(sort_key=1)
 def status(*, store: StoreUrl = None, output: Output = "table") -> int:
-    """Show the version of the schema; the exit code is 1 when it is not the one that this Horae needs."""
+    """Show the version of the schema; the exit code is 1 if this version of Horae needs another."""
     from horae.adapters import make_store
     from horae.config import load_settings, without_password
 

@@ -1,4 +1,4 @@
-"""`horae dlq`: failed runs that nobody has resolved, one by one or by the hundred thousand."""
+"""`horae dlq`: list dead letters, requeue or discard some or all of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import Flag, Positive, Several, json_object, pairs
+from horae.cli.arguments import Cursor, Flag, Limit, Several, json_object, pairs
 from horae.cli.client import Client, Document, run_id
 from horae.cli.commands import runs
 from horae.cli.output import Column, Output, hint, print_fields, print_json, print_page
 from horae.cli.progress import progress_bar
 from horae.core.errors import Malformed
 
-app = App(name="dlq", help="See, requeue or discard failed runs that nobody has resolved.")
+app = App(name="dlq", help="List, requeue or discard failed runs (dead letters).")
 
-Ids = Annotated[list[str] | None, Parameter(help="Ids (run_…); or choose by the options.")]
-Everything = Annotated[bool, Flag, Parameter(name="--all", help="Every one that you own.")]
+Ids = Annotated[list[str] | None, Parameter(help="Ids (run_…), instead of the options.")]
+Everything = Annotated[bool, Flag, Parameter(name="--all", help="All that you own.")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Which:
-    """Dead letters by what they have in common."""
+class Filters:
+    """The options that select dead letters."""
 
     job: Annotated[str | None, Parameter(help="Only those of this job: its id, key or name.")] = None
     task: Annotated[str | None, Parameter(help="Only those of this task.")] = None
@@ -32,7 +32,7 @@ class Which:
     end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None
 
     def query(self, client: Client) -> dict[str, str]:
-        """As the API takes it; empty when nothing is said."""
+        """Return the filters as the API takes them; empty if none is given."""
         given = {
             "job_id": None if self.job is None else client.job_id(self.job),
             "task": self.task,
@@ -51,21 +51,21 @@ GROUPS = (
     Column(title="NEWEST", rank=1),
     Column(title="EXAMPLE", rank=2),
 )
-MOST = 10_000  # letters that one request resolves
+MOST = 10_000  # dead letters that one request resolves
 
 
 @app.command(sort_key=0)
 def ls(
     *,
-    which: Which | None = None,
-    group: Annotated[bool, Flag, Parameter(help="Those that failed alike in one line.")] = False,
-    limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
-    cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
+    filters: Filters | None = None,
+    group: Annotated[bool, Flag, Parameter(help="Show one line per task and error.")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     output: Output = "table",
 ) -> None:
-    """List dead letters, the latest first, or with --group by task and error, the most frequent first."""
+    """List dead letters, the latest first; with --group by task and error, the most frequent first."""
     with Client() as client:
-        query = (which or Which()).query(client)
+        query = (filters or Filters()).query(client)
         if group:
             page = client.get("/v1/dead-letters", group="error", **query)
         else:
@@ -84,19 +84,19 @@ def requeue(
     ids: Ids = None,
     /,
     *,
-    which: Which | None = None,
+    filters: Filters | None = None,
     everything: Everything = False,
     param: Annotated[list[str] | None, Several, Parameter(help="A parameter to change, as key=value.")] = None,
     params: Annotated[str | None, Parameter(help="Parameters to change, as a JSON object.")] = None,
     output: Output = "table",
 ) -> int:
-    """Try dead letters again, each as a new run; the exit code is 1 when some are left."""
+    """Retry dead letters, each as a new run; the exit code is 1 if some are left."""
     edits = {**json_object(params, "--params"), **pairs(param, "--param")}
     with Client() as client, progress_bar("requeueing") as advance:
-        chosen = _chosen(ids, (which or Which()).query(client), everything)
-        body = {**chosen, "params": edits} if edits else chosen
+        selection = _selection(ids, (filters or Filters()).query(client), everything)
+        body = {**selection, "params": edits} if edits else selection
         done = _resolve(lambda: client.create("/v1/dead-letters/requeue", body), advance)
-    return _tell("requeued", done, output)
+    return _report("requeued", done, output)
 
 
 @app.command(sort_key=3)
@@ -104,28 +104,28 @@ def discard(
     ids: Ids = None,
     /,
     *,
-    which: Which | None = None,
+    filters: Filters | None = None,
     everything: Everything = False,
     output: Output = "table",
 ) -> int:
-    """Give dead letters up: they stay in the history, but nobody is asked to look any more."""
+    """Resolve dead letters without running them again; they stay in the history."""
     with Client() as client, progress_bar("discarding") as advance:
-        chosen = _chosen(ids, (which or Which()).query(client), everything)
-        done = _resolve(lambda: client.post("/v1/dead-letters/discard", chosen), advance)
-    return _tell("discarded", done, output)
+        selection = _selection(ids, (filters or Filters()).query(client), everything)
+        done = _resolve(lambda: client.post("/v1/dead-letters/discard", selection), advance)
+    return _report("discarded", done, output)
 
 
-def _chosen(ids: list[str] | None, which: Mapping[str, str], everything: bool) -> Document:
-    """Exactly one way to choose, so that nobody resolves more than they meant."""
-    if sum(map(bool, (ids, which, everything))) != 1:
-        raise Malformed("say which dead letters: their ids, or options such as --task and --error, or --all")
+def _selection(ids: list[str] | None, filters: Mapping[str, str], everything: bool) -> Document:
+    """Return the body that selects dead letters; only one way is allowed, so that a slip does not select them all."""
+    if sum(map(bool, (ids, filters, everything))) != 1:
+        raise Malformed("select dead letters by their ids, by options such as --task and --error, or with --all")
     if ids:
         return {"ids": [run_id(one) for one in ids]}
-    return {"filter": dict(which)}
+    return {"filter": dict(filters)}
 
 
 def _resolve(request: Callable[[], Document], advance: Callable[[int, int | None], None]) -> Document:
-    """Repeat until nothing is left, or nothing more can be done."""
+    """Repeat a request until nothing is left, or nothing more can be resolved."""
     matched = done = 0
     while True:
         answer = request()
@@ -135,7 +135,7 @@ def _resolve(request: Callable[[], Document], advance: Callable[[int, int | None
             return {"matched": matched, "done": done, "remaining": answer["remaining"]}
 
 
-def _tell(word: str, done: Document, output: str) -> int:
+def _report(word: str, done: Document, output: str) -> int:
     if output == "json":
         print_json(done)
     else:

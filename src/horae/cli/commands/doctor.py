@@ -1,11 +1,11 @@
-"""`horae doctor`: every setting with its source, and what is well or not with the set-up."""
+"""`horae doctor`: show every setting with its source, and check the set-up."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
 from rich.text import Text
 
+from horae.cli.arguments import StoreUrl
 from horae.cli.output import Column, Output, print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,23 +19,23 @@ MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "bad": ("bad", "r
 
 def doctor(
     *,
-    store: Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")] = None,
+    store: StoreUrl = None,
     output: Output = "table",
 ) -> int:
-    """Show each setting and where it came from, then look at the store, the nodes, the queues and the server.
+    """Show each setting and where it came from, and check the store, the nodes, the queues and the server.
 
-    It only looks. The exit code is 1 when something is bad; what is merely worth a look does not count.
+    Nothing is changed. The exit code is 1 if something is bad; warnings do not count.
     """
     from horae.config import load_settings, shown_settings
 
     settings = load_settings({"store": store})
     findings = asyncio.run(_findings(settings))
     if output == "json":
-        shown = [
+        settings_shown = [
             {"setting": one.variable, "value": one.value, "source": one.source} for one in shown_settings(settings)
         ]
-        told = [{"check": one.subject, "level": one.level, "detail": one.detail} for one in findings]
-        print_json({"settings": shown, "findings": told})
+        found = [{"check": one.subject, "level": one.level, "detail": one.detail} for one in findings]
+        print_json({"settings": settings_shown, "findings": found})
     else:
         rows = [(one.variable, one.value, one.source) for one in shown_settings(settings)]
         print_table(SETTINGS, rows, empty="")

@@ -1,11 +1,14 @@
-"""`horae jobs`: create, list, change and stop jobs over REST."""
+"""`horae jobs`: create, list, change and cancel jobs over REST."""
 
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import (
+    Cursor,
     Flag,
+    JobName,
+    Limit,
     Positive,
     Several,
     changes,
@@ -33,9 +36,8 @@ from horae.cli.output import (
 )
 from horae.core.errors import Malformed
 
-app = App(name="jobs", help="Create, list, change and stop jobs.")
+app = App(name="jobs", help="Create, list, change and cancel jobs.")
 
-JobName = Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")]
 Params = Annotated[
     list[str] | None, Several, Parameter(name="--param", help="A parameter, as key=value; JSON or text.")
 ]
@@ -59,42 +61,47 @@ def create(
     task: Annotated[str | None, Parameter(help="The task's name, such as http.request.")] = None,
     /,
     *,
-    file: Annotated[str | None, Parameter(help="Many jobs instead, one JSON object a line; - reads stdin.")] = None,
+    file: Annotated[str | None, Parameter(help="Create many jobs from one JSON object a line; - is stdin.")] = None,
     schedule: Annotated[
         str | None, Parameter(help="now (default), a timestamp, cron, 'every 5m', or an object.")
     ] = None,
     tz: Annotated[str | None, Parameter(help="The time zone of a schedule.")] = None,
     param: Params = None,
     params: ParamsObject = None,
-    name: Annotated[str | None, Parameter(help="For people.")] = None,
+    name: Annotated[str | None, Parameter(help="A name for people.")] = None,
     key: Annotated[str | None, Parameter(help="Unique among your unfinished jobs.")] = None,
     label: Labels = None,
-    queue: Annotated[str | None, Parameter(help="Where workers look for it (default `default`).")] = None,
+    queue: Annotated[str | None, Parameter(help="The queue of its runs (default `default`).")] = None,
     priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None,
-    ordering_key: Annotated[str | None, Parameter(help="Runs that share one start one after another.")] = None,
+    ordering_key: Annotated[str | None, Parameter(help="Runs with the same key run one after another.")] = None,
     on_failure: Annotated[
         Literal["continue", "block"] | None,
-        Parameter(help="What a dead letter means for those behind it; block needs --ordering-key."),
+        Parameter(
+            help="After a dead letter, continue with the runs behind it or block them; block needs --ordering-key."
+        ),
     ] = None,
     secret: Annotated[
-        list[str] | None, Several, Parameter(help="A parameter that is never shown, as key=value; or key=@FILE.")
+        list[str] | None, Several, Parameter(help="A parameter that is never shown, as key=value or key=@FILE.")
     ] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None,
-    start_within: Annotated[float | None, Parameter(help="Seconds late that a run may still start.")] = None,
+    start_within: Annotated[
+        float | None, Parameter(help="Skip a run that cannot start within so many seconds.")
+    ] = None,
     max_retries: Annotated[
-        int | None, Parameter(help="Tries after the first (default: the task's own, else 3).")
+        int | None, Parameter(help="Attempts after the first (default: the task's own, else 3).")
     ] = None,
     overlap: Annotated[
-        Literal["allow", "skip", "buffer_one"] | None, Parameter(help="When the run before still goes (default skip).")
+        Literal["allow", "skip", "buffer_one"] | None,
+        Parameter(help="What to do while the previous run still runs (default skip)."),
     ] = None,
     misfire: Annotated[
-        Literal["skip", "once", "all"] | None, Parameter(help="What becomes of missed slots (default once).")
+        Literal["skip", "once", "all"] | None, Parameter(help="Which missed slots to run (default once).")
     ] = None,
-    catchup: Annotated[float | None, Parameter(help="Seconds back for which missed slots are made up.")] = None,
-    allow_unknown_task: Annotated[bool, Flag, Parameter(help="Although no worker knows the task yet.")] = False,
+    catchup: Annotated[float | None, Parameter(help="Skip missed slots that are older than so many seconds.")] = None,
+    allow_unknown_task: Annotated[bool, Flag, Parameter(help="Accept a task that no worker knows yet.")] = False,
     output: Output = "table",
 ) -> int:
-    """Create a job: TASK, when to run it and how; or with --file many, and the exit code is 1 if one was refused."""
+    """Create a job that runs TASK; with --file many jobs, and the exit code is 1 if one was refused."""
     given: dict[str, Any] = {
         "task": task,
         "schedule": _schedule(schedule, tz),
@@ -118,13 +125,13 @@ def create(
     body = {field: value for field, value in given.items() if value is not None}
     if file is not None:
         if body:
-            raise Malformed("--file has everything about its jobs; leave TASK and the other options away")
+            raise Malformed("--file describes its jobs completely; leave out TASK and the other options")
         return create_from(file, output)
     if task is None:
         raise Malformed("name the TASK to run, or a --file of jobs")
     with Client() as client:
         job = client.create("/v1/jobs", body)
-    _tell("created", job, output)
+    _report("created", job, output)
     return 0
 
 
@@ -132,15 +139,15 @@ def create(
 def ls(
     *,
     status: Annotated[
-        Literal["scheduled", "paused", "finished", "cancelled"] | None, Parameter(help="Only jobs that stand so.")
+        Literal["scheduled", "paused", "finished", "cancelled"] | None, Parameter(help="Only jobs with this status.")
     ] = None,
     task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
     name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None,
     key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None,
     queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None,
     label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None,
-    limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
-    cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     output: Output = "table",
 ) -> None:
     """List jobs, newest first."""
@@ -156,12 +163,12 @@ def ls(
             limit=limit,
             cursor=cursor,
         )
-    print_page(page, output, COLUMNS, _row, empty="no jobs; make one with `horae jobs create TASK`")
+    print_page(page, output, COLUMNS, _row, empty="no jobs; create one with `horae jobs create TASK`")
 
 
 @app.command(sort_key=2)
 def show(job: JobName, /, *, output: Output = "table") -> None:
-    """Show a job: what, when, how, and its last and next run."""
+    """Show the fields of a job, and its last and next run."""
     with Client() as client:
         found = client.get(f"/v1/jobs/{client.job_id(job)}")
     if output == "json":
@@ -178,22 +185,22 @@ def edit(
     set_: Annotated[
         list[str],
         Several,
-        Parameter(name="--set", help="A change, as field=json; a dot reaches inside, null clears."),
+        Parameter(name="--set", help="A change, as field=JSON; retry.jitter=false changes a part, null clears."),
     ],
     output: Output = "table",
 ) -> None:
-    """Change fields of a job; a new schedule moves its next run."""
+    """Change fields of a job; a new schedule changes its next run."""
     with Client() as client:
         changed = client.patch(f"/v1/jobs/{client.job_id(job)}", changes(set_, "--set"))
-    _tell("changed", changed, output)
+    _report("changed", changed, output)
 
 
 @app.command(sort_key=4)
 def pause(job: JobName, /, *, output: Output = "table") -> None:
-    """Start no more runs of a job until it is resumed; what is already due still runs."""
+    """Stop the schedule of a job until it is resumed; runs that are already due still run."""
     with Client() as client:
         paused = client.post(f"/v1/jobs/{client.job_id(job)}/pause")
-    _tell("paused", paused, output)
+    _report("paused", paused, output)
 
 
 @app.command(sort_key=5)
@@ -203,15 +210,15 @@ def resume(
     *,
     missed: Annotated[
         Literal["skip", "once", "all"] | None,
-        Parameter(help="What becomes of slots missed while paused (default skip)."),
+        Parameter(help="Which of the slots missed while paused to run (default skip)."),
     ] = None,
     output: Output = "table",
 ) -> None:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     with Client() as client:
         body = {} if missed is None else {"missed": missed}
         resumed = client.post(f"/v1/jobs/{client.job_id(job)}/resume", body)
-    _tell("resumed", resumed, output)
+    _report("resumed", resumed, output)
 
 
 app.command(runs.start, name="run", sort_key=6, help="Run a job now, whatever its schedule; also while it is paused.")
@@ -222,13 +229,13 @@ def cancel(
     job: JobName,
     /,
     *,
-    keep_running: Annotated[bool, Flag, Parameter(help="Let what already runs end by itself.")] = False,
+    keep_running: Annotated[bool, Flag, Parameter(help="Let running runs finish.")] = False,
     output: Output = "table",
 ) -> None:
-    """End a job for good, with the runs that wait and those that run."""
+    """Cancel a job for good, with its waiting and running runs."""
     with Client() as client:
         cancelled = client.delete(f"/v1/jobs/{client.job_id(job)}", running="keep" if keep_running else None)
-    _tell("cancelled", cancelled, output)
+    _report("cancelled", cancelled, output)
 
 
 @app.command(name="next", sort_key=8)
@@ -236,7 +243,7 @@ def next_fires(
     job: JobName,
     /,
     *,
-    count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many.")] = 10,
+    count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many instants to show.")] = 10,
     output: Output = "table",
 ) -> None:
     """Show when a job fires next."""
@@ -252,13 +259,13 @@ app.command(
     "horae.cli.commands.backfill:backfill",
     name="backfill",
     sort_key=9,
-    help="Run the slots of a job in a range of the past once more.",
+    help="Run the slots of a job in a range of the past again.",
 )
 app.command(
     "horae.cli.commands.prune:prune",
     name="prune",
     sort_key=10,
-    help="Cancel the schedules that an application no longer declares in its code.",
+    help="Cancel schedules that an application no longer declares in its code.",
 )
 
 
@@ -270,13 +277,13 @@ def _schedule(schedule: str | None, tz: str | None) -> Any:
     return None
 
 
-def _tell(done: str, job: Document, output: str) -> None:
+def _report(action: str, job: Document, output: str) -> None:
     if output == "json":
         print_json(job)
         return
     named = f" ({job['name']})" if job.get("name") else ""
     fires = None if job["status"] == "cancelled" else job["description"]
-    print_fields({done: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)})
+    print_fields({action: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)})
 
 
 def _next_run(job: Document) -> str | None:

@@ -1,4 +1,4 @@
-"""`horae runs` and `horae run`: what became of each occurrence, and a run at once."""
+"""`horae runs` and `horae run`: list and show runs, cancel or retry one, and run a job now."""
 
 import time
 from threading import Thread
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import Flag, Positive, Several, json_object, pairs
+from horae.cli.arguments import Cursor, Flag, JobName, Limit, Several, json_object, pairs
 from horae.cli.client import Client, Document, run_id
 from horae.cli.output import (
     NOTHING,
@@ -25,14 +25,18 @@ from horae.cli.output import (
     when,
 )
 
-app = App(name="runs", help="See what became of each occurrence, and stop one.")
+app = App(name="runs", help="List runs, show how they ended, cancel or retry one.")
 
 RunName = Annotated[str, Parameter(help="Its id (run_…).")]
-Follow = Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Wait, print the log, exit as it ends.")]
+Follow = Annotated[
+    bool,
+    Flag,
+    Parameter(name=["--follow", "-f"], help="Print the log until the run ends; the exit code is its result."),
+]
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped")
 POLL_SECONDS = 0.2
-LAST_LINES_SECONDS = 10.0  # for the end of the log, after the end of the run
+LAST_LINES_SECONDS = 10.0  # how long to wait for the end of the log after the end of the run
 COLUMNS = (
     Column(title="ID"),
     Column(title="TASK", rank=2, least=10),
@@ -58,13 +62,13 @@ Status = Literal[
 def ls(
     *,
     job: Annotated[str | None, Parameter(help="Only runs of this job: its id, key or name.")] = None,
-    status: Annotated[Status | None, Parameter(help="Only runs that stand so.")] = None,
+    status: Annotated[Status | None, Parameter(help="Only runs with this status.")] = None,
     task: Annotated[str | None, Parameter(help="Only runs of this task.")] = None,
     queue: Annotated[str | None, Parameter(help="Only runs of this queue.")] = None,
     start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None,
     end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None,
-    limit: Annotated[int, Positive, Parameter(help="At most so many (up to 1000).")] = 50,
-    cursor: Annotated[str | None, Parameter(help="Where the last page ended.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     output: Output = "table",
 ) -> None:
     """List runs by due time, newest first."""
@@ -102,9 +106,11 @@ def logs(
     run: RunName,
     /,
     *,
-    follow: Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Go on until the run ends.")] = False,
+    follow: Annotated[
+        bool, Flag, Parameter(name=["--follow", "-f"], help="Print new lines until the run ends.")
+    ] = False,
 ) -> None:
-    """Print what a run logged."""
+    """Print the log of a run."""
     with Client() as client:
         for line in client.runs.logs(run_id(run), follow=follow):
             print(line, flush=follow)
@@ -112,7 +118,7 @@ def logs(
 
 @app.command(sort_key=3)
 def cancel(run: RunName, /, *, output: Output = "table") -> None:
-    """Stop a run; one that waits never starts."""
+    """Cancel a run; one that has not started never will."""
     with Client() as client:
         cancelled = client.post(f"/v1/runs/{run_id(run)}/cancel")
     if output == "json":
@@ -131,27 +137,27 @@ def retry(
     follow: Follow = False,
     output: Output = "table",
 ) -> int:
-    """Try a failed run again, as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
+    """Retry a failed run as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
     with Client() as client:
         again: Document = client.create(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
-        return _begun(client, again, follow=follow, output=output)
+        return _report(client, again, follow=follow, output=output)
 
 
 @app.command(sort_key=5)
 def why(run: RunName, /, *, output: Output = "table") -> None:
-    """Say why a run has not started, and what to do about it."""
+    """Explain why a run has not started, and what to do about it."""
     with Client() as client:
-        told = client.get(f"/v1/runs/{run_id(run)}/why")
+        found = client.get(f"/v1/runs/{run_id(run)}/why")
     if output == "json":
-        print_json(told)
+        print_json(found)
     else:
-        expected = when(told["expected_at"]) if told.get("expected_at") else None
-        print_fields({"reason": told["reason"], "why": told["detail"], "expected": expected})
+        expected = when(found["expected_at"]) if found.get("expected_at") else None
+        print_fields({"reason": found["reason"], "why": found["detail"], "expected": expected})
 
 
 def start(
-    job: Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")],
+    job: JobName,
     /,
     *,
     param: Annotated[list[str] | None, Several, Parameter(help="A parameter for this run, as key=value.")] = None,
@@ -163,11 +169,11 @@ def start(
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
     with Client() as client:
         run: Document = client.create(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
-        return _begun(client, run, follow=follow, output=output)
+        return _report(client, run, follow=follow, output=output)
 
 
-def _begun(client: Client, run: Document, *, follow: bool, output: str) -> int:
-    """Tell of a new run, or of its whole life; the exit code."""
+def _report(client: Client, run: Document, *, follow: bool, output: str) -> int:
+    """Print a new run, or follow it to its end, and return the exit code."""
     if follow:
         run = _follow(client, run, quiet=output == "json")
     if output == "json":
@@ -178,8 +184,8 @@ def _begun(client: Client, run: Document, *, follow: bool, output: str) -> int:
 
 
 def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
-    """Wait for the end of a run, telling its steps on stderr and its log on stdout."""
-    log = Thread(target=_print_log, args=(run["id"],), daemon=True)  # a daemon, so that Ctrl-C ends it too
+    """Wait until a run ends; print changes of its status to stderr and its log to stdout."""
+    log = Thread(target=_print_log, args=(run["id"],), daemon=True)  # a daemon, so that Ctrl-C ends it, too
     shown = ""
     try:
         if not quiet:
@@ -191,7 +197,7 @@ def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
             shown = shown if quiet else _print_step(run, shown)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        print_note(f"the run goes on; stop it with `horae runs cancel {run['id']}`")
+        print_note(f"the run continues; stop it with `horae runs cancel {run['id']}`")
         raise
     if not quiet:
         log.join(LAST_LINES_SECONDS)
@@ -200,7 +206,7 @@ def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
 
 
 def _print_log(run: str) -> None:
-    """Print the log while it is written; how the run stands is told elsewhere."""
+    """Print the log as it is written."""
     with Client() as client:
         for line in client.runs.logs(run, follow=True):
             print(line, flush=True)

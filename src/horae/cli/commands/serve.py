@@ -1,29 +1,28 @@
-"""`horae dev`, `serve` and `worker`: start a node and stay until it is told to stop."""
+"""`horae dev`, `serve` and `worker`: start a node and run until a signal stops it."""
 
 from collections.abc import Mapping
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from horae.cli.arguments import Flag, Positive
+from horae.cli.arguments import Flag, Positive, StoreUrl
+from horae.config import ROLES, load_settings
 from horae.core.errors import Misconfigured
 
-DEV_DRAIN_SECONDS = 2  # whoever presses Ctrl-C does not want to wait for a demo
-ROLES = ("api", "planner", "worker")
+DEV_DRAIN_SECONDS = 2  # a person who presses Ctrl-C does not want to wait
 
 App = Annotated[str | None, Parameter(help="Your tasks, as MODULE:APP.")]
-Store = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
-Port = Annotated[int | None, Parameter(help="Where to listen (HORAE_PORT, 8765).")]
-Queues = Annotated[str | None, Parameter(help="Only work on these queues, as a,b (default all).")]
-Concurrency = Annotated[int | None, Positive, Parameter(help="Runs at a time.")]
+Port = Annotated[int | None, Parameter(help="The port to listen on (HORAE_PORT, 8765).")]
+Queues = Annotated[str | None, Parameter(help="Run only what is in these queues, as a,b (default all).")]
+Concurrency = Annotated[int | None, Positive, Parameter(help="How many runs at a time.")]
 
 
 def dev(
     *,
     app: App = None,
     port: Port = None,
-    store: Store = None,
-    no_demo: Annotated[bool, Flag, Parameter(help="Without demo jobs.")] = False,
+    store: StoreUrl = None,
+    no_demo: Annotated[bool, Flag, Parameter(help="Create no demo jobs.")] = False,
 ) -> int:
     """Start all roles in one process on this machine only: SQLite in .horae/, no auth, `shell.run` allowed."""
     flags = {
@@ -39,11 +38,11 @@ def dev(
 
 def serve(
     *,
-    roles: Annotated[str, Parameter(help="What this node does, as a list.")] = ",".join(ROLES),
+    roles: Annotated[str, Parameter(help="What this node does, as a,b.")] = ",".join(ROLES),
     app: App = None,
-    host: Annotated[str | None, Parameter(help="Where to listen (HORAE_HOST, 127.0.0.1).")] = None,
+    host: Annotated[str | None, Parameter(help="The address to listen on (HORAE_HOST, 127.0.0.1).")] = None,
     port: Port = None,
-    store: Store = None,
+    store: StoreUrl = None,
     queues: Queues = None,
     concurrency: Concurrency = None,
     processes: Annotated[int, Positive, Parameter(help="How many processes share the port and the work.")] = 1,
@@ -56,11 +55,11 @@ def serve(
 def worker(
     *,
     app: Annotated[str, Parameter(help="Your tasks, as MODULE:APP.")],
-    store: Store = None,
+    store: StoreUrl = None,
     queues: Queues = None,
     concurrency: Concurrency = None,
 ) -> int:
-    """Start a node that only works; the same as `serve --roles worker`."""
+    """Start a node that only runs tasks; the same as `serve --roles worker`."""
     return _run({"store": store}, roles=frozenset({"worker"}), app=app, queues=queues, concurrency=concurrency)
 
 
@@ -77,7 +76,6 @@ def _run(
     banner: bool = False,
 ) -> int:
     from horae.cli.banner import Banner
-    from horae.config import load_settings
     from horae.log_setup import shows_banner
     from horae.runtime.launch import run_node  # late: it imports everything
     from horae.runtime.wiring import DEFAULT_CONCURRENCY, NodePlan

@@ -1,4 +1,4 @@
-"""`horae token`: make tokens for a server that checks them with a secret."""
+"""`horae token`: create tokens for a server that checks them with a secret."""
 
 import time
 from collections.abc import Sequence
@@ -13,29 +13,29 @@ SCOPES = ("jobs:read", "jobs:write", "shell", "admin")
 DEFAULT_SCOPES = ("jobs:read", "jobs:write")
 MAX_SUBJECT = 200  # characters
 
-app = App(name="token", help="Make tokens for a server that checks them with a secret.")
+app = App(name="token", help="Create tokens for a server that checks them with a secret.")
 
 
 @app.command
 def create(
     *,
-    sub: Annotated[str, Parameter(help="Whose token it is: the owner of what is created with it.")],
+    sub: Annotated[str, Parameter(help="The owner of everything that is created with this token.")],
     scope: Annotated[
         list[str] | None,
         Several,
         Parameter(help="jobs:read, jobs:write, shell or admin; several as a,b or repeated (default: read and write)."),
     ] = None,
-    ttl: Annotated[str, Parameter(help="How long it is good, such as 90s, 12h or 30d.")] = "1h",
-    audience: Annotated[str | None, Parameter(help="Whom it is for (HORAE_JWT_AUDIENCE).")] = None,
+    ttl: Annotated[str, Parameter(help="How long it is valid, such as 90s, 12h or 30d.")] = "1h",
+    audience: Annotated[str | None, Parameter(help="The audience it is for (HORAE_JWT_AUDIENCE).")] = None,
 ) -> None:
-    """Print a token signed with HORAE_JWT_SECRET, and nothing else, so that it can be captured."""
+    """Print a token that is signed with HORAE_JWT_SECRET, and nothing else."""
     import jwt  # late: no other command needs it
 
     from horae.config import load_settings, refuse_short_secret
 
     settings = load_settings({"jwt_audience": audience})
     if not settings.jwt_secret:
-        raise Misconfigured(_no_secret(settings.jwks))
+        raise Misconfigured(_explain_missing_secret(settings.jwks))
     refuse_short_secret(settings.jwt_secret)
     now = int(time.time())
     claims = {
@@ -49,13 +49,13 @@ def create(
     print(jwt.encode(claims, settings.jwt_secret, algorithm="HS256"))
 
 
-def _no_secret(jwks: str) -> str:
+def _explain_missing_secret(jwks: str) -> str:
     if jwks:
         return (
-            "only HORAE_JWKS is set, and those keys can check tokens, but not make them;"
-            " get a token from the issuer that they belong to"
+            "only HORAE_JWKS is set, and its public keys can check tokens, but not sign them;"
+            " get a token from the issuer of those keys"
         )
-    return "set HORAE_JWT_SECRET to the secret that the server has; it signs the token"
+    return "set HORAE_JWT_SECRET to the secret of the server; it signs the token"
 
 
 def _subject(sub: str) -> str:
