@@ -138,19 +138,19 @@ async def filled(stack: AsyncExitStack, size: int) -> Filled:
 def of_runs(states: Sequence[State], **which: Any) -> tuple[Any, ...]:
     """The parameters of a list of runs."""
     return (
-        *("ada", which.get("job"), sorted(states), None, which.get("task"), which.get("queue")),
-        *(datetime(1, 1, 1, tzinfo=UTC), which.get("before", LATEST), HIGHEST, PAGE),
+        *("ada", which.get("task"), which.get("queue"), PAGE, which.get("job"), sorted(states), None),
+        *(datetime(1, 1, 1, tzinfo=UTC), which.get("before", LATEST), HIGHEST),
     )
 
 
-def of_letters(**which: Any) -> tuple[Any, ...]:
-    """The parameters of a list of dead letters."""
-    return (*of_runs([State.FAILED], **which), which.get("error"))
+def of_ended(states: Sequence[State], **which: Any) -> tuple[Any, ...]:
+    """The parameters of a list of ended runs."""
+    return (*of_runs(states, **which), which.get("error"))
 
 
 def of_jobs(**which: Any) -> tuple[Any, ...]:
     """The parameters that all lists of jobs begin with."""
-    return ("ada", which.get("task"), None, which.get("key"), None, None, None, None, HIGHEST, PAGE)
+    return ("ada", which.get("task"), None, PAGE, None, which.get("key"), None, None, None, HIGHEST)
 
 
 def due_now() -> list[Run]:
@@ -224,28 +224,28 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "expire_events": (lambda: (NOW, 100), {"events_pkey"}),
     "resolve_letters": (lambda: ([new_id()], ["discarded"]), {"history_20260310_pkey"}),
     "lift_blocks": (lambda: (["gate 1"], [NOW], [new_id()]), {"blocks_pkey"}),
-    "dead_letters": (lambda: (50,), {LETTERS_OF_JOB}),
-    "list_letters": (lambda: (*of_letters(), *DAYS), {LETTERS_OF_SHELF}),
-    "list_letters_of_job": (lambda: of_letters(job=new_id()), {LETTERS_OF_JOB}),
-    "group_letters": (lambda: of_letters(queue="mail"), {LETTERS_OF_SHELF}),
-    "group_letters_of_job": (lambda: of_letters(job=new_id()), {LETTERS_OF_JOB}),
+    "count_dead_letters": (lambda: (50,), {LETTERS_OF_JOB}),
+    "list_dead_letters": (lambda: (*of_ended([State.FAILED]), *DAYS), {LETTERS_OF_SHELF}),
+    "list_dead_letters_of_job": (lambda: of_ended([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
+    "group_dead_letters": (lambda: of_ended([State.FAILED], queue="mail"), {LETTERS_OF_SHELF}),
+    "group_dead_letters_of_job": (lambda: of_ended([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
     "ledger_ended": (lambda: (new_id(), NOW, NOW, 10), {"job_id_slot"}),
-    "list_live": (lambda: of_runs(list(WAITING)), {"runs_shelf"}),
-    "list_retried": (lambda: of_runs([State.RETRYING]), {"runs_retried"}),
-    "list_started": (lambda: of_runs([State.RUNNING]), {"runs_started"}),
-    "list_stopped": (lambda: of_runs([State.CLAIMED, State.RUNNING]), {"runs_stopped"}),
-    "list_ended": (lambda: (*of_runs(list(FINAL)), *DAYS), {"shelf_due_at_id"}),
-    "list_ended_badly": (lambda: (*of_runs([State.FAILED], queue="mail"), *DAYS), {"shelf_state_due_at_id"}),
-    "list_live_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_pkey", "runs_job"}),
-    "list_ended_of_job": (lambda: of_runs(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
+    "list_live_runs": (lambda: of_runs(list(WAITING)), {"runs_shelf"}),
+    "list_retried_runs": (lambda: of_runs([State.RETRYING]), {"runs_retried"}),
+    "list_started_runs": (lambda: of_runs([State.RUNNING]), {"runs_started"}),
+    "list_stopping_runs": (lambda: of_runs([State.CLAIMED, State.RUNNING]), {"runs_stopped"}),
+    "list_ended_runs": (lambda: (*of_ended(list(FINAL)), *DAYS), {"shelf_due_at_id"}),
+    "list_unsuccessful_runs": (lambda: (*of_ended([State.FAILED], queue="mail"), *DAYS), {"shelf_state_due_at_id"}),
+    "list_live_runs_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_pkey", "runs_job"}),
+    "list_ended_runs_of_job": (lambda: of_ended(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
     "list_jobs_of_owner": (lambda: (*of_jobs(), None, None, NOW), {"jobs_owner"}),
-    "list_one_shots_live": (lambda: (*of_jobs(task="a"), None, None, NOW), {"runs_one_shot"}),
-    "list_one_shots_paused": (lambda: (*of_jobs(), "paused", None, NOW), {"runs_paused"}),
-    "list_one_shots_stopped": (lambda: (*of_jobs(), "cancelled", None, NOW), {"runs_stopped"}),
-    "list_one_shots_keyed": (lambda: (*of_jobs(key="k"), None, None, NOW), {"runs_key"}),
-    "list_one_shots_ended": (lambda: (*of_jobs(), sorted(FINAL), LATEST, LOWEST, *DAYS), {"shelf_id"}),
-    "list_one_shots_ended_badly": (lambda: (*of_jobs(), ["failed"], LATEST, LOWEST, *DAYS), {"shelf_state_id"}),
-    "list_one_shots_ended_keyed": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
+    "list_live_one_shots": (lambda: (*of_jobs(task="a"), None, None, NOW), {"runs_one_shot"}),
+    "list_paused_one_shots": (lambda: (*of_jobs(), "paused", None, NOW), {"runs_paused"}),
+    "list_stopping_one_shots": (lambda: (*of_jobs(), "cancelled", None, NOW), {"runs_stopped"}),
+    "list_live_one_shots_of_key": (lambda: (*of_jobs(key="k"), None, None, NOW), {"runs_key"}),
+    "list_ended_one_shots": (lambda: (*of_jobs(), sorted(FINAL), LATEST, LOWEST, *DAYS), {"shelf_id"}),
+    "list_unsuccessful_one_shots": (lambda: (*of_jobs(), ["failed"], LATEST, LOWEST, *DAYS), {"shelf_state_id"}),
+    "list_ended_one_shots_of_key": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
     "prune_blobs": (lambda: (NOW, 100), {"blobs_created"}),
 }
 LOOKING_UP = (

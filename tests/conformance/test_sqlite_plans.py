@@ -64,23 +64,29 @@ INDEXES = {
     "run": {"runs_id"},
     "job": {"jobs_id"},
     "last_run": {"runs_id", "runs_job"},
-    "runs_of_job": {"runs_id", "runs_job"},
-    "live_runs_of_job": {"runs_id", "runs_live_of_job"},
-    "runs_of_anyone": {"runs_due"},
-    "held_runs": {"runs_held"},
-    "runs_of_owner": {"runs_owner"},
-    "live_runs_of_owner": {"runs_live"},
-    "runs_of_task": {"runs_task"},
-    "runs_of_queue": {"runs_queue"},
-    "runs_of_state": {"runs_state"},
+    "list_runs_of_job": {"runs_id", "runs_job"},
+    "list_live_runs_of_job": {"runs_id", "runs_live_of_job"},
+    "list_runs_of_all": {"runs_due"},
+    "list_held_runs": {"runs_held"},
+    "list_runs_of_owner": {"runs_owner"},
+    "list_live_runs_of_owner": {"runs_live"},
+    "list_runs_of_task": {"runs_task"},
+    "list_runs_of_queue": {"runs_queue"},
+    "list_runs_of_state": {"runs_state"},
     "ledger_runs": {"runs_slot"},
     "ledger_skips": {"skips_job"},
     "ledger_backfills": {"backfills_job"},
     "depth_of_lane": {"runs_claim"},
-    "stopping_runs": {"runs_stop"},
-    "jobs_of_owner": {"jobs_owner", "one_shots_live", "one_shots_ended", "one_shots_paused", "one_shots_cancelled"},
-    "jobs_of_key": {"jobs_key", "one_shots_key"},
-    "jobs_of_anyone": {"jobs_id", "runs_id"},
+    "list_stopping_runs": {"runs_stop"},
+    "list_jobs_of_owner": {
+        "jobs_owner",
+        "one_shots_live",
+        "one_shots_ended",
+        "one_shots_paused",
+        "one_shots_cancelled",
+    },
+    "list_jobs_of_key": {"jobs_key", "one_shots_key"},
+    "list_jobs_of_all": {"jobs_id", "runs_id"},
     "parked_by_queue": {"runs_parked"},
     "held_by_queue": {"runs_held"},
     "paused_queues": {"runs_paused"},
@@ -89,12 +95,12 @@ INDEXES = {
     "delete_letter": {"letters_id"},
     "resolve_run": {"runs_id"},
     "drop_secrets": {"runs_id"},
-    "dead_letters_of_anyone": {"letters_due"},
-    "dead_letters_of_owner": {"letters_owner"},
-    "dead_letters_of_job": {"letters_job"},
-    "dead_letter_groups_of_anyone": {"letters_due"},
-    "dead_letter_groups_of_owner": {"letters_owner"},
-    "dead_letter_groups_of_job": {"letters_job"},
+    "list_dead_letters_of_all": {"letters_due"},
+    "list_dead_letters_of_owner": {"letters_owner"},
+    "list_dead_letters_of_job": {"letters_job"},
+    "group_dead_letters_of_all": {"letters_due"},
+    "group_dead_letters_of_owner": {"letters_owner"},
+    "group_dead_letters_of_job": {"letters_job"},
     "held_of_queue": {"runs_held"},
     "queues_of_owner": {"runs_live"},
     "queues_ahead_of_owner": {"runs_queue"},
@@ -115,8 +121,8 @@ MAY_SCAN = {
     "orphans": "holders",
     "rivals": "(subquery",
     "last_run": "(subquery",
-    "runs_of_job": "(subquery",
-    "live_runs_of_job": "(subquery",
+    "list_runs_of_job": "(subquery",
+    "list_live_runs_of_job": "(subquery",
     "next_plan_at": "(subquery",
     "count_live": "(subquery",
     "depth_of_lane": "(subquery",
@@ -147,9 +153,16 @@ def test_a_hot_statement_scans_no_table(db: sqlite3.Connection, name: str) -> No
 
 
 ORDERED = [
-    *("runs_of_anyone", "runs_of_owner", "live_runs_of_owner", "runs_of_task", "runs_of_queue", "runs_of_state"),
+    *(
+        "list_runs_of_all",
+        "list_runs_of_owner",
+        "list_live_runs_of_owner",
+        "list_runs_of_task",
+        "list_runs_of_queue",
+        "list_runs_of_state",
+    ),
     *("plannable_jobs", "lane", "ledger_runs"),
-    *("dead_letters_of_anyone", "dead_letters_of_owner", "dead_letters_of_job"),
+    *("list_dead_letters_of_all", "list_dead_letters_of_owner", "list_dead_letters_of_job"),
     *("events_of_anyone", "events_of_owner", "blocking_letters", "latenesses"),
 ]
 
@@ -178,9 +191,9 @@ def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
         ("events_of_anyone", "INTEGER PRIMARY KEY (rowid>?)"),
         ("events_of_owner", "events_owner (owner=? AND rowid>?)"),
         ("receipt", "sqlite_autoindex_receipts_1 (owner=? AND key=?)"),
-        ("dead_letters_of_anyone", "letters_due (due_at>? AND due_at<?)"),
-        ("dead_letters_of_owner", "letters_owner (owner=? AND due_at>? AND due_at<?)"),
-        ("dead_letters_of_job", "letters_job (job_id=? AND due_at>? AND due_at<?)"),
+        ("list_dead_letters_of_all", "letters_due (due_at>? AND due_at<?)"),
+        ("list_dead_letters_of_owner", "letters_owner (owner=? AND due_at>? AND due_at<?)"),
+        ("list_dead_letters_of_job", "letters_job (job_id=? AND due_at>? AND due_at<?)"),
         ("latenesses", "runs_queue (owner=? AND queue=? AND due_at>?)"),
     ],
 )
@@ -209,7 +222,7 @@ def test_queues_of_an_owner_are_found_by_jumps(db: sqlite3.Connection) -> None:
     assert "runs_queue (owner>?)" in plan
 
 
-@pytest.mark.parametrize("name", ["jobs_of_owner", "jobs_of_key", "jobs_of_anyone"])
+@pytest.mark.parametrize("name", ["list_jobs_of_owner", "list_jobs_of_key", "list_jobs_of_all"])
 def test_jobs_are_merged_from_ordered_streams(db: sqlite3.Connection, name: str) -> None:
     plan = plan_of(db, name)
     assert "MERGE (UNION ALL)" in plan

@@ -26,7 +26,7 @@ class PostgresLetters(PostgresBase):
 
     async def dead_letters(self) -> int:
         """How many failed runs nobody has resolved, counted up to a bound."""
-        count: int = await self._db.value("dead_letters", MAX_LETTERS)
+        count: int = await self._db.value("count_dead_letters", MAX_LETTERS)
         return count
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:

@@ -70,18 +70,20 @@ class RunQuery:
         live = frozenset() if self.which.dead_letters else self.states - FINAL
         ended = self.states & FINAL
         if self.which.job_id is not None:
-            name = "list_letters_of_job" if self.which.dead_letters else "list_ended_of_job"
-            searches = [Search("list_live_of_job", live), Search(name, ended)]
+            name = "list_dead_letters_of_job" if self.which.dead_letters else "list_ended_runs_of_job"
+            searches = [Search("list_live_runs_of_job", live), Search(name, ended)]
         else:
-            best = _ended_list("list_ended", well=State.SUCCEEDED in ended)
-            name = "list_letters" if self.which.dead_letters else best
+            best = "list_ended_runs" if State.SUCCEEDED in ended else "list_unsuccessful_runs"
+            name = "list_dead_letters" if self.which.dead_letters else best
             searches = _live_searches(live, stopping=self.which.stopping)
             searches += [Search(name, ended, days) for days in latest_first(self.before_at.date())]
         return [search for search in searches if search.states]
 
     def groups(self) -> Search:
         """What finds the dead letters by what they failed of."""
-        return Search("group_letters" if self.which.job_id is None else "group_letters_of_job", self.states)
+        return Search(
+            "group_dead_letters" if self.which.job_id is None else "group_dead_letters_of_job", self.states & FINAL
+        )
 
     def arguments(self, search: Search, found: Collection[Run] = ()) -> tuple[Any, ...]:
         """The parameters that a search takes when these were found before."""
@@ -89,16 +91,16 @@ class RunQuery:
         full = len(found) >= self.limit
         return (
             which.owner,
+            which.task,
+            which.queue,
+            self.limit,
             which.job_id,
             sorted(search.states),
             which.stopping,
-            which.task,
-            which.queue,
             heapq.nlargest(self.limit, (run.due_at for run in found))[-1] if full else self.start,
             self.before_at,
             self.before_id,
-            self.limit,
-            *((_error_begins(which.error_type),) if which.dead_letters else ()),
+            *((_error_begins(which.error_type),) if search.states <= FINAL else ()),
             *((*search.days, not full) if search.days else ()),
         )
 
@@ -111,16 +113,11 @@ def run_cursor(run: Run) -> str:
 def _live_searches(states: frozenset[State], *, stopping: bool | None) -> list[Search]:
     """What together finds live runs in these states; what waits for its first try may be much."""
     if stopping:
-        return [Search("list_stopped", states)]
+        return [Search("list_stopping_runs", states)]
     if State.SCHEDULED in states:
-        return [Search("list_live", states)]
-    few = {State.RETRYING: "list_retried", State.RUNNING: "list_started", State.CLAIMED: "list_live"}
+        return [Search("list_live_runs", states)]
+    few = {State.RETRYING: "list_retried_runs", State.RUNNING: "list_started_runs", State.CLAIMED: "list_live_runs"}
     return [Search(name, frozenset({state})) for state, name in few.items() if state in states]
-
-
-def _ended_list(name: str, *, well: bool) -> str:
-    """The list of ended runs that follows the best index: with those that succeeded, or without."""
-    return name if well else f"{name}_badly"
 
 
 def _error_begins(kind: str | None) -> str | None:
@@ -167,29 +164,29 @@ class JobQuery:
 
     def _ended(self, states: Sequence[State], due_by: datetime) -> list[JobSearch]:
         if self.which.key is not None:
-            return [JobSearch("list_one_shots_ended_keyed", (states, due_by))]
-        name = _ended_list("list_one_shots_ended", well=State.SUCCEEDED in states)
+            return [JobSearch("list_ended_one_shots_of_key", (states, due_by))]
+        name = "list_ended_one_shots" if State.SUCCEEDED in states else "list_unsuccessful_one_shots"
         return [JobSearch(name, (states, due_by), days) for days in latest_first(birthday(self.before) or date.max)]
 
     def arguments(self, search: JobSearch, found: Collection[str]) -> tuple[Any, ...]:
         """The parameters that a search takes when jobs with these ids were found before."""
         which = self.which
         label, value = which.label or (None, None)
-        common = (which.owner, which.task, which.name, which.key, which.queue, label, value, which.text)
+        common = (which.owner, which.task, which.queue, self.limit, which.name, which.key, label, value, which.text)
         full = len(found) >= self.limit
         least = heapq.nlargest(self.limit, found)[-1] if full else LOWEST_ID  # that still comes onto the page
         by_day = (least, *search.days, not full) if search.days else ()
-        return (*common, self.before, self.limit, *search.own, *by_day)
+        return (*common, self.before, *search.own, *by_day)
 
 
 def _live_statement(which: JobFilter) -> str:
     if which.key is not None:
-        return "list_one_shots_keyed"
+        return "list_live_one_shots_of_key"
     if which.status is JobStatus.PAUSED:
-        return "list_one_shots_paused"
+        return "list_paused_one_shots"
     if which.status is JobStatus.CANCELLED:
-        return "list_one_shots_stopped"  # a cancel that waits for its node
-    return "list_one_shots_live"
+        return "list_stopping_one_shots"  # a cancel that waits for its node
+    return "list_live_one_shots"
 
 
 def _ended_states(status: JobStatus | None) -> frozenset[State]:

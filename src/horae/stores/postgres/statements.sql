@@ -798,7 +798,7 @@ DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS gi
  WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id
 RETURNING blocks.gate;
 
--- name: dead_letters
+-- name: count_dead_letters
 -- $1 bound. The order is that of the smallest index which has them all, and of no other.
 SELECT count(*)
   FROM (SELECT FROM history
@@ -1200,420 +1200,342 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 
 
 -- -------------------------------------------------------------------------------------------------------------- lists
--- All lists of runs take the same filter: $1 owner, $2 job, $3 states, $4 stopping, $5 task, $6 queue ($1, $2, $4, $5, $6
--- may be NULL), $7 due from, ($8, $9) before this position, $10 how many. They differ in the index that they follow.
--- Where there are many shelves they are merged in two steps: one whose first run is not among the first of all has nothing
--- to add. Those that look into the history, shelf by shelf and day by day, have three more as their last: the first day, the
--- one after the last, and whether to look first how far the page reaches at most, by the first few of every shelf.
+-- All lists take $1 owner, $2 task, $3 queue (NULL means any), $4 how many, and then what is said at those of runs and of
+-- jobs. They differ in the index that they follow: shelf by shelf or all at once. Where there are many shelves they are
+-- merged in two steps: one whose first run is not among the first of all has nothing to add. Those that look into the
+-- history, shelf by shelf and day by day, have three more as their last: the first day, the one after the last, and whether
+-- to look first how far the page reaches at most, by the first few of every shelf: `least` is that point. `place` is the
+-- shelf that is being looked at, and in the history `place.since` or `place.least` the point that ends its page.
 
--- name: list_live
+-- fragment: shelf_filter
+place.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
+   AND ($2::text IS NULL OR place.task = $2) AND ($3::text IS NULL OR place.queue = $3);
+
+-- fragment: all_if_few
+SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20;
+
+-- fragment: first_few
+LIMIT 1 + $4 / (SELECT count(*) FROM places);
+
+-- Lists of runs go on with $5 job, $6 states, $7 stopping ($5 and $7 may be NULL), $8 due from, ($9, $10) before this
+-- position; those of ended runs with $11: how the error begins, which is with its type, or NULL.
+
+-- fragment: run_filter
+($1::text IS NULL OR owner = $1) AND ($2::text IS NULL OR task = $2) AND ($3::text IS NULL OR queue = $3);
+
+-- fragment: run_shelf_filter
+{shelf_filter} AND $5::uuid IS NULL;
+
+-- fragment: due_filter
+due_at >= $8::timestamptz AND (due_at, id) < ($9::timestamptz, $10::uuid);
+
+-- fragment: live_filter
+{due_filter} AND state = ANY($6::text[]) AND ($7::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $7);
+
+-- fragment: none_stopping
+-- What has ended is not being stopped.
+($7::boolean IS NULL OR NOT $7);
+
+-- fragment: error_filter
+($11::text IS NULL OR starts_with(error, $11));
+
+-- fragment: history_filter
+{error_filter} AND ended_on >= $12::date AND ended_on < $13::date;
+
+-- fragment: latest_first
+ORDER BY due_at DESC, id DESC LIMIT $4;
+
+-- fragment: last_of_first_few
+WHERE $14::boolean ORDER BY first.due_at DESC OFFSET $4 - 1 LIMIT 1;
+
+-- fragment: places_from_start
+(SELECT *, $8::timestamptz AS since FROM places) AS place;
+
+-- fragment: places_from_least
+(SELECT *, coalesce((SELECT due_at FROM least), $8::timestamptz) AS since FROM places) AS place;
+
+-- name: list_live_runs
 WITH places AS MATERIALIZED (
-    SELECT id FROM shelves
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
+    SELECT id FROM shelves AS place WHERE {run_shelf_filter}
 ), heads AS MATERIALIZED (
-    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    {all_if_few}
     UNION ALL
-    (SELECT places.id
-       FROM places
-      CROSS JOIN LATERAL (SELECT due_at, id FROM runs
-                           WHERE runs.shelf = places.id
-                             AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                             AND state = ANY($3::text[])
-                             AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                           ORDER BY due_at DESC, id DESC
-                           LIMIT 1) AS head
+    (SELECT place.id
+       FROM places AS place
+      CROSS JOIN LATERAL (SELECT due_at, id FROM runs WHERE shelf = place.id AND {live_filter}
+                           ORDER BY due_at DESC, id DESC LIMIT 1) AS head
       WHERE (SELECT count(*) FROM places) > 20
       ORDER BY head.due_at DESC, head.id DESC
-      LIMIT $10)
+      LIMIT $4)
 )
 SELECT run.*
-  FROM heads
- CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = heads.id
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[])
-                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
+  FROM heads AS place
+ CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE shelf = place.id AND {live_filter} {latest_first}) AS run
+ {latest_first};
 
--- name: list_retried
+-- name: list_retried_runs
 -- Runs that wait for another try are few among those that wait for their first: all of them have an error.
 SELECT run.*
-  FROM shelves
+  FROM shelves AS place
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = shelves.id AND error IS NOT NULL
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[])
-                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
+                      WHERE shelf = place.id AND error IS NOT NULL AND {live_filter} {latest_first}) AS run
+ WHERE {run_shelf_filter}
+ {latest_first};
 
--- name: list_started
+-- name: list_started_runs
 -- What runs is little beside what waits.
 SELECT run.*
-  FROM shelves
- CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf = shelves.id AND live_runs.going
-                        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[])
-                        AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
+  FROM shelves AS place
+ CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE shelf = place.id AND going AND {live_filter} {latest_first}) AS run
+ WHERE {run_shelf_filter}
+ {latest_first};
 
--- name: list_stopped
-WITH stopped AS MATERIALIZED (
-    SELECT * FROM live_runs
-     WHERE stop IS NOT NULL AND state = ANY($3::text[])
-       AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-       AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
-       AND $2::uuid IS NULL
+-- name: list_stopping_runs
+WITH stopping AS MATERIALIZED (
+    SELECT * FROM live_runs WHERE stop IS NOT NULL AND {run_filter} AND $5::uuid IS NULL
 )
-SELECT * FROM stopped
- WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
+SELECT * FROM stopping WHERE {live_filter} {latest_first};
 
--- name: list_ended
+-- name: list_live_runs_of_job
+SELECT * FROM (
+    (SELECT * FROM live_runs WHERE id = $5::uuid AND job_id = id)
+     UNION ALL
+    (SELECT * FROM live_runs WHERE job_id = $5::uuid AND job_id <> id)) AS each
+ WHERE {live_filter} AND {run_filter}
+ {latest_first};
+
+-- fragment: in_ended_runs
+FROM ended_runs
+ WHERE shelf = place.id AND due_at >= place.since AND (due_at, id) < ($9::timestamptz, $10::uuid)
+   AND state = ANY($6::text[]) AND {history_filter};
+
+-- name: list_ended_runs
 WITH places AS MATERIALIZED (
-    SELECT id FROM shelves
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-       AND ($4::boolean IS NULL OR NOT $4)
+    SELECT id FROM shelves AS place WHERE {run_shelf_filter} AND {none_stopping}
 ), least AS MATERIALIZED (
     SELECT first.due_at
-      FROM places
-     CROSS JOIN LATERAL (SELECT due_at FROM history
-                          WHERE history.shelf = places.id
-                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                            AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
-                          ORDER BY due_at DESC, id DESC
-                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
-     WHERE $13::boolean
-     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+      FROM {places_from_start}
+     CROSS JOIN LATERAL (SELECT due_at {in_ended_runs} ORDER BY due_at DESC, id DESC {first_few}) AS first
+     {last_of_first_few}
 )
 SELECT run.*
-  FROM places
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf = places.id
-                        AND due_at >= coalesce((SELECT due_at FROM least), $7::timestamptz)
-                        AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND state = ANY($3::text[]) AND ended_on >= $11::date AND ended_on < $12::date
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
+  FROM {places_from_least} CROSS JOIN LATERAL (SELECT * {in_ended_runs} {latest_first}) AS run
+ {latest_first};
 
--- name: list_ended_badly
+-- fragment: in_unsuccessful_runs
+FROM ended_runs
+ WHERE shelf = place.id AND state <> 'succeeded' AND state = place.state
+   AND due_at >= place.since AND (due_at, id) < ($9::timestamptz, $10::uuid) AND {history_filter};
+
+-- name: list_unsuccessful_runs
 -- State by state: what did not succeed has an index of its own, in which the few failed ones are found among the many.
 WITH places AS MATERIALIZED (
-    SELECT id, wanted.state FROM shelves CROSS JOIN unnest($3::text[]) AS wanted(state)
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-       AND ($4::boolean IS NULL OR NOT $4)
+    SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($6::text[]) AS wanted(state)
+     WHERE {run_shelf_filter} AND {none_stopping}
 ), least AS MATERIALIZED (
     SELECT first.due_at
-      FROM places
-     CROSS JOIN LATERAL (SELECT due_at FROM history
-                          WHERE history.shelf = places.id AND history.state <> 'succeeded' AND history.state = places.state
-                            AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                            AND ended_on >= $11::date AND ended_on < $12::date
-                          ORDER BY due_at DESC, id DESC
-                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
-     WHERE $13::boolean
-     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+      FROM {places_from_start}
+     CROSS JOIN LATERAL (SELECT due_at {in_unsuccessful_runs} ORDER BY due_at DESC, id DESC {first_few}) AS first
+     {last_of_first_few}
 )
 SELECT run.*
-  FROM places
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE ended_runs.shelf = places.id
-                        AND ended_runs.state <> 'succeeded' AND ended_runs.state = places.state
-                        AND due_at >= coalesce((SELECT due_at FROM least), $7::timestamptz)
-                        AND (due_at, id) < ($8::timestamptz, $9::uuid)
-                        AND ended_on >= $11::date AND ended_on < $12::date
-                      ORDER BY due_at DESC, id DESC
-                      LIMIT $10) AS run
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
+  FROM {places_from_least} CROSS JOIN LATERAL (SELECT * {in_unsuccessful_runs} {latest_first}) AS run
+ {latest_first};
 
--- name: list_live_of_job
+-- name: list_ended_runs_of_job
 SELECT * FROM (
-    (SELECT * FROM live_runs WHERE id = $2::uuid AND job_id = id)
-     UNION ALL
-    (SELECT * FROM live_runs WHERE job_id = $2::uuid AND job_id <> id)) AS each
- WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $4)
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
-
--- name: list_ended_of_job
-SELECT * FROM (
-    (SELECT * FROM ended_runs WHERE id = $2::uuid AND job_id = id)
+    (SELECT * FROM ended_runs WHERE id = $5::uuid AND job_id = id)
      UNION ALL
     (SELECT * FROM ended_runs
-      WHERE job_id = $2::uuid AND job_id <> id
-        AND due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid) AND state = ANY($3::text[])
-        AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
-      ORDER BY due_at DESC, id DESC
-      LIMIT $10)) AS each
- WHERE due_at >= $7::timestamptz AND (due_at, id) < ($8::timestamptz, $9::uuid)
-   AND state = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
- ORDER BY due_at DESC, id DESC
- LIMIT $10;
+      WHERE job_id = $5::uuid AND job_id <> id AND {due_filter} AND state = ANY($6::text[]) AND {error_filter} AND {run_filter}
+      {latest_first})) AS each
+ WHERE {due_filter} AND state = ANY($6::text[]) AND {error_filter} AND {run_filter} AND {none_stopping}
+ {latest_first};
 
--- Lists of dead letters take the same filter, and $11: how the error begins, which is with its type.
+-- Dead letters, and their groups by task and error: the most frequent first, with the newest as an example.
 
--- name: list_letters
+-- fragment: in_letters
+FROM ended_runs
+ WHERE (shelf, due_at) >= (place.id, place.since) AND (shelf, due_at, id) < (place.id, $9::timestamptz, $10::uuid)
+   AND state = 'failed' AND resolution IS NULL;
+
+-- fragment: letters_of_job
+FROM ended_runs
+ WHERE (job_id, due_at) >= ($5::uuid, $8::timestamptz) AND (job_id, due_at, id) < ($5::uuid, $9::timestamptz, $10::uuid)
+   AND state = 'failed' AND resolution IS NULL AND {error_filter} AND {run_filter}
+   AND 'failed' = ANY($6::text[]) AND {none_stopping}
+ ORDER BY job_id DESC, due_at DESC, id DESC
+ LIMIT $4;
+
+-- fragment: letter_shelf_filter
+{run_shelf_filter} AND 'failed' = ANY($6::text[]) AND {none_stopping};
+
+-- fragment: group_columns
+task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1];
+
+-- fragment: by_error
+GROUP BY task, error ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: list_dead_letters
 WITH places AS MATERIALIZED (
-    SELECT id FROM shelves
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-       AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
+    SELECT id FROM shelves AS place WHERE {letter_shelf_filter}
 ), least AS MATERIALIZED (
     SELECT first.due_at
-      FROM places
-     CROSS JOIN LATERAL (SELECT due_at FROM history
-                          WHERE (shelf, due_at) >= (places.id, $7::timestamptz)
-                            AND (shelf, due_at, id) < (places.id, $8::timestamptz, $9::uuid)
-                            AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
-                            AND ended_on >= $12::date AND ended_on < $13::date
-                          ORDER BY shelf DESC, due_at DESC, id DESC
-                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
-     WHERE $14::boolean
-     ORDER BY first.due_at DESC OFFSET $10 - 1 LIMIT 1
+      FROM {places_from_start}
+     CROSS JOIN LATERAL (SELECT due_at {in_letters} AND {history_filter}
+                          ORDER BY shelf DESC, due_at DESC, id DESC {first_few}) AS first
+     {last_of_first_few}
 )
 SELECT run.*
-  FROM places
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (shelf, due_at) >= (places.id, coalesce((SELECT due_at FROM least), $7::timestamptz))
-                        AND (shelf, due_at, id) < (places.id, $8::timestamptz, $9::uuid)
-                        AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
-                        AND ended_on >= $12::date AND ended_on < $13::date
-                      ORDER BY shelf DESC, due_at DESC, id DESC
-                      LIMIT $10) AS run
- ORDER BY run.due_at DESC, run.id DESC
- LIMIT $10;
+  FROM {places_from_least}
+ CROSS JOIN LATERAL (SELECT * {in_letters} AND {history_filter}
+                      ORDER BY shelf DESC, due_at DESC, id DESC LIMIT $4) AS run
+ {latest_first};
 
--- name: list_letters_of_job
-SELECT * FROM ended_runs
- WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz) AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
-   AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
-   AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
-   AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
- ORDER BY job_id DESC, due_at DESC, id DESC
- LIMIT $10;
+-- name: list_dead_letters_of_job
+SELECT * {letters_of_job};
 
--- The same letters as above, by task and error, the most frequent first, with the newest as an example.
-
--- name: group_letters
-SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+-- name: group_dead_letters
+SELECT {group_columns}
   FROM (SELECT run.*
-          FROM shelves
-         CROSS JOIN LATERAL (SELECT task, error, due_at, id FROM ended_runs
-                              WHERE (shelf, due_at) >= (shelves.id, $7::timestamptz)
-                                AND (shelf, due_at, id) < (shelves.id, $8::timestamptz, $9::uuid)
-                                AND state = 'failed' AND resolution IS NULL
-                                AND ($11::text IS NULL OR starts_with(error, $11))
-                              ORDER BY shelf DESC, due_at DESC, id DESC
-                              LIMIT $10) AS run
-         WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-           AND ($5::text IS NULL OR shelves.task = $5) AND ($6::text IS NULL OR shelves.queue = $6) AND $2::uuid IS NULL
-           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
-         ORDER BY run.due_at DESC, run.id DESC
-         LIMIT $10) AS letters
- GROUP BY task, error
- ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+          FROM (SELECT *, $8::timestamptz AS since FROM shelves) AS place
+         CROSS JOIN LATERAL (SELECT task, error, due_at, id {in_letters} AND {error_filter}
+                              ORDER BY shelf DESC, due_at DESC, id DESC LIMIT $4) AS run
+         WHERE {letter_shelf_filter}
+         {latest_first}) AS letters
+ {by_error};
 
--- name: group_letters_of_job
-SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
-  FROM (SELECT task, error, due_at, id FROM ended_runs
-         WHERE (job_id, due_at) >= ($2::uuid, $7::timestamptz)
-           AND (job_id, due_at, id) < ($2::uuid, $8::timestamptz, $9::uuid)
-           AND state = 'failed' AND resolution IS NULL AND ($11::text IS NULL OR starts_with(error, $11))
-           AND ($1::text IS NULL OR owner = $1) AND ($5::text IS NULL OR task = $5) AND ($6::text IS NULL OR queue = $6)
-           AND 'failed' = ANY($3::text[]) AND ($4::boolean IS NULL OR NOT $4)
-         ORDER BY job_id DESC, due_at DESC, id DESC
-         LIMIT $10) AS letters
- GROUP BY task, error
- ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+-- name: group_dead_letters_of_job
+SELECT {group_columns} FROM (SELECT task, error, due_at, id {letters_of_job}) AS letters {by_error};
 
--- All lists of jobs take the same filter: $1 owner, $2 task, $3 name, $4 key, $5 queue, $6 label and $7 its value, $8 text
--- (any of them may be NULL), $9 below this id, $10 how many; then $11 the status, $12 the states of the last run and $13
--- the time that it must be due by; for ended one-shots $11 the states, $12 that time, and, shelf by shelf, $13 the least
--- id, and $14 to $16 as above. `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that
--- only the index of both will do: by the order of ids alone the planner would walk the primary key through all other
--- shelves. `due_at + interval '0'` keeps the index of due times away, and `schedule || ''` that of all one-shots.
+-- Lists of jobs go on with $5 name, $6 key, $7 label and $8 its value, $9 text (any of them may be NULL), $10 below this id;
+-- then $11 the status, $12 the states of the last run and $13 the time that it must be due by; for ended one-shots $11 the
+-- states, $12 that time, and, shelf by shelf, $13 the least id, and $14 to $16 as above. `shelf >= s AND (shelf, id) < (s, i)`
+-- is `shelf = s AND id < i`, ordered by both, said so that only the index of both will do: by the order of ids alone the
+-- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away,
+-- and `schedule || ''` that of all one-shots.
+
+-- fragment: spec_filter
+spec_wanted(task, name, key, queue, labels, $2, $5, $6, $3, $7, $8, $9);
+
+-- fragment: job_filter
+{spec_filter} AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12));
+
+-- fragment: one_shot_filter
+{spec_filter} AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
+   AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz);
+
+-- fragment: ended_one_shot_filter
+schedule IS NOT NULL AND due_at + interval '0' <= $12::timestamptz AND {spec_filter};
+
+-- fragment: one_shot_history_filter
+{ended_one_shot_filter} AND ended_on >= $14::date AND ended_on < $15::date;
+
+-- fragment: in_shelf
+shelf >= place.id AND (shelf, id) < (place.id, $10::uuid);
+
+-- fragment: newest_first
+ORDER BY id DESC LIMIT $4;
+
+-- fragment: last_id_of_first_few
+WHERE $16::boolean ORDER BY first.id DESC OFFSET $4 - 1 LIMIT 1;
+
+-- fragment: places_from_id
+(SELECT *, $13::uuid AS least FROM places) AS place;
+
+-- fragment: places_from_least_id
+(SELECT *, coalesce((SELECT id FROM least), $13::uuid) AS least FROM places) AS place;
 
 -- name: list_jobs_of_owner
-SELECT {job_columns}
-  FROM jobs
- WHERE owner >= $1::text AND (owner, id) < ($1::text, $9::uuid)
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
+SELECT {job_columns} FROM jobs
+ WHERE owner >= $1::text AND (owner, id) < ($1::text, $10::uuid) AND {job_filter}
  ORDER BY owner DESC, id DESC
- LIMIT $10;
+ LIMIT $4;
 
 -- name: list_jobs_of_all
-SELECT {job_columns}
-  FROM jobs
- WHERE $1::text IS NULL AND id < $9::uuid AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12))
- ORDER BY id DESC
- LIMIT $10;
+SELECT {job_columns} FROM jobs WHERE $1::text IS NULL AND id < $10::uuid AND {job_filter} {newest_first};
 
--- name: list_one_shots_live
+-- name: list_live_one_shots
 WITH places AS MATERIALIZED (
-    SELECT id FROM shelves
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
+    SELECT id FROM shelves AS place WHERE {shelf_filter}
 ), heads AS MATERIALIZED (
-    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    {all_if_few}
     UNION ALL
-    (SELECT places.id
-       FROM places
-      CROSS JOIN LATERAL (SELECT id FROM runs
-                           WHERE runs.shelf >= places.id AND (runs.shelf, runs.id) < (places.id, $9::uuid)
-                             AND schedule IS NOT NULL
-                             AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                             AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                             AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                           ORDER BY runs.shelf DESC, runs.id DESC
-                           LIMIT 1) AS head
+    (SELECT place.id
+       FROM places AS place
+      CROSS JOIN LATERAL (SELECT id FROM runs WHERE {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}
+                           ORDER BY shelf DESC, id DESC LIMIT 1) AS head
       WHERE (SELECT count(*) FROM places) > 20
       ORDER BY head.id DESC
-      LIMIT $10)
+      LIMIT $4)
 )
 SELECT run.*
-  FROM heads
- CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf >= heads.id AND (live_runs.shelf, live_runs.id) < (heads.id, $9::uuid)
-                        AND schedule IS NOT NULL
-                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                      ORDER BY live_runs.shelf DESC, live_runs.id DESC
-                      LIMIT $10) AS run
- ORDER BY run.id DESC
- LIMIT $10;
+  FROM heads AS place
+ CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}
+                      ORDER BY shelf DESC, id DESC LIMIT $4) AS run
+ {newest_first};
 
--- name: list_one_shots_paused
+-- name: list_paused_one_shots
 SELECT run.*
-  FROM shelves
+  FROM shelves AS place
  CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE live_runs.shelf >= shelves.id AND (live_runs.shelf, live_runs.id) < (shelves.id, $9::uuid)
-                        AND paused AND schedule || '' IS NOT NULL
-                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                        AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-                        AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
-                      ORDER BY live_runs.shelf DESC, live_runs.id DESC
-                      LIMIT $10) AS run
- WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-   AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
- ORDER BY run.id DESC
- LIMIT $10;
+                      WHERE {in_shelf} AND paused AND schedule || '' IS NOT NULL AND {one_shot_filter}
+                      ORDER BY shelf DESC, id DESC LIMIT $4) AS run
+ WHERE {shelf_filter}
+ {newest_first};
 
--- name: list_one_shots_stopped
-WITH stopped AS MATERIALIZED (
+-- name: list_stopping_one_shots
+WITH stopping AS MATERIALIZED (
     SELECT * FROM live_runs
-     WHERE stop IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
-       AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-       AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-       AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
+     WHERE stop IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1) AND {one_shot_filter}
 )
-SELECT * FROM stopped WHERE id < $9::uuid ORDER BY id DESC LIMIT $10;
+SELECT * FROM stopping WHERE id < $10::uuid {newest_first};
 
--- name: list_one_shots_keyed
-SELECT * FROM live_runs
- WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-   AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz)
- ORDER BY key DESC, id DESC
- LIMIT $10;
+-- fragment: of_key
+key >= $6 AND (key, id) < ($6, $10::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1);
 
--- name: list_one_shots_ended
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
-), least AS MATERIALIZED (
-    SELECT first.id
-      FROM places
-     CROSS JOIN LATERAL (SELECT id FROM history
-                          WHERE (history.shelf, history.id) >= (places.id, $13::uuid)
-                            AND (history.shelf, history.id) < (places.id, $9::uuid)
-                            AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
-                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                            AND ended_on >= $14::date AND ended_on < $15::date
-                          ORDER BY history.shelf DESC, history.id DESC
-                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
-     WHERE $16::boolean
-     ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
-)
-SELECT run.*
-  FROM places
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (ended_runs.shelf, ended_runs.id) >= (places.id, coalesce((SELECT id FROM least), $13::uuid))
-                        AND (ended_runs.shelf, ended_runs.id) < (places.id, $9::uuid)
-                        AND schedule IS NOT NULL AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
-                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                        AND ended_on >= $14::date AND ended_on < $15::date
-                      ORDER BY ended_runs.shelf DESC, ended_runs.id DESC
-                      LIMIT $10) AS run
- ORDER BY run.id DESC
- LIMIT $10;
+-- name: list_live_one_shots_of_key
+SELECT * FROM live_runs WHERE {of_key} AND {one_shot_filter} ORDER BY key DESC, id DESC LIMIT $4;
 
--- name: list_one_shots_ended_badly
-WITH places AS MATERIALIZED (
-    SELECT id, wanted.state FROM shelves CROSS JOIN unnest($11::text[]) AS wanted(state)
-     WHERE shelves.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
-       AND ($2::text IS NULL OR shelves.task = $2) AND ($5::text IS NULL OR shelves.queue = $5)
-), least AS MATERIALIZED (
-    SELECT first.id
-      FROM places
-     CROSS JOIN LATERAL (SELECT id FROM history
-                          WHERE (history.shelf, history.state, history.id) >= (places.id, places.state, $13::uuid)
-                            AND (history.shelf, history.state, history.id) < (places.id, places.state, $9::uuid)
-                            AND schedule IS NOT NULL AND history.state <> 'succeeded'
-                            AND due_at + interval '0' <= $12::timestamptz
-                            AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                            AND ended_on >= $14::date AND ended_on < $15::date
-                          ORDER BY history.shelf DESC, history.state DESC, history.id DESC
-                          LIMIT 1 + $10 / (SELECT count(*) FROM places)) AS first
-     WHERE $16::boolean
-     ORDER BY first.id DESC OFFSET $10 - 1 LIMIT 1
-)
-SELECT run.*
-  FROM places
- CROSS JOIN LATERAL (SELECT * FROM ended_runs
-                      WHERE (ended_runs.shelf, ended_runs.state, ended_runs.id)
-                            >= (places.id, places.state, coalesce((SELECT id FROM least), $13::uuid))
-                        AND (ended_runs.shelf, ended_runs.state, ended_runs.id) < (places.id, places.state, $9::uuid)
-                        AND schedule IS NOT NULL AND ended_runs.state <> 'succeeded'
-                        AND due_at + interval '0' <= $12::timestamptz
-                        AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
-                        AND ended_on >= $14::date AND ended_on < $15::date
-                      ORDER BY ended_runs.shelf DESC, ended_runs.state DESC, ended_runs.id DESC
-                      LIMIT $10) AS run
- ORDER BY run.id DESC
- LIMIT $10;
-
--- name: list_one_shots_ended_keyed
+-- name: list_ended_one_shots_of_key
 SELECT * FROM ended_runs
- WHERE key >= $4 AND (key, id) < ($4, $9::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1)
-   AND state = ANY($11::text[]) AND due_at + interval '0' <= $12::timestamptz
-   AND spec_wanted(task, name, key, queue, labels, $2, $3, $4, $5, $6, $7, $8)
- ORDER BY key DESC, id DESC
- LIMIT $10;
+ WHERE {of_key} AND state = ANY($11::text[]) AND {ended_one_shot_filter}
+ ORDER BY key DESC, id DESC LIMIT $4;
+
+-- fragment: in_ended_one_shots
+FROM ended_runs
+ WHERE (shelf, id) >= (place.id, place.least) AND (shelf, id) < (place.id, $10::uuid)
+   AND state = ANY($11::text[]) AND {one_shot_history_filter};
+
+-- name: list_ended_one_shots
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves AS place WHERE {shelf_filter}
+), least AS MATERIALIZED (
+    SELECT first.id
+      FROM {places_from_id}
+     CROSS JOIN LATERAL (SELECT id {in_ended_one_shots} ORDER BY shelf DESC, id DESC {first_few}) AS first
+     {last_id_of_first_few}
+)
+SELECT run.*
+  FROM {places_from_least_id}
+ CROSS JOIN LATERAL (SELECT * {in_ended_one_shots} ORDER BY shelf DESC, id DESC LIMIT $4) AS run
+ {newest_first};
+
+-- fragment: in_unsuccessful_one_shots
+FROM ended_runs
+ WHERE (shelf, state, id) >= (place.id, place.state, place.least) AND (shelf, state, id) < (place.id, place.state, $10::uuid)
+   AND state <> 'succeeded' AND {one_shot_history_filter};
+
+-- name: list_unsuccessful_one_shots
+WITH places AS MATERIALIZED (
+    SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($11::text[]) AS wanted(state) WHERE {shelf_filter}
+), least AS MATERIALIZED (
+    SELECT first.id
+      FROM {places_from_id}
+     CROSS JOIN LATERAL (SELECT id {in_unsuccessful_one_shots} ORDER BY shelf DESC, state DESC, id DESC {first_few}) AS first
+     {last_id_of_first_few}
+)
+SELECT run.*
+  FROM {places_from_least_id}
+ CROSS JOIN LATERAL (SELECT * {in_unsuccessful_one_shots} ORDER BY shelf DESC, state DESC, id DESC LIMIT $4) AS run
+ {newest_first};

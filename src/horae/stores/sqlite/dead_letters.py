@@ -12,7 +12,7 @@ from horae.ports.store import Resolution
 from horae.stores.common.codecs import decode_error
 from horae.stores.sqlite import batches, idempotency
 from horae.stores.sqlite.claim import wake_next
-from horae.stores.sqlite.codecs import ROWS, to_blob, to_hex, to_time
+from horae.stores.sqlite.codecs import LAST, ROWS, to_blob, to_hex, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 from horae.stores.sqlite.reads import MAX_DEPTH, run_parameters
@@ -45,7 +45,7 @@ def _resolve(transaction: Transaction, resolution: Resolution, now: datetime) ->
 
 def groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGroup]:
     """Letters that failed alike, the most frequent first."""
-    parameters = {**run_parameters(which), "limit": MAX_DEPTH}
+    parameters = {**run_parameters(which), "due_at": LAST, "seq": LAST, "limit": MAX_DEPTH}
     return [
         ErrorGroup(
             error=error,
@@ -62,5 +62,5 @@ def groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGroup]:
 
 def _statement(which: RunFilter) -> str:
     if which.job_id is not None:
-        return "dead_letter_groups_of_job"
-    return "dead_letter_groups_of_anyone" if which.owner is None else "dead_letter_groups_of_owner"
+        return "group_dead_letters_of_job"
+    return "group_dead_letters_of_all" if which.owner is None else "group_dead_letters_of_owner"

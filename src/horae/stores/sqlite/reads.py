@@ -114,26 +114,26 @@ def _run_queries(which: RunFilter) -> list[tuple[str, Parameters]]:
     if which.dead_letters:
         return [(_letters_statement(which), common)]
     if which.stopping:
-        return [("stopping_runs", common)]
+        return [("list_stopping_runs", common)]
     if which.job_id is not None:
-        return [("live_runs_of_job" if alive_only else "runs_of_job", common)]
+        return [("list_live_runs_of_job" if alive_only else "list_runs_of_job", common)]
     if which.owner is None:
-        return [("held_runs" if states is not None and states <= HELD else "runs_of_anyone", common)]
+        return [("list_held_runs" if states is not None and states <= HELD else "list_runs_of_all", common)]
     if states is not None and not states & _COMMON:
-        return [("runs_of_state", {**common, "state": state.value}) for state in states]
+        return [("list_runs_of_state", {**common, "state": state.value}) for state in states]
     if which.task is not None:
-        return [("runs_of_task", common)]
+        return [("list_runs_of_task", common)]
     if which.queue is not None:
-        return [("runs_of_queue", common)]
+        return [("list_runs_of_queue", common)]
     if states is not None and not states & _UNSTARTED:
-        return [("runs_of_state", {**common, "state": state.value}) for state in states]
-    return [("live_runs_of_owner" if alive_only else "runs_of_owner", common)]
+        return [("list_runs_of_state", {**common, "state": state.value}) for state in states]
+    return [("list_live_runs_of_owner" if alive_only else "list_runs_of_owner", common)]
 
 
 def _letters_statement(which: RunFilter) -> str:
     if which.job_id is not None:
-        return "dead_letters_of_job"
-    return "dead_letters_of_anyone" if which.owner is None else "dead_letters_of_owner"
+        return "list_dead_letters_of_job"
+    return "list_dead_letters_of_all" if which.owner is None else "list_dead_letters_of_owner"
 
 
 def run_parameters(which: RunFilter) -> Parameters:
@@ -179,8 +179,8 @@ def _listed_job(db: sqlite3.Connection, kind: str, seq: int) -> Job:
 
 def _job_statement(which: JobFilter) -> str:
     if which.owner is None:
-        return "jobs_of_anyone"
-    return "jobs_of_owner" if which.key is None else "jobs_of_key"
+        return "list_jobs_of_all"
+    return "list_jobs_of_owner" if which.key is None else "list_jobs_of_key"
 
 
 def _job_parameters(which: JobFilter) -> Parameters:
@@ -206,8 +206,6 @@ def _streams(which: JobFilter) -> Parameters:
     """Which of the lists that make up the list of jobs can have something; a small one instead of a large one."""
     status, last = which.status, which.last_run_states
     return {
-        "jobs": True,
-        "one_shots": True,
         "live": status in (None, JobStatus.SCHEDULED) and (last is None or bool(last - FINAL)),
         "ended": status in (None, JobStatus.FINISHED) and (last is None or bool(last & FINAL)),
         "paused": status is JobStatus.PAUSED,
@@ -247,4 +245,4 @@ def tasks(db: sqlite3.Connection) -> Mapping[str, str]:
 
 def dead_letters(db: sqlite3.Connection) -> int:
     """How many failed runs nobody has resolved."""
-    return int(db.execute(STATEMENTS["dead_letters"], {"bound": MAX_DEPTH}).fetchone()[0])
+    return int(db.execute(STATEMENTS["count_dead_letters"], {"bound": MAX_DEPTH}).fetchone()[0])

@@ -525,78 +525,55 @@ DELETE FROM letters WHERE id = ?;
 -- name: resolve_run
 UPDATE runs SET resolution = ? WHERE id = ?;
 
--- name: dead_letters
+-- name: count_dead_letters
 SELECT count(*) FROM (SELECT 1 FROM letters LIMIT :bound);
 
--- name: dead_letters_of_anyone
-SELECT runs.* FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
- WHERE letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
+-- fragment: letter_filter
+letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
    AND (:task IS NULL OR task = :task)
    AND (:queue IS NULL OR queue = :queue)
    AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
  ORDER BY letters.due_at DESC, letters.run DESC
  LIMIT :limit;
 
--- name: dead_letters_of_owner
-SELECT runs.* FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run
- WHERE letters.owner = :owner
-   AND letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
- ORDER BY letters.due_at DESC, letters.run DESC
- LIMIT :limit;
+-- fragment: letters_of_all
+FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
+ WHERE {letter_filter};
 
--- name: dead_letters_of_job
-SELECT runs.* FROM letters INDEXED BY letters_job CROSS JOIN runs ON runs.seq = letters.run
- WHERE letters.job_id = :job_id AND (:owner IS NULL OR letters.owner = :owner)
-   AND letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
- ORDER BY letters.due_at DESC, letters.run DESC
- LIMIT :limit;
+-- fragment: letters_of_owner
+FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run
+ WHERE letters.owner = :owner AND {letter_filter};
 
--- name: dead_letter_groups_of_anyone
-SELECT task, error, count(*), min(due_at), max(due_at), id
-  FROM (SELECT runs.task, runs.error, letters.due_at, letters.id
-          FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
-         WHERE letters.due_at >= :start_at AND letters.due_at < :end_at
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
-         ORDER BY letters.due_at DESC, letters.run DESC
-         LIMIT :limit)
- GROUP BY task, error
- ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+-- fragment: letters_of_job
+FROM letters INDEXED BY letters_job CROSS JOIN runs ON runs.seq = letters.run
+ WHERE letters.job_id = :job_id AND (:owner IS NULL OR letters.owner = :owner) AND {letter_filter};
 
--- name: dead_letter_groups_of_owner
-SELECT task, error, count(*), min(due_at), max(due_at), id
-  FROM (SELECT runs.task, runs.error, letters.due_at, letters.id
-          FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run
-         WHERE letters.owner = :owner
-           AND letters.due_at >= :start_at AND letters.due_at < :end_at
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
-         ORDER BY letters.due_at DESC, letters.run DESC
-         LIMIT :limit)
- GROUP BY task, error
- ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+-- name: list_dead_letters_of_all
+SELECT runs.* {letters_of_all};
 
--- name: dead_letter_groups_of_job
-SELECT task, error, count(*), min(due_at), max(due_at), id
-  FROM (SELECT runs.task, runs.error, letters.due_at, letters.id
-          FROM letters INDEXED BY letters_job CROSS JOIN runs ON runs.seq = letters.run
-         WHERE letters.job_id = :job_id AND (:owner IS NULL OR letters.owner = :owner)
-           AND letters.due_at >= :start_at AND letters.due_at < :end_at
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
-         ORDER BY letters.due_at DESC, letters.run DESC
-         LIMIT :limit)
- GROUP BY task, error
- ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+-- name: list_dead_letters_of_owner
+SELECT runs.* {letters_of_owner};
+
+-- name: list_dead_letters_of_job
+SELECT runs.* {letters_of_job};
+
+-- fragment: group_columns
+task, error, count(*), min(due_at), max(due_at), id;
+
+-- fragment: letter_columns
+runs.task, runs.error, letters.due_at, letters.id;
+
+-- fragment: by_error
+GROUP BY task, error ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: group_dead_letters_of_all
+SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_all}) {by_error};
+
+-- name: group_dead_letters_of_owner
+SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_owner}) {by_error};
+
+-- name: group_dead_letters_of_job
+SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_job}) {by_error};
 
 
 -- ===== repeated requests =============================================================================================
@@ -794,142 +771,72 @@ SELECT * FROM (
  ORDER BY due_at DESC, seq DESC
  LIMIT 1;
 
--- name: runs_of_job
-SELECT * FROM (
-    SELECT * FROM runs INDEXED BY runs_id
-     WHERE id = :job_id AND schedule IS NOT NULL
-       AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-       AND (:owner IS NULL OR owner = :owner)
-       AND (:task IS NULL OR task = :task)
-       AND (:queue IS NULL OR queue = :queue)
-       AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-       AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
-    UNION ALL
-    SELECT * FROM (
-        SELECT * FROM runs INDEXED BY runs_job
-         WHERE job_id = :job_id AND schedule IS NULL
-           AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-           AND (:owner IS NULL OR owner = :owner)
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-           AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
-         ORDER BY due_at DESC, seq DESC
-         LIMIT :limit))
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: live_runs_of_job
-SELECT * FROM (
-    SELECT * FROM runs INDEXED BY runs_id
-     WHERE id = :job_id AND schedule IS NOT NULL AND finished_at IS NULL
-       AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-       AND (:owner IS NULL OR owner = :owner)
-       AND (:task IS NULL OR task = :task)
-       AND (:queue IS NULL OR queue = :queue)
-       AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-       AND (:stopping IS NULL OR (stop IS 'cancelled') = :stopping)
-    UNION ALL
-    SELECT * FROM (
-        SELECT * FROM runs INDEXED BY runs_live_of_job
-         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL
-           AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-           AND (:owner IS NULL OR owner = :owner)
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-           AND (:stopping IS NULL OR (stop IS 'cancelled') = :stopping)
-         ORDER BY due_at DESC, seq DESC
-         LIMIT :limit))
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: runs_of_anyone
-SELECT * FROM runs INDEXED BY runs_due
- WHERE due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:owner IS NULL OR owner = :owner)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: held_runs
--- What nodes hold is little at any time, whoever owns it.
-SELECT * FROM runs INDEXED BY runs_held
- WHERE {held} AND state IN (SELECT value FROM json_each(:states))
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: runs_of_owner
-SELECT * FROM runs INDEXED BY runs_owner
- WHERE owner = :owner
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: live_runs_of_owner
-SELECT * FROM runs INDEXED BY runs_live
- WHERE owner = :owner AND finished_at IS NULL
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:stopping IS NULL OR (stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: runs_of_task
-SELECT * FROM runs INDEXED BY runs_task
- WHERE owner = :owner AND task = :task
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: runs_of_queue
-SELECT * FROM runs INDEXED BY runs_queue
- WHERE owner = :owner AND queue = :queue
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: runs_of_state
-SELECT * FROM runs INDEXED BY runs_state
- WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed')
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
-
--- name: stopping_runs
--- Few at any time: a request is open only until the node has seen it.
-SELECT * FROM runs INDEXED BY runs_stop
- WHERE stop IS NOT NULL AND finished_at IS NULL AND stop = 'cancelled'
-   AND due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
+-- fragment: run_filter
+-- All of it in every list: what an index has answered already costs next to nothing.
+due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
    AND (:owner IS NULL OR owner = :owner)
    AND (:job_id IS NULL OR job_id = :job_id)
    AND (:task IS NULL OR task = :task)
    AND (:queue IS NULL OR queue = :queue)
    AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
- ORDER BY due_at DESC, seq DESC
- LIMIT :limit;
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping);
+
+-- fragment: latest_first
+ORDER BY due_at DESC, seq DESC LIMIT :limit;
+
+-- name: list_runs_of_all
+SELECT * FROM runs INDEXED BY runs_due
+ WHERE {run_filter} {latest_first};
+
+-- name: list_held_runs
+-- What nodes hold is little at any time, whoever owns it.
+SELECT * FROM runs INDEXED BY runs_held
+ WHERE {held} AND {run_filter} {latest_first};
+
+-- name: list_stopping_runs
+-- Few at any time: a request is open only until the node has seen it.
+SELECT * FROM runs INDEXED BY runs_stop
+ WHERE stop IS NOT NULL AND finished_at IS NULL AND {run_filter} {latest_first};
+
+-- name: list_runs_of_owner
+SELECT * FROM runs INDEXED BY runs_owner
+ WHERE owner = :owner AND {run_filter} {latest_first};
+
+-- name: list_live_runs_of_owner
+SELECT * FROM runs INDEXED BY runs_live
+ WHERE owner = :owner AND finished_at IS NULL AND {run_filter} {latest_first};
+
+-- name: list_runs_of_task
+SELECT * FROM runs INDEXED BY runs_task
+ WHERE owner = :owner AND task = :task AND {run_filter} {latest_first};
+
+-- name: list_runs_of_queue
+SELECT * FROM runs INDEXED BY runs_queue
+ WHERE owner = :owner AND queue = :queue AND {run_filter} {latest_first};
+
+-- name: list_runs_of_state
+SELECT * FROM runs INDEXED BY runs_state
+ WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed') AND {run_filter} {latest_first};
+
+-- name: list_runs_of_job
+SELECT * FROM (
+    SELECT * FROM runs INDEXED BY runs_id
+     WHERE id = :job_id AND schedule IS NOT NULL AND {run_filter}
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM runs INDEXED BY runs_job
+         WHERE job_id = :job_id AND schedule IS NULL AND {run_filter} {latest_first}))
+ {latest_first};
+
+-- name: list_live_runs_of_job
+SELECT * FROM (
+    SELECT * FROM runs INDEXED BY runs_id
+     WHERE id = :job_id AND schedule IS NOT NULL AND finished_at IS NULL AND {run_filter}
+    UNION ALL
+    SELECT * FROM (
+        SELECT * FROM runs INDEXED BY runs_live_of_job
+         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND {run_filter} {latest_first}))
+ {latest_first};
 
 -- name: ledger_runs
 SELECT * FROM runs INDEXED BY runs_slot
@@ -947,186 +854,86 @@ SELECT * FROM backfills
  WHERE job_id = :job_id AND start_at <= :end AND end_at >= :start
  ORDER BY start_at;
 
--- name: jobs_of_owner
+-- fragment: spec_filter
+id < :before
+   AND (:task IS NULL OR task = :task)
+   AND (:name IS NULL OR name = :name)
+   AND (:key IS NULL OR key = :key)
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
+   AND (:text IS NULL OR instr(folded(task), :text) OR instr(folded(name), :text) OR instr(folded(key), :text));
+
+-- fragment: job_filter
+{spec_filter}
+   AND (:status IS NULL OR status = :status)
+   AND (:last_states IS NULL OR (
+        SELECT state FROM runs INDEXED BY runs_job
+         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
+         ORDER BY due_at DESC, runs.seq DESC
+         LIMIT 1) IN (SELECT value FROM json_each(:last_states)));
+
+-- fragment: one_shot_filter
+schedule IS NOT NULL AND {spec_filter}
+   AND (:status IS NULL OR :status = CASE
+            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
+            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
+   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))));
+
+-- name: list_jobs_of_owner
 -- Streams in the order of their ids, of which the flags choose those that can have something; merged, newest first.
 SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_owner
- WHERE :jobs AND owner = :owner AND id < :before
-   AND (:status IS NULL OR status = :status)
-   AND (:task IS NULL OR jobs.task = :task)
-   AND (:name IS NULL OR jobs.name = :name)
-   AND (:key IS NULL OR jobs.key = :key)
-   AND (:queue IS NULL OR jobs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(jobs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(jobs.task), :text) OR instr(folded(jobs.name), :text)
-        OR instr(folded(jobs.key), :text))
-   AND (:last_states IS NULL OR (
-        SELECT state FROM runs INDEXED BY runs_job
-         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
-         ORDER BY due_at DESC, runs.seq DESC
-         LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
+ WHERE owner = :owner AND {job_filter}
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_live
- WHERE :live AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL
-   AND (:status IS NULL OR :status = CASE
-            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
-            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ WHERE :live AND owner = :owner AND finished_at IS NULL AND {one_shot_filter}
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_ended
- WHERE :ended AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NOT NULL
-   AND (:status IS NULL OR :status = CASE
-            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
-            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ WHERE :ended AND owner = :owner AND finished_at IS NOT NULL AND {one_shot_filter}
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_paused
- WHERE :paused AND owner = :owner AND id < :before AND schedule IS NOT NULL AND finished_at IS NULL AND paused = 1
-   AND (:status IS NULL OR :status = CASE
-            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
-            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ WHERE :paused AND owner = :owner AND finished_at IS NULL AND paused = 1 AND {one_shot_filter}
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_cancelled
- WHERE :cancelled AND owner = :owner AND id < :before AND schedule IS NOT NULL AND (state = 'cancelled' OR stop = 'cancelled')
-   AND (:status IS NULL OR :status = CASE
-            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
-            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ WHERE :cancelled AND owner = :owner AND (state = 'cancelled' OR stop = 'cancelled') AND {one_shot_filter}
  ORDER BY id DESC
  LIMIT :limit;
 
--- name: jobs_of_key
+-- name: list_jobs_of_key
 SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_key
- WHERE owner = :owner AND key = :key AND key IS NOT NULL AND id < :before
-   AND (:status IS NULL OR status = :status)
-   AND (:task IS NULL OR jobs.task = :task)
-   AND (:name IS NULL OR jobs.name = :name)
-   AND (:key IS NULL OR jobs.key = :key)
-   AND (:queue IS NULL OR jobs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(jobs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(jobs.task), :text) OR instr(folded(jobs.name), :text)
-        OR instr(folded(jobs.key), :text))
-   AND (:last_states IS NULL OR (
-        SELECT state FROM runs INDEXED BY runs_job
-         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
-         ORDER BY due_at DESC, runs.seq DESC
-         LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
+ WHERE owner = :owner AND key = :key AND key IS NOT NULL AND {job_filter}
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY one_shots_key
- WHERE owner = :owner AND key = :key AND key IS NOT NULL AND id < :before AND schedule IS NOT NULL
-   AND (:status IS NULL OR :status = CASE
-            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
-            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ WHERE owner = :owner AND key = :key AND key IS NOT NULL AND {one_shot_filter}
  ORDER BY id DESC
  LIMIT :limit;
 
--- name: jobs_of_anyone
+-- name: list_jobs_of_all
 SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_id
- WHERE :jobs AND id < :before
-   AND (:status IS NULL OR status = :status)
-   AND (:task IS NULL OR jobs.task = :task)
-   AND (:name IS NULL OR jobs.name = :name)
-   AND (:key IS NULL OR jobs.key = :key)
-   AND (:queue IS NULL OR jobs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(jobs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(jobs.task), :text) OR instr(folded(jobs.name), :text)
-        OR instr(folded(jobs.key), :text))
-   AND (:last_states IS NULL OR (
-        SELECT state FROM runs INDEXED BY runs_job
-         WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
-         ORDER BY due_at DESC, runs.seq DESC
-         LIMIT 1) IN (SELECT value FROM json_each(:last_states)))
+ WHERE {job_filter}
 UNION ALL
 SELECT 'run', seq, id FROM runs INDEXED BY runs_id
- WHERE :one_shots AND id < :before AND schedule IS NOT NULL
-   AND (:status IS NULL OR :status = CASE
-            WHEN state = 'cancelled' OR (stop IS 'cancelled' AND finished_at IS NULL) THEN 'cancelled'
-            WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
-   AND (:task IS NULL OR runs.task = :task)
-   AND (:name IS NULL OR runs.name = :name)
-   AND (:key IS NULL OR runs.key = :key)
-   AND (:queue IS NULL OR runs.queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(runs.labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(runs.task), :text) OR instr(folded(runs.name), :text)
-        OR instr(folded(runs.key), :text))
-   AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))))
+ WHERE {one_shot_filter}
  ORDER BY id DESC
  LIMIT :limit;
 
 
 -- ===== history =======================================================================================================
 
+-- fragment: old_runs
+FROM runs INDEXED BY runs_finished
+ WHERE finished_at IS NOT NULL AND finished_at < :before
+ ORDER BY finished_at LIMIT :limit;
+
 -- name: prune_attempts
-DELETE FROM attempts WHERE run_id IN (
-    SELECT id FROM runs INDEXED BY runs_finished
-     WHERE finished_at IS NOT NULL AND finished_at < :before
-     ORDER BY finished_at LIMIT :limit);
+DELETE FROM attempts WHERE run_id IN (SELECT id {old_runs});
 
 -- name: prune_letters
-DELETE FROM letters WHERE run IN (
-    SELECT seq FROM runs INDEXED BY runs_finished
-     WHERE finished_at IS NOT NULL AND finished_at < :before
-     ORDER BY finished_at LIMIT :limit);
+DELETE FROM letters WHERE run IN (SELECT seq {old_runs});
 
 -- name: prune_runs
-DELETE FROM runs WHERE seq IN (
-    SELECT seq FROM runs INDEXED BY runs_finished
-     WHERE finished_at IS NOT NULL AND finished_at < :before
-     ORDER BY finished_at LIMIT :limit);
+DELETE FROM runs WHERE seq IN (SELECT seq {old_runs});
 
 -- name: prune_skips
 DELETE FROM skips WHERE seq IN (
