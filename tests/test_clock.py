@@ -7,8 +7,9 @@ from typing import cast
 import pytest
 
 from horae.adapters import sync_clock
-from horae.ports.clock import ManualClock, StoreClock
+from horae.ports.clock import StoreClock
 from horae.ports.store import Store as AnyStore
+from tests.clocks import ManualClock
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

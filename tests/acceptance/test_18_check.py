@@ -15,11 +15,11 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from horae.ports.clock import ManualClock
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from tests.acceptance.conftest import Tell
+from tests.clocks import ManualClock
 from tests.live import HORAE, environment
 from tests.postgres_server import postgres_url, scratch_schema
 from tests.proof.checking.planting import LIES, PostgresGround, SqliteGround, tell_story

@@ -14,12 +14,12 @@ from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import NodeId
 from horae.metrics import Metrics
-from horae.ports.clock import ManualClock
 from horae.ports.store import Store
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.store import SqliteStore
 from horae.tasks.builtin import builtin_tasks
 from tests.api.harness import START, Api, Hand
+from tests.clocks import ManualClock
 from tests.postgres_server import postgres_url, scratch_schema
 
 

@@ -11,9 +11,9 @@ import httpx2
 from horae.api.dispatch.context import Services
 from horae.core.model import JobError, Node, NodeId, Reason, Run, RunId
 from horae.core.results import Failure, cancel, fail, start, succeed
-from horae.ports.clock import ManualClock
 from horae.ports.store import ClaimRequest, Store
 from horae.tasks.builtin import builtin_tasks
+from tests.clocks import ManualClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -67,7 +67,7 @@ class Hand:
 
     async def fail(self, run: Run, message: str = "no luck") -> None:
         failure = Failure(error=JobError(type="DemoError", message=message))
-        assert await self.store.settle([fail(run, failure, self.clock.now(), luck=0.0)]) == [True]
+        assert await self.store.settle([fail(run, failure, self.clock.now(), random_factor=0.0)]) == [True]
 
     async def asked_to_stop(self) -> Mapping[RunId, Reason]:
         """Wait until somebody asks this worker to stop runs."""

@@ -18,7 +18,6 @@ from horae.api.http.rate_limit import RateLimit
 from horae.config import load_settings
 from horae.core.ids import Ids
 from horae.core.model import NodeId
-from horae.ports.clock import ManualClock
 from horae.ports.store import Store
 from horae.stores.sqlite.store import SqliteStore
 from tests.api.harness import START, Hand
@@ -36,6 +35,7 @@ from tests.api.matrix import (
     new_jobs,
 )
 from tests.api.tokens import AUDIENCE, RSA_KEY, SECRET, by_secret, claims, document, public_jwk
+from tests.clocks import ManualClock
 
 NOW = START.timestamp()
 NO_FILE = Path("there-is-no-such-file.toml")

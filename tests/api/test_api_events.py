@@ -15,11 +15,12 @@ from horae.api.dispatch.context import Services
 from horae.client import Absent, Event, Forbidden, RequestInvalid, TooOld
 from horae.core.ids import Ids
 from horae.core.model import NodeId, Run
-from horae.ports.clock import ManualClock, StoreClock
+from horae.ports.clock import StoreClock
 from horae.ports.store import Store
 from horae.run_logs import LogWriter
 from tests.api.harness import Hand
 from tests.api.serving import ByName, Served, served
+from tests.clocks import ManualClock
 
 PATIENCE = 20
 MARKER = "marker"  # of jobs that only show that a listener hears

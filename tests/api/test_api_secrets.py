@@ -15,12 +15,12 @@ from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import JobId, NodeId
 from horae.metrics import Metrics
-from horae.ports.clock import ManualClock
 from horae.ports.store import Store
 from horae.secrets.sealer import Sealer
 from horae.stores.sqlite.store import SqliteStore
 from horae.tasks.builtin import builtin_tasks
 from tests.api.harness import Api, Hand
+from tests.clocks import ManualClock
 
 SEALER = Sealer("a key that is only used in tests")
 VALUE = "s3cr3t-t0ken"

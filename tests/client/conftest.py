@@ -10,10 +10,10 @@ from horae.api.app import create_app
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import NodeId
-from horae.ports.clock import ManualClock
 from horae.ports.store import Store
 from tests.api.conftest import clock, services, store
 from tests.api.harness import Hand
+from tests.clocks import ManualClock
 
 __all__ = ["clock", "services", "store"]
 

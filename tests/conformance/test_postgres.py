@@ -250,14 +250,14 @@ async def test_results_of_a_batch_may_differ_in_anything(store: PostgresStore) -
     await store.create([one_shot() for _ in range(20)])
     node = await given_node(store)
     tried = [start(run, NOW) for run in (await claims_of(store, node, limit=7)).runs]
-    assert all(await store.settle([fail(run, Failure(error=NO), NOW, luck=0) for run in tried]))
+    assert all(await store.settle([fail(run, Failure(error=NO), NOW, random_factor=0) for run in tried]))
     running = [start(run, LATER) for run in (await claims_of(store, node, until=LATER)).runs]
     assert {run.attempt for run in running} == {1, 2}
     ways = [
         lambda run: succeed(run, None, LATER),
         lambda run: succeed(run, '"done"', LATER + SECOND),
         lambda run: succeed(replace(run, progress=0.5), "1", LATER),
-        lambda run: fail(run, Failure(error=NO, fatal=True), LATER, luck=0),
+        lambda run: fail(run, Failure(error=NO, fatal=True), LATER, random_factor=0),
         lambda run: cancel(run, LATER),
     ]
     results = [ways[n % len(ways)](run) for n, run in enumerate(running)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Event
+from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Move
 from horae.core.model import Outcome, Reason, Run, RunId, State
 from horae.core.results import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.values import replace
@@ -51,24 +51,24 @@ async def given_run_in(store: Store, state: State) -> Run:
     raise AssertionError(f"{state} is not alive")
 
 
-def result_of(run: Run, event: Event) -> Settled:
-    """What the core makes of an event."""
-    match event:
-        case Event.SUCCEED:
+def result_of(run: Run, move: Move) -> Settled:
+    """What the core makes of a move."""
+    match move:
+        case Move.SUCCEED:
             return succeed(run, '"done"', LATER)
-        case Event.RETRY:
+        case Move.RETRY:
             return retried(run, LATER)
-        case Event.GIVE_UP:
+        case Move.GIVE_UP:
             return failed(run, LATER)
-        case Event.GIVE_BACK:
+        case Move.GIVE_BACK:
             return give_back(run, LATER)
-        case Event.BURY:
+        case Move.POISON:
             return buried(run, LATER)
-        case Event.CANCEL:
+        case Move.CANCEL:
             return cancel(run, LATER)
-        case Event.SKIP:
+        case Move.SKIP:
             return skip(run, Reason.OVERLAP, LATER)
-    raise AssertionError(f"{event} has no result")
+    raise AssertionError(f"{move} has no result")
 
 
 def test_the_state_machine_has_the_steps_that_this_suite_walks() -> None:
@@ -76,23 +76,23 @@ def test_the_state_machine_has_the_steps_that_this_suite_walks() -> None:
     assert set(MOVES.values()) == set(State)
 
 
-@pytest.mark.parametrize(("state", "event"), MOVES, ids=str)
-async def test_every_step_of_a_life_can_be_written(store: Store, state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "move"), MOVES, ids=str)
+async def test_every_step_of_a_life_can_be_written(store: Store, state: State, move: Move) -> None:
     run = await given_run_in(store, state)
 
-    if event is Event.CLAIM:
+    if move is Move.CLAIM:
         [after] = await claimed(store, await given_node(store), until=LATER)
-    elif event is Event.START:
+    elif move is Move.START:
         after = start(run, LATER)
         assert await store.start([after]) == [True]
     else:
-        settled = result_of(run, event)
+        settled = result_of(run, move)
         verb = store.settle if state in HELD else store.end_waiting
         assert await verb([settled]) == [True]
         after = settled.run
         assert await store.attempts(run.id) == ([settled.attempt] if settled.attempt else []) or state is State.RETRYING
 
-    assert after.state is MOVES[state, event]
+    assert after.state is MOVES[state, move]
     stored = await store.run(run.id, owner=None)
     assert stored is not None
     assert replace(stored, node=None) == replace(after, node=None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from horae.core.errors import IllegalMove
 from horae.core.firing import MAX_UNSTARTED, ZONES_LOOK, Due, Firing, fill, fire
-from horae.core.lifecycle import Event, advance
+from horae.core.lifecycle import Move, advance
 from horae.core.model import (
     Job,
     JobError,
@@ -359,7 +359,7 @@ class TestResults:
         assert (done.state, done.result, done.attempt, done.finished_at) == (State.SUCCEEDED, '"ok"', 1, NOON)
 
     def test_a_failure_is_tried_again_after_its_delay(self) -> None:
-        settled = fail(a_run(State.RUNNING), Failure(error=ERROR), NOON, luck=0.0)
+        settled = fail(a_run(State.RUNNING), Failure(error=ERROR), NOON, random_factor=0.0)
         assert (settled.run.state, settled.run.wake_at) == (State.RETRYING, NOON + timedelta(seconds=5))
         assert settled.run.due_at == NOON
         assert settled.attempt is not None
@@ -434,7 +434,7 @@ def test_a_run_ends_after_exactly_its_retries_whatever_else_happens(outcomes: li
     run = a_run(spec=Spec(task="t", policy=Policy(retry=RetryPolicy(max_retries=max_retries))))
     failures = crashes = 0
     for outcome in outcomes:
-        run = start(advance(run, Event.CLAIM, fence=run.fence + 1), NOON)
+        run = start(advance(run, Move.CLAIM, fence=run.fence + 1), NOON)
         assert run.attempt == failures + 1
         if outcome == "fail":
             failures += 1

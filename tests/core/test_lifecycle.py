@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from horae.core.errors import IllegalMove
-from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Event, advance, diagram
+from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Move, advance, diagram
 from horae.core.model import JobId, Run, RunId, Spec, State
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -26,13 +26,13 @@ def run_in(state: State) -> Run:
     )
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
-def test_a_run_takes_exactly_the_steps_of_the_table(state: State, event: Event) -> None:
-    if (state, event) in MOVES:
-        assert advance(run_in(state), event).state is MOVES[state, event]
+@pytest.mark.parametrize(("state", "move"), list(product(State, Move)))
+def test_a_run_takes_exactly_the_steps_of_the_table(state: State, move: Move) -> None:
+    if (state, move) in MOVES:
+        assert advance(run_in(state), move).state is MOVES[state, move]
     else:
-        with pytest.raises(IllegalMove, match=f"is {state}; it cannot {event}"):
-            advance(run_in(state), event)
+        with pytest.raises(IllegalMove, match=f"is {state}; the move {move} is not possible"):
+            advance(run_in(state), move)
 
 
 def test_final_states_never_change() -> None:
@@ -53,7 +53,7 @@ def test_waiting_and_held_states_share_nothing() -> None:
 
 def test_the_diagram_draws_every_step() -> None:
     drawing = diagram()
-    assert all(f"{before} --> {after}: {event}" in drawing for (before, event), after in MOVES.items())
+    assert all(f"{before} --> {after}: {move}" in drawing for (before, move), after in MOVES.items())
 
 
 def _ends_from(state: State) -> bool:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from horae.ports.clock import ManualClock
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.engine.system import START, System
 from tests.postgres_server import postgres_url, scratch_schema
 from tests.proof.checking.reading import found_in

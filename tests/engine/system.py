@@ -17,8 +17,8 @@ from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
 from horae.metrics import Metrics
-from horae.ports.clock import ManualClock
 from horae.ports.store import Store
+from tests.clocks import ManualClock
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

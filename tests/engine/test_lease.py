@@ -6,7 +6,7 @@ from datetime import timedelta
 from horae.core.model import SHARDS, Node, NodeId
 from horae.core.values import replace
 from horae.engine.cluster.lease import Lease, Timing, shards_of
-from horae.ports.clock import ManualClock
+from tests.clocks import ManualClock
 from tests.engine.system import START
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horae.core.firing import Due, Firing, fire
-from horae.core.ids import new_id
+from horae.core.ids import Ids
 from horae.core.job_rules import close_pause, resume
 from horae.core.model import (
     Backfill,
@@ -28,6 +28,7 @@ from horae.core.values import replace
 from horae.ports.reader import Ledger
 from horae.queries.ledger import Entry, SlotOutcome, entries
 
+new_id = Ids()
 START = datetime(2026, 3, 1, tzinfo=UTC)
 EVERY_SECOND = parse_schedule("* * * * * *", now=START)
 NOTHING = Ledger(runs=[], skips=[], backfills=[])

@@ -6,7 +6,7 @@ import pytest
 
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.worker.phase import TRANSITIONS, PhaseCause, PhaseTracker, WorkerPhase, permissions
-from horae.ports.clock import ManualClock
+from tests.clocks import ManualClock
 from tests.engine.system import START
 
 TIMING = Timing()

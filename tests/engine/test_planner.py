@@ -12,10 +12,10 @@ from horae.core.ids import Ids
 from horae.core.model import SHARDS
 from horae.engine.duties.planner import BATCH, REST, Planner
 from horae.metrics import Metrics
-from horae.ports.clock import ManualClock
 from horae.ports.store import Store
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.conformance.builders import NOW, firing, recurring
 
 HORIZON = timedelta(seconds=30)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from horae.blobs.file import FileBlobs
 from horae.engine.duties.retention import INTERVAL, Retention
-from horae.ports.clock import ManualClock
+from tests.clocks import ManualClock
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

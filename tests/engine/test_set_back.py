@@ -9,9 +9,9 @@ from pathlib import Path
 
 from horae.core.model import Misfire, State
 from horae.core.schedule.evaluate import count_between
-from horae.ports.clock import ManualClock
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.engine.system import START, System
 from tests.engine.test_engine import MICROSECOND, one_shot, outcomes, recurring
 from tests.proof.checking.reading import found_in

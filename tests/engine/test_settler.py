@@ -25,7 +25,7 @@ from horae.engine.worker.settler import (
 )
 from horae.engine.worker.state import AttemptRunner, WorkerState
 from horae.metrics import Metrics
-from horae.ports.clock import ManualClock
+from tests.clocks import ManualClock
 from tests.engine.system import START
 
 

@@ -10,9 +10,10 @@ from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
 from horae.engine.cluster.lease import Heartbeat, Lease, Timing
 from horae.engine.cluster.wall_clock import WallClockMonitor
-from horae.ports.clock import ManualClock, StoreClock
+from horae.ports.clock import StoreClock
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.engine.system import START
 
 MILLISECOND = timedelta(milliseconds=1)

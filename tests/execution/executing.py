@@ -14,17 +14,18 @@ import psutil  # type: ignore[import-untyped]
 
 from horae.app import Horae
 from horae.core.errors import Unavailable
-from horae.core.ids import new_id
+from horae.core.ids import Ids
 from horae.core.model import JobId, Policy, Run, RunId, Spec
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.executor import Executor
 from horae.engine.execution.outcome import AttemptResult
-from horae.ports.clock import ManualClock
 from horae.run_logs import read_log
 from horae.tasks.builtin import builtin_tasks
+from tests.clocks import ManualClock
 
 NOW = datetime(2026, 11, 15, 20, tzinfo=UTC)
 GRACE = 0.3
+_new_id = Ids()
 
 
 class MemoryBlobs:
@@ -86,7 +87,7 @@ class Stage:
         secrets: str | None = None,
         **params: Any,
     ) -> Try:
-        run_id = new_id()
+        run_id = _new_id()
         policy = Policy(timeout=None if timeout is None else timedelta(seconds=timeout))
         run = Run(
             id=RunId(run_id),

@@ -174,8 +174,8 @@ async def test_an_unknown_task_fails_for_good(play: Stage) -> None:
     [
         ("plain", "ValueError", "no good", False, None),
         ("fatal", "Fatal", "never", True, None),
-        ("later", "RetryAfter", "asked to be tried again after 2.5 s", False, 2.5),
-        ("far", "RetryAfter", "asked to be tried again after inf s", False, 3653 * 86400),
+        ("later", "RetryAfter", "the task asked for a retry after 2.5 s", False, 2.5),
+        ("far", "RetryAfter", "the task asked for a retry after inf s", False, 3653 * 86400),
         ("exit", "SystemExit", "3", False, None),
         ("interrupt", "KeyboardInterrupt", "", False, None),
         ("cancel", "CancelledError", "the task was cancelled, but not by Horae", False, None),

@@ -67,7 +67,7 @@ EXPECTED: dict[str, tuple[str, str, float | None]] = {
     "chain": ("ValueError", "the last", None),
     "span": ("RetryAfter", "busy", 300),
     "soon": ("RetryAfter", "busy", None),
-    "nan": ("RetryAfter", "asked to be tried again after nan s", 0),
+    "nan": ("RetryAfter", "the task asked for a retry after nan s", 0),
     "huge": ("RetryAfter", "busy", 3653 * 86_400),
     "memory": ("MemoryError", "", None),
     "surrogate": ("ValueError", "half ? of a pair", None),

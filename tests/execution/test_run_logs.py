@@ -8,8 +8,8 @@ import pytest
 
 from horae import run_logs
 from horae.core.model import RunId
-from horae.ports.clock import ManualClock
 from horae.run_logs import LogWriter, read_log
+from tests.clocks import ManualClock
 from tests.execution.executing import NOW, MemoryBlobs, until
 
 RUN = RunId("0" * 32)

@@ -11,10 +11,10 @@ from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import JobStatus, Misfire, Overlap
 from horae.core.schedule.types import CronSchedule
 from horae.jobs.declaring import Declaring, Outcome
-from horae.ports.clock import ManualClock
 from horae.ports.reader import JobFilter
 from horae.ports.store import Store
 from horae.sdk.connection import Connection
+from tests.clocks import ManualClock
 from tests.sdk.conftest import node
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -1,52 +1,52 @@
-"""Everything that can go wrong by design, as one tree; each error carries its subject and a sentence to act on.
+"""All errors that Horae raises on purpose, as one tree; each carries its subject and a message to act on.
 
 HoraeError
-├── Invalid               understood but wrong; nothing was changed
+├── Invalid               a request that was understood but is wrong; nothing was changed
 │   ├── InvalidSchedule   a schedule that cannot be parsed or can never fire
-│   ├── UnknownTask       no node ever registered the task
+│   ├── UnknownTask       a task that no node ever registered
 │   └── RequestChanged    an idempotency key that was used for another request
-├── Malformed             cannot be parsed at all
-├── TooLarge              above a documented limit
-├── NotFound              absent, or another owner's: the same answer
-├── Gone                  kept once, and no longer; begin anew
-├── Conflict              true of the request, not of the state it meets
-│   ├── IllegalMove       the life of a run has no such step
+├── Malformed             a request that cannot be parsed at all
+├── TooLarge              a payload above its documented limit
+├── NotFound              does not exist, or belongs to another owner
+├── Gone                  was kept once and is no longer; start over
+├── Conflict              a valid request that does not fit the current state
+│   ├── IllegalMove       the state of a run does not allow this move
 │   ├── KeyTaken          an unfinished job holds the key
 │   ├── InFlight          an earlier request with this idempotency key is not answered yet
-│   └── RevisionChanged   somebody changed the job first
-├── NoResult              a run that was waited for ended without a result
-│   ├── RunFailed         for good: its retries are used up, or the error was fatal
-│   ├── RunCancelled      somebody cancelled it
+│   └── RevisionChanged   the job was changed between the read and the write
+├── NoResult              an awaited run ended without a result
+│   ├── RunFailed         its retries are used up, or the error was fatal
+│   ├── RunCancelled      it was cancelled
 │   └── RunSkipped        it was not started in time
 ├── Unavailable           the store (or another backend) did not answer; try again
 ├── Misconfigured         a setting that cannot work
-└── InternalError         a promise of our own was broken; never expected
+└── InternalError         a bug in Horae
 
 Raised by users' tasks:
 Fatal                     do not retry
-RetryAfter                retry after a delay of the task's choosing
+RetryAfter                retry after a delay that the task chooses
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_FAULTS = 20  # that are looked for in one request, and told
+MAX_FAULTS = 20  # reported for one request
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a request: where (a JSON pointer) and what."""
+    """One thing that is wrong with a request, and its place as a JSON pointer."""
 
     pointer: str
     detail: str
 
 
 class HoraeError(Exception):
-    """Base of all errors that Horae raises on purpose."""
+    """The base of all errors that Horae raises on purpose."""
 
 
 class Invalid(HoraeError):
-    """A request that is understood but wrong."""
+    """A request that was understood but is wrong."""
 
     code = "invalid"
 
@@ -84,13 +84,13 @@ class RequestChanged(Invalid):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"the idempotency key {key!r} was used for another request; repeat that one as it was, or choose a new key"
+            f"the idempotency key {key!r} was used for another request; repeat that one unchanged, or choose a new key"
         )
         self.key = key
 
 
 class Malformed(HoraeError):
-    """Something that cannot be parsed at all."""
+    """A request that cannot be parsed at all."""
 
 
 class TooLarge(HoraeError):
@@ -98,7 +98,7 @@ class TooLarge(HoraeError):
 
 
 class NotFound(HoraeError):
-    """Absent, or another owner's."""
+    """Something that does not exist, or belongs to another owner."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"there is no {kind} {name}")
@@ -106,23 +106,23 @@ class NotFound(HoraeError):
 
 
 class Gone(HoraeError):
-    """What was kept once and is no longer, with what to do instead."""
+    """Something that was kept once and is no longer; the message says what to do instead."""
 
 
 class Conflict(HoraeError):
-    """A request that does not fit the state it meets."""
+    """A valid request that does not fit the current state."""
 
     code = "conflict"
 
 
 class IllegalMove(Conflict):
-    """A step that the life of a run does not have."""
+    """A move that the state of a run does not allow."""
 
     code = "illegal_move"
 
-    def __init__(self, run_id: str, state: str, event: str) -> None:
-        super().__init__(f"run {run_id} is {state}; it cannot {event}")
-        self.run_id, self.state, self.event = run_id, state, event
+    def __init__(self, run_id: str, state: str, move: str) -> None:
+        super().__init__(f"run {run_id} is {state}; the move {move} is not possible")
+        self.run_id, self.state, self.move = run_id, state, move
 
 
 class KeyTaken(Conflict):
@@ -138,7 +138,7 @@ class KeyTaken(Conflict):
 
 
 class InFlight(Conflict):
-    """An earlier request with the same idempotency key is still being worked on."""
+    """An earlier request with the same idempotency key is still being processed."""
 
     code = "in_flight"
 
@@ -148,7 +148,7 @@ class InFlight(Conflict):
 
 
 class RevisionChanged(Conflict):
-    """Somebody changed the job between the read and the write."""
+    """The job was changed between the read and the write."""
 
     code = "revision_changed"
 
@@ -158,7 +158,7 @@ class RevisionChanged(Conflict):
 
 
 class NoResult(HoraeError):
-    """A run that was waited for ended without a result."""
+    """An awaited run ended without a result."""
 
     def __init__(self, run_id: str, what: str) -> None:
         super().__init__(f"{run_id} {what}")
@@ -166,7 +166,7 @@ class NoResult(HoraeError):
 
 
 class RunFailed(NoResult):
-    """A run failed for good."""
+    """An awaited run failed for good."""
 
     def __init__(self, run_id: str, error_type: str, error_message: str, attempts: int) -> None:
         times = "once" if attempts == 1 else f"{attempts} times"
@@ -175,14 +175,14 @@ class RunFailed(NoResult):
 
 
 class RunCancelled(NoResult):
-    """Somebody cancelled a run."""
+    """An awaited run was cancelled."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id, "was cancelled")
 
 
 class RunSkipped(NoResult):
-    """A run was not started."""
+    """An awaited run was skipped."""
 
     def __init__(self, run_id: str, reason: str) -> None:
         super().__init__(run_id, f"was skipped ({reason})")
@@ -194,20 +194,20 @@ class Unavailable(HoraeError):
 
 
 class Misconfigured(HoraeError):
-    """A setting that cannot work, with what to do about it."""
+    """A setting that cannot work; the message says what to change."""
 
 
 class InternalError(HoraeError):
-    """A promise of our own was broken."""
+    """A bug in Horae."""
 
 
 class Fatal(Exception):
-    """Raised by a task whose error no retry can mend."""
+    """Raised by a task to fail without a retry."""
 
 
 class RetryAfter(Exception):
-    """Raised by a task that knows when it is worth trying again; still counts as a failed attempt."""
+    """Raised by a task to be retried after a delay of its choice; still counts as a failed attempt."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
-        super().__init__(message or f"asked to be tried again after {seconds:g} s")
+        super().__init__(message or f"the task asked for a retry after {seconds:g} s")
         self.seconds = seconds

@@ -1,13 +1,13 @@
-"""What happens to jobs and runs, under the names that listeners know."""
+"""The kinds of events in the event feed."""
 
 from horae.core.model import State
-from horae.core.values import Word
+from horae.core.values import FastStrEnum
 
 
-class EventKind(Word):
-    """Kinds of events; all but the last two are kept, so that a listener can come back for what it missed.
+class EventKind(FastStrEnum):
+    """The kinds of events; all but the last two are stored, so that a listener can resume after a disconnect.
 
-    A job that runs once is told of by `job.created` and by the events of its run.
+    A one-shot job has the event `job.created` and those of its run.
     """
 
     JOB_CREATED = "job.created"
@@ -24,7 +24,7 @@ class EventKind(Word):
     RUN_PROGRESS = "run.progress"
 
 
-_ENDS = {
+_END_EVENTS = {
     State.SUCCEEDED: EventKind.RUN_SUCCEEDED,
     State.FAILED: EventKind.RUN_FAILED,
     State.CANCELLED: EventKind.RUN_CANCELLED,
@@ -33,5 +33,5 @@ _ENDS = {
 
 
 def end_of_run(state: State) -> EventKind:
-    """The event of a run that reached a final state."""
-    return _ENDS[state]
+    """The kind of event for a run that reached a final state."""
+    return _END_EVENTS[state]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 
-def merged(target: object, patch: object) -> object:
-    """The target after a patch: null removes, objects are merged, everything else replaces."""
+def merge_patch(target: object, patch: object) -> object:
+    """The target after a patch: null removes a member, objects are merged, anything else replaces."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
@@ -12,5 +12,5 @@ def merged(target: object, patch: object) -> object:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = merged(result.get(name), value)
+            result[name] = merge_patch(result.get(name), value)
     return result

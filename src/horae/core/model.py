@@ -8,7 +8,7 @@ from typing import NewType
 
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.types import Schedule
-from horae.core.values import Value, Word
+from horae.core.values import FastStrEnum, Value
 
 JobId = NewType("JobId", str)  # the 32 hexadecimal digits of a UUIDv7; a one-shot job and its run share them
 RunId = NewType("RunId", str)
@@ -20,7 +20,7 @@ DISCARDED = "discarded"  # the resolution of a dead letter that nobody wants to 
 LOCAL = "local"  # the owner of whoever does not say otherwise
 
 
-class State(Word):
+class State(FastStrEnum):
     """Where a run stands; the steps between are in `lifecycle`."""
 
     SCHEDULED = "scheduled"
@@ -33,7 +33,7 @@ class State(Word):
     SKIPPED = "skipped"
 
 
-class Trigger(Word):
+class Trigger(FastStrEnum):
     """Why a run exists."""
 
     SCHEDULE = "schedule"
@@ -42,7 +42,7 @@ class Trigger(Word):
     REQUEUE = "requeue"
 
 
-class Overlap(Word):
+class Overlap(FastStrEnum):
     """What becomes of a slot whose predecessor is still going."""
 
     ALLOW = "allow"
@@ -50,7 +50,7 @@ class Overlap(Word):
     BUFFER_ONE = "buffer_one"
 
 
-class Misfire(Word):
+class Misfire(FastStrEnum):
     """What becomes of slots that nobody fired in time."""
 
     SKIP = "skip"
@@ -58,14 +58,14 @@ class Misfire(Word):
     ALL = "all"
 
 
-class OnFailure(Word):
+class OnFailure(FastStrEnum):
     """What a run that failed for good means for later runs with its ordering key."""
 
     CONTINUE = "continue"
     BLOCK = "block"  # they wait until somebody requeues or discards it
 
 
-class Reason(Word):
+class Reason(FastStrEnum):
     """Why a slot has no run, or a run that never started."""
 
     OVERLAP = "overlap"
@@ -76,7 +76,7 @@ class Reason(Word):
     CANCELLED = "cancelled"
 
 
-class JobStatus(Word):
+class JobStatus(FastStrEnum):
     """Where a job stands."""
 
     SCHEDULED = "scheduled"
@@ -85,7 +85,7 @@ class JobStatus(Word):
     CANCELLED = "cancelled"
 
 
-class Outcome(Word):
+class Outcome(FastStrEnum):
     """How one attempt ended; only `failed` and `timeout` count against the retries."""
 
     FAILED = "failed"

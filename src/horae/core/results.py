@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from zlib import crc32
 
-from horae.core.lifecycle import Event, advance, after
+from horae.core.lifecycle import Move, advance, next_state
 from horae.core.model import Attempt, JobError, Outcome, Reason, Run, State
 from horae.core.values import Value, replace
 
@@ -14,7 +14,7 @@ APART = timedelta(seconds=6)  # times the deaths before: how far runs are drawn 
 
 
 # What every run asks for; in Python 3.11 to look it up in its enum takes as long as a call.
-_START, _SUCCEED = Event.START, Event.SUCCEED
+_START, _SUCCEED = Move.START, Move.SUCCEED
 
 
 class Failure(Value, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ def start(run: Run, now: datetime) -> Run:
     """The run as its attempt begins."""
     return replace(  # as `advance` does, without the cost of passing so much on: every run takes this way
         run,
-        state=after(run, _START),
+        state=next_state(run, _START),
         started_at=now,
         first_started_at=run.first_started_at or now,
         attempt=run.attempt + 1,
@@ -47,29 +47,29 @@ def start(run: Run, now: datetime) -> Run:
 
 def succeed(run: Run, result: str | None, now: datetime) -> Settled:
     """The attempt did its work."""
-    return Settled(run=replace(run, state=after(run, _SUCCEED), finished_at=now, result=result, error=None))
+    return Settled(run=replace(run, state=next_state(run, _SUCCEED), finished_at=now, result=result, error=None))
 
 
-def fail(run: Run, failure: Failure, now: datetime, luck: float) -> Settled:
+def fail(run: Run, failure: Failure, now: datetime, random_factor: float) -> Settled:
     """The attempt failed: try again by the retry policy, or give up."""
     record = _attempt(run, failure.outcome, now, failure.error)
     retry = run.spec.policy.retry
     if failure.fatal or run.attempt > retry.max_retries:
-        return Settled(run=advance(run, Event.GIVE_UP, finished_at=now, error=failure.error), attempt=record)
-    delay = retry.delay_after(run.attempt, luck) if failure.retry_after is None else failure.retry_after
-    again = advance(run, Event.RETRY, wake_at=now + delay, error=failure.error, node=None)
+        return Settled(run=advance(run, Move.GIVE_UP, finished_at=now, error=failure.error), attempt=record)
+    delay = retry.delay_after(run.attempt, random_factor) if failure.retry_after is None else failure.retry_after
+    again = advance(run, Move.RETRY, wake_at=now + delay, error=failure.error, node=None)
     return Settled(run=again, attempt=record)
 
 
 def cancel(run: Run, now: datetime) -> Settled:
     """The run ends because somebody asked for it."""
     record = _attempt(run, Outcome.CANCELLED, now) if run.state is State.RUNNING else None
-    return Settled(run=advance(run, Event.CANCEL, finished_at=now), attempt=record)
+    return Settled(run=advance(run, Move.CANCEL, finished_at=now), attempt=record)
 
 
 def skip(run: Run, reason: Reason, now: datetime) -> Settled:
     """The run ends without a start, and says why."""
-    return Settled(run=advance(run, Event.SKIP, finished_at=now, reason=reason))
+    return Settled(run=advance(run, Move.SKIP, finished_at=now, reason=reason))
 
 
 def give_back(run: Run, now: datetime) -> Settled:
@@ -90,13 +90,13 @@ def lost(run: Run, now: datetime) -> Settled:
     if not started:
         return _returned(run, Outcome.LOST, now, crashes=crashes)
     if crashes < MAX_CRASHES:
-        return _returned(run, Outcome.LOST, now, crashes=crashes, wait=run.crashes * APART * _luck_of(run))
+        return _returned(run, Outcome.LOST, now, crashes=crashes, wait=run.crashes * APART * _random_factor_of(run))
     error = JobError(type="crash", message=f"{crashes} workers died while they held this run; it is not tried again")
     record = _attempt(run, Outcome.LOST, now, error)
-    return Settled(run=advance(run, Event.BURY, finished_at=now, error=error, crashes=crashes), attempt=record)
+    return Settled(run=advance(run, Move.POISON, finished_at=now, error=error, crashes=crashes), attempt=record)
 
 
-def _luck_of(run: Run) -> float:
+def _random_factor_of(run: Run) -> float:
     """Between 0 and 1: another for each run and each claim of it, and the same for whoever asks."""
     return crc32(f"{run.id} {run.fence}".encode()) / 2**32
 
@@ -105,7 +105,7 @@ def _returned(run: Run, outcome: Outcome, now: datetime, *, crashes: int, wait: 
     began = run.state is State.RUNNING
     back = advance(
         run,
-        Event.GIVE_BACK,
+        Move.GIVE_BACK,
         wake_at=max(run.wake_at, now + wait),  # never below the floor that claims scan from
         attempt=run.attempt - 1 if began else run.attempt,
         crashes=crashes,

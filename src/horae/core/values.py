@@ -1,7 +1,7 @@
-"""What the words of the domain are made of: immutable values that are cheap to make, and cheaper to change a copy of.
+"""Base classes of the domain: immutable values that are cheap to create and to copy with changes.
 
-A run is copied at every step of its life. A frozen dataclass of its size takes 20 µs for that, these less than one:
-the one thing that the core takes from outside the standard library (docs/internals/decisions/0013).
+A run is copied at every move. A frozen dataclass of its size takes 20 µs for that, a msgspec struct less than one:
+the only thing that the core uses from outside the standard library (docs/internals/decisions/0013).
 """
 
 from enum import StrEnum
@@ -9,14 +9,14 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["Value", "Word", "replace"]
+__all__ = ["FastStrEnum", "Value", "replace"]
 
 
 class Value(Struct, frozen=True, gc=False):
-    """A frozen value. It never holds itself, so the garbage collector need not look at it."""
+    """A frozen value without reference cycles, so the garbage collector need not track it."""
 
 
-class Word(StrEnum):
-    """One of a few words. It hashes as the text that it equals; what `Enum` does instead takes Python code."""
+class FastStrEnum(StrEnum):
+    """A string enum that hashes as its string; `Enum.__hash__` is slow Python code."""
 
     __hash__ = str.__hash__

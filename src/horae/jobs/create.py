@@ -76,7 +76,7 @@ class Creating:
         return await self._preparation.item(draft, JobId(turn.new_id()), owner=owner, by=by, now=turn.at)
 
     def _begin_turn(self) -> Turn:
-        self._turn = Turn(at=self._clock.now(), new_id=self._ids.stock(TURN))
+        self._turn = Turn(at=self._clock.now(), new_id=self._ids.batched(TURN))
         asyncio.get_running_loop().call_soon(self._end_turn)
         return self._turn
 

@@ -7,7 +7,7 @@ import msgspec
 
 from horae.core.errors import Conflict, Invalid, NotFound
 from horae.core.ids import NewId
-from horae.core.merge_patch import merged
+from horae.core.merge_patch import merge_patch
 from horae.core.model import DISCARDED, Run, RunId, State
 from horae.core.new_runs import requeued
 from horae.core.records import Receipt
@@ -125,7 +125,7 @@ class DeadLetters:
         if patch is None:
             return run
         before = msgspec.json.decode(await self._parameters.of(letter.spec))
-        params = msgspec.json.encode(merged(before, patch)).decode()
+        params = msgspec.json.encode(merge_patch(before, patch)).decode()
         sealed = letter.spec.secrets
         self._tasks.check(letter.spec.task, params, None if sealed is None else self._sealer.open(sealed))
         kept, blob = await self._parameters.keep(params, run.id)

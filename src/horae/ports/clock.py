@@ -1,4 +1,4 @@
-"""The clock port: one time for all nodes, that of the store, and the waiting that goes with it."""
+"""The clock port: all nodes follow the time of the store, and wait by it."""
 
 import asyncio
 import time
@@ -7,32 +7,32 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-# Steady, and goes on while the machine sleeps, where there is such a clock.
+# Monotonic; where the platform has such a clock, it keeps counting while the machine sleeps.
 _boot_time = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Clock(Protocol):
-    """The time of the store, as this node knows it."""
+    """The store's time, as this node knows it."""
 
     def now(self) -> datetime:
-        """Aware, in UTC; never runs backwards."""
+        """The current time, aware and in UTC; never runs backwards."""
 
     def elapsed(self) -> float:
-        """Seconds of a steady clock that goes on while the process, or the machine, sleeps."""
+        """Seconds of a monotonic clock that keeps counting while the process or the machine sleeps."""
 
     def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """Take in what the store said its time was between two readings of the steady clock."""
+        """Adjust to the store's time, which was read between two readings of `elapsed`."""
 
     @property
     def offset(self) -> timedelta:
-        """How far the last sync found this clock to be behind the store's, at least."""
+        """By how much, at least, the last sync found this clock behind the store's."""
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
-        """Wait for the event, or the time; True when it was the event."""
+        """Wait for the event or until the time, and return whether it was the event."""
 
 
 class StoreClock:
-    """Follows the store's clock: its time at the last sync plus steady elapsed time; wall time is not read."""
+    """The store's time at the last sync plus monotonic time since; the wall clock is not read."""
 
     def __init__(self, elapsed: Callable[[], float] | None = None) -> None:
         self._elapsed = elapsed or _boot_time
@@ -56,10 +56,10 @@ class StoreClock:
         return self._offset
 
     def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """Somewhere between the question and the answer the store read its clock; more is not known, nor assumed.
+        """Adjust to the store's time, which was read at an unknown instant between `asked_at` and `answered_at`.
 
-        A new clock is set as if that was at the end, so it is behind by the way of the answer and never ahead. Later it
-        moves only when it cannot be right, and then as little as makes it possible.
+        The first sync assumes that it was read at the end, so this clock may be behind but never ahead. Later syncs
+        change it only if it cannot be right, and then as little as possible.
         """
         lowest, highest = store_time.timestamp() - answered_at, store_time.timestamp() - asked_at
         if not self._synced:
@@ -79,39 +79,3 @@ class StoreClock:
         except TimeoutError:
             return False
         return True
-
-
-class ManualClock:
-    """A clock that moves when told to: for tests and simulations."""
-
-    def __init__(self, now: datetime) -> None:
-        self._now = now
-        self._start = now
-
-    def now(self) -> datetime:
-        return self._now
-
-    def elapsed(self) -> float:
-        return (self._now - self._start).total_seconds()
-
-    @property
-    def offset(self) -> timedelta:
-        return timedelta()
-
-    def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """A manual clock follows nobody."""
-
-    def advance(self, **units: float) -> datetime:
-        """Move on by `timedelta(**units)`."""
-        return self.move_to(self._now + timedelta(**units))
-
-    def move_to(self, moment: datetime) -> datetime:
-        """Move on to a moment that is not in the past."""
-        if moment < self._now:
-            raise ValueError(f"a clock does not run backwards: {moment} is before {self._now}")
-        self._now = moment
-        return moment
-
-    async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
-        """Virtual time does not pass while waiting: the test moves it."""
-        return event.is_set()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from horae.core import merge_patch
 from horae.core.drafts import Kept, Secrets, SecretsPatch
 from horae.core.errors import Conflict, Invalid, Misconfigured, TooLarge
+from horae.core.merge_patch import merge_patch
 from horae.secrets.redaction import values_of
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _is_object(raw: msgspec.Raw) -> bool:
 
 def patched(secrets: str | None, patch: str) -> str:
     """Return the secrets after a JSON merge patch."""
-    return json.dumps(merge_patch.merged(json.loads(secrets or "{}"), json.loads(patch)), ensure_ascii=False)
+    return json.dumps(merge_patch(json.loads(secrets or "{}"), json.loads(patch)), ensure_ascii=False)
 
 
 def same(one: str, other: str) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 from horae.core.model import NodeId, Overlap, Run
 from horae.core.results import Failure, Settled, fail, start, succeed
-from horae.ports.clock import ManualClock
 from horae.ports.store import ClaimRequest, Store
 from horae.proof.bench.load import CronLoad, Rows
 from horae.proof.bench.tasks import app, once, slot
@@ -16,6 +15,7 @@ from horae.proof.bench.verify import Verification, all_planned
 from horae.proof.checking import Tolerance
 from horae.sdk.connection import Connection
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.conformance.builders import OOPS, a_node
 
 NOW = datetime.now(UTC)

@@ -14,7 +14,6 @@ from horae.core.new_runs import requeued
 from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
-from horae.ports.clock import ManualClock
 from horae.ports.store import Resolution
 from horae.proof.checking import read_final
 from horae.proof.checking.findings import job_name, run_name
@@ -33,6 +32,7 @@ from horae.proof.checking.history.recording import (
 )
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.engine.system import START, SimNode, System, taking
 from tests.proof.checking.test_clean import SCHEDULES, Life
 

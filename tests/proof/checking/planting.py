@@ -25,12 +25,12 @@ from horae.core.new_runs import requeued
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.timestamps import rfc3339
-from horae.ports.clock import ManualClock
 from horae.ports.reader import RunFilter
 from horae.ports.store import Resolution, Store
 from horae.proof.checking import Code
 from horae.stores.common.codecs import encode_policy
 from horae.stores.sqlite.executor import InlineExecutor
+from tests.clocks import ManualClock
 from tests.engine.system import System, failing, instantly, taking
 from tests.engine.test_jobs import jobs_of
 

@@ -16,12 +16,12 @@ from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.outcome import AttemptResult, Success
 from horae.jobs.service import Jobs
-from horae.ports.clock import ManualClock
 from horae.ports.reader import RunFilter
 from horae.ports.store import Resolution
 from horae.proof.checking import Checker
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.engine.system import START, SimNode, System, taking
 from tests.engine.test_jobs import jobs_of
 from tests.proof.checking.reading import checked

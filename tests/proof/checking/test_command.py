@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from horae.cli.app import run
-from horae.ports.clock import ManualClock
 from horae.proof.checking import Recorder, Recording, judge_recording
 from horae.proof.checking.history.recording import Action, Closed, Definition, Invoke, Line, Ok, Setup
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.proof.checking.histories import clean_history
 from tests.proof.checking.mutants import a_run_is_dropped
 from tests.proof.checking.planted import planted

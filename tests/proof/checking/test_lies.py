@@ -11,11 +11,11 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
 
-from horae.ports.clock import ManualClock
 from horae.proof.checking import Checker, Code
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests.clocks import ManualClock
 from tests.postgres_server import postgres_url, scratch_schema
 from tests.proof.checking.planting import LIES, Lie, PostgresGround, SqliteGround, Story, tell_story
 from tests.proof.checking.reading import checked

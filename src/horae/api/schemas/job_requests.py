@@ -29,7 +29,7 @@ from horae.core.limits import (
     Task,
     Timeout,
 )
-from horae.core.merge_patch import merged
+from horae.core.merge_patch import merge_patch
 from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
@@ -137,7 +137,7 @@ def read_patch(data: bytes, job: Job, params: str) -> Draft:
     if isinstance(schedule, dict) and schedule.get("type", before["schedule"]["type"]) != before["schedule"]["type"]:
         before["schedule"] = {}
     before["params"] = msgspec.json.decode(params) if isinstance(patch.get("params"), dict) else Raw(params.encode())
-    return replace(read_job(msgspec.json.encode(merged(before, patch))), secrets=secrets)
+    return replace(read_job(msgspec.json.encode(merge_patch(before, patch))), secrets=secrets)
 
 
 def _patched_secrets(patch: dict[str, Any]) -> Secrets:

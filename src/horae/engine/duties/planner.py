@@ -55,7 +55,7 @@ class Planner:
         found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
         lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
         self._metrics.planned(max(lags, default=timedelta()))
-        new_id = self._new_id.stock()
+        new_id = self._new_id.batched()
         firings = [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]
         pages = [_page(backfill, due, now, new_id) for backfill, due in found.backfills]
         fired = await self._store.fire(firings) if firings else []

@@ -15,12 +15,12 @@ from typing import Any, Self
 import msgspec
 
 from horae.core.errors import Invalid
-from horae.core.values import Word
+from horae.core.values import FastStrEnum
 
 EPOCH = "HORAE_RECORD_EPOCH"  # tells processes of one machine when the harness' clock began
 
 
-class Action(Word):
+class Action(FastStrEnum):
     """What a client can ask for."""
 
     CREATE = "create"
@@ -36,7 +36,7 @@ class Action(Word):
     READ = "read"  # of a run
 
 
-class Happening(Word):
+class Happening(FastStrEnum):
     """What a handler notes of itself."""
 
     START = "START"
@@ -44,7 +44,7 @@ class Happening(Word):
     STOPPED = "STOPPED"  # it was told to stop, and did
 
 
-class Sight(Word):
+class Sight(FastStrEnum):
     """What has to occur in a history for it to prove anything; most are seen in the history itself."""
 
     LEASE_LOST = "lease_lost"
