@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horae.config import load_settings, shown_settings
+from horae.config import load_settings, shown_settings, without_password
 from horae.core.errors import Misconfigured
 
 NO_FILE = Path("there-is-no-such-file.toml")
@@ -134,3 +134,8 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path) -> None:
 def test_durations_are_read_with_their_units(text: str, expected: int) -> None:
     settings = load_settings(environ={"HORAE_RETENTION": text}, file=NO_FILE)
     assert settings.retention.total_seconds() == expected
+
+
+def test_a_password_is_not_shown() -> None:
+    assert without_password("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
+    assert without_password("sqlite:///a.db") == "sqlite:///a.db"

@@ -182,7 +182,7 @@ def test_the_doctor_says_what_to_do_and_hides_secrets(tmp_path: Path) -> None:
         COLUMNS="300",
     )
     assert said.returncode == 1
-    assert "does not exist yet; `horae dev` or `horae db migrate` makes it" in said.stdout
+    assert "does not exist yet; `horae dev` or `horae db migrate` creates it" in said.stdout
     assert "needs at least 32" in said.stdout
     assert "cannot reach Horae at http://127.0.0.1:1" in said.stdout
     assert "environment HORAE_AUTH" in said.stdout

@@ -1,14 +1,20 @@
-"""The event loop of a node ends when the node does, and not when users' code says so."""
+"""How a node is started: unsafe set-ups, a store that is not there yet, and users' code that stops the event loop."""
 
 import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from horae.runtime.launch import run_to_the_end
+from horae.config import load_settings
+from horae.core.errors import HoraeError, Misconfigured, Unavailable
+from horae.runtime.launch import join_with_retries, run_node, run_until_done
+from horae.runtime.wiring import NodePlan
+
+NO_FILE = Path("there-is-no-such-file.toml")
 
 
 async def leave() -> None:
@@ -44,7 +50,7 @@ def test_a_task_that_ends_the_event_loop_does_not_end_the_node(act: Callable[[],
         return len(outcomes)
 
     with capture_logs() as lines:
-        assert run_to_the_end(main()) == 3
+        assert run_until_done(main()) == 3
     assert ticks == 20
     assert {line["event"] for line in lines} == {"event_loop_stopped"}
     assert all(line["by"].startswith(told) for line in lines)
@@ -60,7 +66,7 @@ def test_signals_arrive_after_the_loop_has_gone_on() -> None:
         return 5
 
     with capture_logs():
-        assert run_to_the_end(main()) == 5
+        assert run_until_done(main()) == 5
 
 
 def test_what_the_node_itself_raises_comes_out() -> None:
@@ -68,10 +74,58 @@ def test_what_the_node_itself_raises_comes_out() -> None:
         raise RuntimeError("a duty ended by itself")
 
     with pytest.raises(RuntimeError, match="a duty ended"):
-        run_to_the_end(main())
+        run_until_done(main())
 
     async def exit_itself() -> int:
         sys.exit(3)
 
     with pytest.raises(SystemExit):
-        run_to_the_end(exit_itself())
+        run_until_done(exit_itself())
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::", "example.com"])
+def test_without_authentication_it_listens_on_loopback_only(host: str) -> None:
+    settings = load_settings({"host": host}, environ={}, file=NO_FILE)
+    with pytest.raises(Misconfigured, match="loopback"):
+        run_node(settings, NodePlan())
+
+
+class Joining:
+    """Joins a cluster, but for what hinders it the first times."""
+
+    def __init__(self, *hindrances: HoraeError) -> None:
+        self._hindrances = list(hindrances)
+        self.tries = 0
+
+    async def __call__(self) -> str:
+        self.tries += 1
+        if self._hindrances:
+            raise self._hindrances.pop(0)
+        return "joined"
+
+
+async def test_a_node_that_starts_before_its_store_tries_again() -> None:
+    joining = Joining(Unavailable("down"), Unavailable("starting up"))
+    assert await join_with_retries(joining, asyncio.Event()) == "joined"
+    assert joining.tries == 3
+
+
+async def test_a_node_does_not_wait_for_ever_for_its_store() -> None:
+    joining = Joining(*[Unavailable(f"down {number}") for number in range(100)])
+    with pytest.raises(Unavailable, match="down"):
+        await join_with_retries(joining, asyncio.Event(), within=0.3)
+    assert 1 < joining.tries < 100
+
+
+async def test_a_node_waits_for_nothing_that_no_waiting_mends() -> None:
+    joining = Joining(Misconfigured("no such database"))
+    with pytest.raises(Misconfigured):
+        await join_with_retries(joining, asyncio.Event())
+    assert joining.tries == 1
+
+
+async def test_a_node_that_waits_for_its_store_can_be_stopped() -> None:
+    stop, joining = asyncio.Event(), Joining(*[Unavailable("down")] * 100)
+    asyncio.get_running_loop().call_later(0.05, stop.set)
+    async with asyncio.timeout(5):
+        assert await join_with_retries(joining, stop) is None

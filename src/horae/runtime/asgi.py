@@ -1,4 +1,4 @@
-"""A node inside somebody else's ASGI application: mounted like any other, started and stopped with its host."""
+"""Runs a node inside another ASGI application, which mounts it, and starts and stops it with its lifespan."""
 
 import asyncio
 import contextlib
@@ -25,62 +25,62 @@ from horae.runtime.wiring import NodePlan, Program, RunningNode, running_node
 
 log = structlog.get_logger(__name__)
 
-ENDINGS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Embedded:
-    """An ASGI application with a node behind it.
+    """An ASGI application that runs a node.
 
-    The node lives as long as `lifespan`, which belongs into the lifespan of the host: what is mounted has none of its
-    own. Without it the node starts with the first request, and ends with the process.
+    The host has to enter `lifespan` in its own lifespan, because a mounted application gets no lifespan events. Without
+    that the node starts with the first request and ends with the process.
     """
 
     def __init__(self, program: Program, settings: Callable[[], Settings], plan: NodePlan, *, trusting: bool) -> None:
-        """`trusting` when the host lets in nobody but those who may do everything."""
+        """Take the users' code; `trusting` if the host authenticates, and everyone it lets in may do everything."""
         self._program = program
         self._settings = settings
         self._plan = plan
         self._trusting = trusting
         self._running: RunningNode | None = None
         self._starting: asyncio.Task[RunningNode] | None = None
-        self._living = contextlib.AsyncExitStack()  # of a node that a request started
+        self._living = contextlib.AsyncExitStack()  # holds a node that a request started
 
     @contextlib.asynccontextmanager
     async def lifespan(self, host: Any = None) -> AsyncIterator[None]:
-        """The node from start to drain: `FastAPI(lifespan=horae.lifespan)`, or inside a lifespan of one's own."""
+        """Run the node: `FastAPI(lifespan=horae.lifespan)`, or inside a lifespan of your own."""
         async with self._node():
             yield
 
     async def stop(self) -> None:
-        """End a node that a request started: what hosts without a lifespan can call when they end."""
+        """Stop a node that a request started; for hosts without a lifespan."""
         await self._living.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":  # served by itself, not mounted
-            await self._live(receive, send)
+        if scope["type"] == "lifespan":  # served on its own, not mounted
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
-            await (await self._answering(scope))(scope, receive, send)
+            await (await self._responder(scope))(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
     # --- requests
 
-    async def _answering(self, scope: Scope) -> ASGIApp:
-        """Who answers a request: the API, or the reason why not."""
+    async def _responder(self, scope: Scope) -> ASGIApp:
+        """Return the API, or a response that explains why it does not answer this request."""
         try:
-            self._refuse_strangers(scope)
+            self._refuse_remote(scope)
             if "api" not in self._plan.roles:
                 raise NotFound("API here: this node has the roles", describe_roles(self._plan.roles))
             return (await self._started()).api
         except HoraeError as exc:
             return problem_response(problem_of(exc))
 
-    def _refuse_strangers(self, scope: Scope) -> None:
-        if self._trusting or self._settings().auth != "off" or _is_here(scope):
+    def _refuse_remote(self, scope: Scope) -> None:
+        if self._trusting or self._settings().auth != "off" or _is_local(scope):
             return
         raise Forbidden(
-            "without authentication Horae answers to this machine only: set HORAE_AUTH=jwt, or say"
-            ' app.asgi(auth="host") when the application that it is mounted in lets in nobody else'
+            "without authentication Horae answers this machine only: set HORAE_AUTH=jwt, or use"
+            ' app.asgi(auth="host") if the application that mounts it authenticates its users'
         )
 
     async def _started(self) -> RunningNode:
@@ -102,7 +102,7 @@ class Embedded:
             log.warning(
                 "started_by_a_request",
                 roles=describe_roles(self._plan.roles),
-                advice="add its lifespan to that of the application, so that it works from the start and ends in order",
+                advice="enter its lifespan in the lifespan of the application, so that it starts and stops with it",
             )
         await self._living.enter_async_context(self._node())
         assert self._running is not None
@@ -118,10 +118,10 @@ class Embedded:
         guard = self._guard(settings)
         async with running_node(settings, self._plan, self._program, guard=guard) as running:
             log.info("ready", roles=describe_roles(self._plan.roles), store=without_password(settings.store))
-            watching = asyncio.create_task(_tell_failure(running.node), name="horae-watch")
+            watching = asyncio.create_task(_log_failure(running.node), name="horae-watch")
             self._running = running
             try:
-                with _heeding_signals(running.services.close_streams):
+                with _calling_on_stop(running.services.close_streams):
                     yield
             finally:
                 self._running = None
@@ -129,15 +129,15 @@ class Embedded:
                 running.services.close_streams()
 
     def _guard(self, settings: Settings) -> Guard | None:
-        """Who is let in without a token, as whom; None: nobody."""
+        """Return a guard that admits everybody without a token, or None if tokens are checked."""
         if not self._trusting and settings.auth != "off":
             return None
         limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
         owner = self._program.owner
         return Guard(None, limit, everybody=EVERYBODY if owner == LOCAL else _acting_for(owner))
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """The lifespan protocol of ASGI."""
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        """Run the node for the lifespan protocol of ASGI."""
         await receive()
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -154,8 +154,8 @@ def _acting_for(owner: str) -> Principal:
     return Principal(owner=owner, subject=owner, scopes=frozenset({Permission.READ, Permission.WRITE}))
 
 
-def _is_here(scope: Scope) -> bool:
-    """Whether a request comes from this machine; what has no address, as in tests and behind sockets, does."""
+def _is_local(scope: Scope) -> bool:
+    """Return whether a request comes from this machine; true without an address, as in tests and behind sockets."""
     client = scope.get("client")
     try:
         return client is None or ipaddress.ip_address(client[0]).is_loopback
@@ -164,34 +164,34 @@ def _is_here(scope: Scope) -> bool:
 
 
 @contextlib.contextmanager
-def _heeding_signals(act: Callable[[], None]) -> Iterator[None]:
-    """Do something first when the process is told to end.
+def _calling_on_stop(act: Callable[[], None]) -> Iterator[None]:
+    """Call `act` first when a signal stops the process.
 
-    Servers wait for every answer to be complete before they end the lifespan, and a stream of events never is. Handlers
-    that the server has set are called as before; where there are none, none are set.
+    Servers wait until every response is complete before they end the lifespan, and a stream of events never completes.
+    The handlers of the server are called as before; where it has none, none are set.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    theirs = {number: handler for number in ENDINGS if callable(handler := signal.getsignal(number))}
+    handlers = {number: handler for number in STOP_SIGNALS if callable(handler := signal.getsignal(number))}
 
-    def heard(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(act)
-        theirs[signal.Signals(number)](number, frame)
+        handlers[signal.Signals(number)](number, frame)
 
-    for number in theirs:
-        signal.signal(number, heard)
+    for number in handlers:
+        signal.signal(number, on_signal)
     try:
         yield
     finally:
-        for number, handler in theirs.items():
-            if signal.getsignal(number) is heard:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is on_signal:
                 signal.signal(number, handler)
 
 
-async def _tell_failure(node: NodeService) -> None:
-    """A duty that ends by itself would end a process of ours; here it is told, and `/readyz` fails."""
+async def _log_failure(node: NodeService) -> None:
+    """Log a duty that ends by itself. A process of ours would end with it; here only `/readyz` fails."""
     try:
         await node.failed()
     except Exception as exc:

@@ -1,4 +1,4 @@
-"""Jobs for a first look, made once in an empty store."""
+"""Demo jobs for `horae dev`, created once in an empty store."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ DEMO_JOBS: Sequence[Draft] = (
 
 
 async def seed_demo_jobs(jobs: Jobs, store: Reader, *, owner: str) -> int:
-    """Create the demo jobs unless there is any job already; how many were made."""
+    """Create the demo jobs if there is no job yet; return how many were created."""
     if (await store.list_jobs(JobFilter(), cursor=None, limit=1)).items:
         return 0
     await jobs.create_many(DEMO_JOBS, owner=owner, by=owner)

@@ -1,4 +1,4 @@
-"""What is well and what is not with a set-up: its store, its nodes, its queues and its server, as findings."""
+"""Checks a set-up: its store, its nodes, its queues and its server."""
 
 import platform
 import shutil
@@ -20,7 +20,7 @@ from horae.core.model import Node
 from horae.ports.reader import QueueDepth
 from horae.ports.store import Store
 
-LEAST_SPACE = 1024**3  # bytes free before somebody should look
+LEAST_SPACE = 1024**3  # free bytes below which there is a warning
 CLOCK_TOLERANCE = timedelta(seconds=1)
 LATE_AFTER = timedelta(seconds=10)
 
@@ -35,7 +35,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at, and what to do about it."""
+    """The result of one check, with what to do about it."""
 
     subject: str
     level: Level
@@ -43,7 +43,7 @@ class Finding:
 
 
 async def examine(settings: Settings) -> AsyncIterator[Finding]:
-    """Look at everything that the settings name; nothing is changed, and nothing is made that is not there."""
+    """Check everything that the settings name, without changing or creating anything."""
     yield _ok("versions", f"Horae {__version__}, Python {platform.python_version()}")
     yield _safety(settings)
     present = True
@@ -56,14 +56,14 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def examine_server() -> Finding:
-    """Whether the server that HORAE_URL names answers, and takes HORAE_TOKEN."""
+    """Check that the server at HORAE_URL answers and accepts HORAE_TOKEN."""
     with Client(retries=0) as client:
         try:
             tasks = len(list(client.tasks.list()))
         except Unavailable as exc:
             return _warning("server", str(exc))
         except Refused as exc:
-            return _bad("server", f"{client.url} refuses: {exc}")
+            return _bad("server", f"{client.url} refuses the request: {exc}")
     return _ok("server", f"{client.url} answers and knows {tasks} tasks")
 
 
@@ -72,16 +72,16 @@ def _safety(settings: Settings) -> Finding:
         refuse_unsafe(settings, roles=ROLES)
     except Misconfigured as exc:
         return _bad("safety", str(exc))
-    return _ok("safety", "without authentication, on loopback only" if settings.auth == "off" else "tokens are checked")
+    return _ok("safety", "no authentication, loopback only" if settings.auth == "off" else "tokens are checked")
 
 
 async def _examine_schema(settings: Settings) -> AsyncIterator[Finding]:
-    """Whether there is a store, and one that this version can use."""
+    """Check that the store exists and has the schema that this version needs."""
     if settings.store.startswith("sqlite:"):
         path = sqlite_path(settings.store)
         yield _space(path)
         if not path.exists():
-            yield _bad("store", f"{path} does not exist yet; `horae dev` or `horae db migrate` makes it")
+            yield _bad("store", f"{path} does not exist yet; `horae dev` or `horae db migrate` creates it")
             return
     try:
         version, expected = await make_store(settings.store).status()
@@ -98,8 +98,8 @@ async def _examine_schema(settings: Settings) -> AsyncIterator[Finding]:
 def _space(path: Path) -> Finding:
     folder = next(place for place in path.absolute().parents if place.exists())
     free = shutil.disk_usage(folder).free
-    told = f"{free / 1024**3:.1f} GiB free where the store is"
-    return _ok("disk", told) if free >= LEAST_SPACE else _warning("disk", f"only {told}")
+    space = f"{free / 1024**3:.1f} GiB free where the store is"
+    return _ok("disk", space) if free >= LEAST_SPACE else _warning("disk", f"only {space}")
 
 
 async def _examine_store(settings: Settings) -> AsyncIterator[Finding]:
@@ -121,20 +121,20 @@ async def _examine_store(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _clock(store: Store) -> Finding:
-    """How far this machine's clock is from the store's, which is the one that counts."""
+    """Compare the clock of this machine with that of the store, which jobs follow."""
     asked = time.time()
     store_time = await store.time()
     here = datetime.fromtimestamp((asked + time.time()) / 2, UTC)
     offset = here - store_time
-    told = f"this machine's clock is {_ahead(offset)}"
+    detail = f"this machine's clock is {_ahead(offset)}"
     if abs(offset) <= CLOCK_TOLERANCE:
-        return _ok("clock", told)
-    return _warning("clock", f"{told}; jobs follow the store's clock, but set this one right (NTP)")
+        return _ok("clock", detail)
+    return _warning("clock", f"{detail}; jobs follow the store's clock, but correct this one (NTP)")
 
 
 def _wrong_clock(node: Node) -> Finding:
-    told = f"the clock of its machine is {_ahead(node.wall_ahead)}"
-    return _warning(f"node {node.name}", f"{told}; jobs follow the store's clock, but set that one right (NTP)")
+    detail = f"the clock of its machine is {_ahead(node.wall_ahead)}"
+    return _warning(f"node {node.name}", f"{detail}; jobs follow the store's clock, but correct that one (NTP)")
 
 
 def _ahead(offset: timedelta) -> str:
@@ -144,7 +144,7 @@ def _ahead(offset: timedelta) -> str:
 
 def _role(role: str, nodes: Sequence[Node]) -> Finding:
     if not nodes:
-        return _warning(f"{role} nodes", f"none is alive; start one with `horae serve --roles {role}`")
+        return _warning(f"{role} nodes", f"none alive; start one with `horae serve --roles {role}`")
     versions = sorted({node.version for node in nodes})
     mixed = "" if len(versions) == 1 else f", of versions {' and '.join(versions)}"
     return _ok(f"{role} nodes", f"{len(nodes)} alive{mixed}")
@@ -158,15 +158,15 @@ def _queues(queues: Sequence[QueueDepth], now: datetime) -> list[Finding]:
         if queue.paused:
             findings.append(_warning(subject, f"is paused, with {queue.depth} runs due"))
         elif age > LATE_AFTER:
-            told = f"{queue.depth} runs are due, the oldest since {age.total_seconds():.0f} s"
-            findings.append(_warning(subject, f"{told}; `GET /v1/runs/{{id}}/why` tells why one does not start"))
-    return findings or [_ok("queues", "nothing waits longer than it should")]
+            detail = f"{queue.depth} runs are due, the oldest since {age.total_seconds():.0f} s"
+            findings.append(_warning(subject, f"{detail}; `horae runs why RUN` explains why one does not start"))
+    return findings or [_ok("queues", f"nothing is due for longer than {LATE_AFTER.total_seconds():.0f} s")]
 
 
 def _dead_letters(count: int) -> Finding:
     if count == 0:
         return _ok("dead letters", "none")
-    return _warning("dead letters", f"{count} failed runs wait for somebody; see `horae dlq ls`")
+    return _warning("dead letters", f"{count} failed runs are not resolved; see `horae dlq ls`")
 
 
 def _ok(subject: str, detail: str) -> Finding:

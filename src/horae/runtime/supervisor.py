@@ -1,4 +1,4 @@
-"""Several processes of one node's roles on one machine, kept alive and stopped together."""
+"""Runs several processes of the same roles on one machine: restarts those that die, and stops all together."""
 
 import multiprocessing
 import os
@@ -13,13 +13,13 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-RESTART_SECONDS = (0.5, 10.0)  # the first and the longest wait before a process that died is started again
-STEADY_SECONDS = 30.0  # a process that lived so long died by itself, not of its start
-GRACE_SECONDS = 10.0  # beyond the drain, before a process that does not end is killed
+RESTART_SECONDS = (0.5, 10.0)  # the first and the longest wait before a dead process is restarted
+STEADY_SECONDS = 30.0  # a process that lived so long did not fail to start
+GRACE_SECONDS = 10.0  # after the drain, before a process that does not end is killed
 
 
 class Supervisor:
-    """Runs `target` in a number of processes until it is told to stop."""
+    """Runs `target` in a number of processes until a signal stops it."""
 
     def __init__(self, target: Callable[[], int], processes: int, *, drain_seconds: float) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -31,7 +31,7 @@ class Supervisor:
         self._waits = [RESTART_SECONDS[0]] * processes
 
     def run(self) -> int:
-        """Blocks until SIGINT or SIGTERM; the exit code of the whole."""
+        """Block until SIGINT or SIGTERM, stop all processes, and return the worst of their exit codes."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._stopping.set())
         self._children = [self._start() for _ in self._waits]
@@ -54,8 +54,8 @@ class Supervisor:
         lived = time.monotonic() - self._started.pop(dead.pid)
         wait = first if lived > STEADY_SECONDS else self._waits[place]
         self._waits[place] = min(wait * 2, longest)
-        wait *= random.uniform(0.5, 1)  # so that those which died together do not all come back together
-        log.warning("process_died", pid=dead.pid, exit_code=dead.exitcode, starts_again_in_seconds=round(wait, 1))
+        wait *= random.uniform(0.5, 1)  # so that processes that died together are not restarted together
+        log.warning("process_died", pid=dead.pid, exit_code=dead.exitcode, restarts_in_seconds=round(wait, 1))
         self._stopping.wait(wait)
         return self._start()
 
@@ -73,14 +73,14 @@ class Supervisor:
 
 
 def _child(target: Callable[[], int], parent: int) -> None:
-    """The main function of a process: ends with its parent, however that ended."""
+    """Run `target` in a child process, which stops when its parent dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; the parent passes it on
-    threading.Thread(target=end_with, args=(parent,), name="horae-parent", daemon=True).start()
+    threading.Thread(target=stop_with_parent, args=(parent,), name="horae-parent", daemon=True).start()
     raise SystemExit(target())
 
 
-def end_with(parent: int) -> None:
-    """Ask this process to stop when its parent is gone; for a thread of its own."""
+def stop_with_parent(parent: int) -> None:
+    """Send SIGTERM to this process when its parent is gone; runs in a thread of its own."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

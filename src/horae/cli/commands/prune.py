@@ -24,7 +24,7 @@ def prune(
     a rollback permanent. The exit code is 1 if a schedule was refused.
     """
     from horae.config import load_settings
-    from horae.runtime.launch import prune_schedules  # late: it imports everything
+    from horae.runtime.applications import prune_schedules  # late: it imports everything
 
     verdicts = asyncio.run(prune_schedules(app, load_settings({"store": store}), dry_run=dry_run))
     if output == "json":

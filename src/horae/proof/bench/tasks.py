@@ -9,7 +9,7 @@ from pathlib import Path
 from horae.app import Horae
 from horae.proof.bench.recorder import FOLDER, Recorder
 from horae.run import Run
-from horae.runtime.supervisor import end_with
+from horae.runtime.supervisor import stop_with_parent
 
 APP = "horae.proof.bench.tasks:app"
 PARENT = "HORAE_BENCH_PARENT"  # the environment variable with the process that a node ends with
@@ -46,4 +46,4 @@ def recorder() -> Recorder:
 
 
 if PARENT in os.environ:  # whoever kills the benchmark itself shall not have to look for its nodes
-    threading.Thread(target=end_with, args=(int(os.environ[PARENT]),), name="horae-parent", daemon=True).start()
+    threading.Thread(target=stop_with_parent, args=(int(os.environ[PARENT]),), name="horae-parent", daemon=True).start()
