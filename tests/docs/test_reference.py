@@ -11,12 +11,13 @@ import yaml
 
 from horae.cli.app import build
 from horae.metrics import Metrics
-from tests.docs.pages import ROOT, blocks_of, name_of
+from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
 from tests.named import names_of_tests
 
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 FAULT = re.compile(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 SHOWN_BY = re.compile(r"^\| (\d+) \| (`tests/[^|]+`) \|$", re.MULTILINE)
+NAMED_MODULE = re.compile(r"`((?:\w+/)+[\w*]+\.(?:py|sql))`")
 PROMISE = re.compile(r"^### (\d+)\. ", re.MULTILINE)
 FAULTS = 78
 NOT_OURS = {"up", "le", "job", "queue", "verb", "status", "instance", "by", "sum", "max", "rate", "abs"} | {
@@ -78,6 +79,20 @@ def _is_explained(what: str) -> bool:
 
 def _exists(path: str, test: str) -> bool:
     return (ROOT / path).exists() and (not test or test in names_of_tests(ROOT / path))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if NAMED_MODULE.search(page.read_text("utf-8"))], ids=name_of)
+def test_every_module_that_is_named_exists(page: Path) -> None:
+    named = NAMED_MODULE.findall(page.read_text("utf-8"))
+    assert [path for path in named if not any([*ROOT.glob(path), *ROOT.glob(f"src/horae/{path}")])] == []
+
+
+def test_every_metric_is_documented() -> None:
+    page = (ROOT / "docs/reference/metrics.md").read_text("utf-8")
+    names = [
+        f"{family.name}{SUFFIXES[family.type][0].removesuffix('_bucket')}" for family in Metrics().registry.collect()
+    ]
+    assert [name for name in names if f"`{name}" not in page] == []
 
 
 def test_every_promise_names_a_test() -> None:
