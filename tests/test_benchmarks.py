@@ -19,7 +19,7 @@ from benchmarks.peers.environment import HERE, version_of
 from benchmarks.summary import BEGIN, END, with_summary
 from benchmarks.table import README
 from horae.api.routes.batch import BatchView
-from horae.proof.bench.recorder import count_starts
+from horae.proof.bench.start_recorder import count_starts
 
 
 def figures(**changes: Any) -> dict[str, Any]:

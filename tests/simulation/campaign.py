@@ -24,7 +24,7 @@ class Report:
     fewest_runs: int = 0
     fewest_faults: int = 0
     fired: Fired = field(default_factory=Fired)
-    sights: Counter[str] = field(default_factory=Counter)  # what the histories had to survive
+    occurrences: Counter[str] = field(default_factory=Counter)  # what the histories had to survive
     failures: dict[int, Sequence[str]] = field(default_factory=dict)  # seed → what was wrong
 
     def add(self, other: "Report") -> None:
@@ -33,7 +33,7 @@ class Report:
         self.seeds += other.seeds
         self.runs += other.runs
         self.fired.add(other.fired)
-        self.sights += other.sights
+        self.occurrences += other.occurrences
         self.failures |= other.failures
 
     @property
@@ -53,7 +53,7 @@ class Report:
             f" {sum(self.fired.faults.values())} faults (at least {self.fewest_faults} a seed)"
         )
         yield "faults: " + ", ".join(f"{kind} {self.fired.faults[kind]}" for kind in Kind)
-        yield "seen: " + ", ".join(f"{sight} {count}" for sight, count in sorted(self.sights.items()))
+        yield "seen: " + ", ".join(f"{occurrence} {count}" for occurrence, count in sorted(self.occurrences.items()))
         yield "crashes: " + ", ".join(f"{point} {self.fired.points[point]}" for point in POINTS)
         for point in self.unmet:
             yield f"NEVER MET: {point}"
@@ -81,7 +81,7 @@ def live(seeds: Iterable[int]) -> Report:
                 fewest_runs=outcome.runs,
                 fewest_faults=faults,
                 fired=outcome.fired,
-                sights=Counter(outcome.sights),
+                occurrences=Counter(outcome.occurrences),
                 failures={seed: outcome.violations} if outcome.violations else {},
             )
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from horae.proof.checking.history.recording import Effect, Happening
+from horae.proof.checking.history.records import Effect, HandlerEvent
 from horae.run import Run
 from horae.tasks.registry import Registry, Task
 from tests.simulation.virtual import MACHINE, Machine
@@ -24,7 +24,7 @@ async def work(run: Run, label: str, seconds: float = 0.0, fails: int = 0) -> in
     assert isinstance(here, Workplace)
     node = here.node_id
 
-    def note(event: Happening, *, good: bool = True) -> None:
+    def note(event: HandlerEvent, *, good: bool = True) -> None:
         here.note(
             Effect(
                 at=here.at(),
@@ -41,14 +41,14 @@ async def work(run: Run, label: str, seconds: float = 0.0, fails: int = 0) -> in
             )
         )
 
-    note(Happening.START)
+    note(HandlerEvent.START)
     try:
         if seconds:
             await asyncio.sleep(seconds)
     except asyncio.CancelledError:
-        note(Happening.STOPPED)
+        note(HandlerEvent.STOPPED)
         raise
-    note(Happening.END, good=run.attempt > fails)
+    note(HandlerEvent.END, good=run.attempt > fails)
     if run.attempt <= fails:
         raise ValueError(f"attempt {run.attempt}")
     return run.fence

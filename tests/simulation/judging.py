@@ -17,7 +17,7 @@ async def judge(life: "Life") -> list[str]:
     """Everything that is wrong; empty when all promises were kept."""
     recording = Recording(life.history.lines)
     verdict = judge_recording(recording)
-    life.runs, life.sights = len(recording.finals), verdict.proof.sights
+    life.runs, life.occurrences = len(recording.final_runs), verdict.coverage.occurrences
     stored = await _stored(life)
     told = [f"{found.code}: {found.subject}: {found.detail}" for found in (*verdict.violations, *stored)]
     return [*dict.fromkeys(told), *_vacuous(life)]

@@ -16,8 +16,18 @@ from horae.core.model import SHARDS, Misfire, State
 from horae.engine.cluster.lease import Timing
 from horae.ports.reader import RunFilter
 from horae.proof.checking.findings import run_name
-from horae.proof.checking.history.final import read_final
-from horae.proof.checking.history.recording import Beat, Died, Fault, Gone, Lease, Limit, Line, Report, Setup
+from horae.proof.checking.history.final_state import read_final
+from horae.proof.checking.history.records import (
+    HeartbeatTaken,
+    InjectedFault,
+    LeaseGranted,
+    Limit,
+    Line,
+    NodeGone,
+    ProcessDied,
+    ResultReport,
+    Setup,
+)
 from horae.stores.sqlite.store import SqliteStore
 from tests.simulation.faults import DOWN_SECONDS, FROZEN_SECONDS, SLOW_SECONDS, Faults, Fired, Kind
 from tests.simulation.host import Host
@@ -56,7 +66,7 @@ class Outcome:
     violations: list[str]
     fired: Fired
     runs: int
-    sights: Mapping[str, int]  # how often each thing occurred that a history has to survive
+    occurrences: Mapping[str, int]  # how often each thing occurred that a history has to survive
     lines: Sequence[Line]  # the history
 
     @property
@@ -86,7 +96,7 @@ class Life:
         self.hosts: list[Host] = []  # every process that ever was
         self.violations: list[str] = []
         self.runs = 0  # that there were at the end
-        self.sights: Mapping[str, int] = {}
+        self.occurrences: Mapping[str, int] = {}
         self._chance = random.Random(f"{seed} hosts")
         self._names = 0
         self._healed = False
@@ -163,11 +173,11 @@ class Life:
 
     def _note(self, kind: Kind, target: str, seconds: float = 0.0) -> None:
         self.faults.count(kind)
-        self.history.add(Fault(at=self.at(), fault=kind, target=target, until=self.at() + seconds))
+        self.history.add(InjectedFault(at=self.at(), fault=kind, target=target, until=self.at() + seconds))
 
     def _befell(self, kind: Kind) -> None:
         """A call went wrong, wherever."""
-        self.history.add(Fault(at=self.at(), fault=kind, target="a call", until=self.at() + max(SLOW_SECONDS)))
+        self.history.add(InjectedFault(at=self.at(), fault=kind, target="a call", until=self.at() + max(SLOW_SECONDS)))
 
     # --- hosts
 
@@ -207,7 +217,8 @@ class Life:
         if host.dead:
             return
         self.history.add(
-            Fault(at=self.at(), fault=Kind.CRASH, target=f"{host.name} {point}"), Died(at=self.at(), pid=host.number)
+            InjectedFault(at=self.at(), fault=Kind.CRASH, target=f"{host.name} {point}"),
+            ProcessDied(at=self.at(), pid=host.number),
         )
         host.dead = host.stands = True
         host.services = None
@@ -283,19 +294,19 @@ class Life:
         match verb:
             case "claim":
                 for run in answer.runs:
-                    add(Lease(at=at, run=run_name(run.id), fence=run.fence, node=args[0].node))
+                    add(LeaseGranted(at=at, run=run_name(run.id), fence=run.fence, node=args[0].node))
             case "settle" | "end_waiting":
                 for settled, accepted in zip(args[0], answer, strict=True):
                     run = settled.run
-                    add(Report(at=at, run=run_name(run.id), fence=run.fence, accepted=accepted, status=run.state))
+                    add(ResultReport(at=at, run=run_name(run.id), fence=run.fence, accepted=accepted, status=run.state))
             case "beat" if answer is not None:
-                add(Beat(at=at, node=args[0], sent_at=options["now"].timestamp()))
+                add(HeartbeatTaken(at=at, node=args[0], sent_at=options["now"].timestamp()))
             case "register":
-                add(Beat(at=at, node=args[0].id, sent_at=args[0].beat_at.timestamp()))
+                add(HeartbeatTaken(at=at, node=args[0].id, sent_at=args[0].beat_at.timestamp()))
             case "bury":
-                add(*[Gone(at=at, node=node) for node in answer])
+                add(*[NodeGone(at=at, node=node) for node in answer])
             case "unregister":
-                add(Gone(at=at, node=args[0]))
+                add(NodeGone(at=at, node=args[0]))
 
 
 _LIVE = frozenset(State) - FINAL
@@ -315,7 +326,12 @@ def simulate(seed: int, *, drift: float | None = None) -> Outcome:
             life.network.over = True
             _put_to_rest(loop, life.hosts)
         return Outcome(
-            seed=seed, violations=found, fired=life.faults.fired, runs=life.runs, sights=life.sights, lines=lines
+            seed=seed,
+            violations=found,
+            fired=life.faults.fired,
+            runs=life.runs,
+            occurrences=life.occurrences,
+            lines=lines,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from horae.core.drafts import Draft
 from horae.core.model import JobId, RunId
 from horae.proof.checking.findings import job_name, run_name
-from horae.proof.checking.history.recording import Action, Definition, Fail, Info, Invoke, Line, Ok
+from horae.proof.checking.history.records import Action, Definition, Fail, Info, Invoke, Line, Ok
 
 
 class History:

@@ -11,7 +11,7 @@ import pytest
 
 from horae.engine.duties.janitor import Janitor
 from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
-from horae.proof.checking.history.recording import Effect, FinalRun, Happening, Line
+from horae.proof.checking.history.records import Effect, FinalRun, HandlerEvent, Line
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.store import SqliteStore
 from tests.reverts.sql_edits import SqlEdit, always, keep
@@ -52,7 +52,7 @@ def test_steady_clocks_that_drift_by_two_percent_change_nothing_but_milliseconds
 def _earliest(lines: Sequence[Line]) -> float:
     """How long before its slot a handler started, at most; what is due at once is due by the clock of one node."""
     slots = {line.run for line in lines if isinstance(line, FinalRun) and line.slot is not None}
-    starts = [line for line in lines if isinstance(line, Effect) and line.event is Happening.START]
+    starts = [line for line in lines if isinstance(line, Effect) and line.event is HandlerEvent.START]
     return max(start.due - start.at for start in starts if start.run in slots)
 
 
@@ -68,7 +68,7 @@ def test_a_life_can_be_judged_by_its_history_alone(tmp_path: Path) -> None:
     with Recorder(tmp_path / "history.jsonl") as recorder:
         recorder.write(*outcome.lines)
     verdict = judge_recording(Recording(read_lines(tmp_path / "history.jsonl")))
-    assert (verdict.runs, dict(verdict.proof.sights)) == (outcome.runs, dict(outcome.sights))
+    assert (verdict.runs, dict(verdict.coverage.occurrences)) == (outcome.runs, dict(outcome.occurrences))
     assert not verdict.violations
 
 

@@ -22,7 +22,7 @@ from horae.jobs.declared import Declared
 from horae.jobs.declaring import Declaring
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.proof.checking.findings import job_name, run_name
-from horae.proof.checking.history.recording import Action, Definition
+from horae.proof.checking.history.records import Action, Definition
 from tests.simulation.looks import LETTERS, look_at_everything
 from tests.simulation.recording import definition_of
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from horae.proof.checking.history.recording import Sight
+from horae.proof.checking.history.records import Occurrence
 from tests.soak.ending import end_in_order_when_told
 from tests.system.ordeal import Verdict, undergo
 
@@ -18,7 +18,11 @@ ACCEPTED = 30_000
 SLOTS = 1_500
 WORKER_SECONDS = 30.0
 STORE_SECONDS = 10.0
-OCCURS = (Sight.LEASE_LOST.value, Sight.RESCUE.value, Sight.INFO_CALL.value)  # without, a run proves little
+OCCURS = (
+    Occurrence.LEASE_LOST.value,
+    Occurrence.RESCUE.value,
+    Occurrence.INFO_CALL.value,
+)  # without, a run proves little
 SHOWN = 20
 
 
@@ -65,7 +69,7 @@ def _soak(given: argparse.Namespace, folder: Path) -> list[str]:
     share = min(given.minutes / 8, 1)
     wrong = verdict.wrong + _missing(verdict, share, given.times)
     print(verdict)
-    for name, count in (*sorted(verdict.points.items()), *sorted(verdict.sights.items())):
+    for name, count in (*sorted(verdict.points.items()), *sorted(verdict.occurrences.items())):
         print(f"{name}: {count}")
     for line in wrong[:SHOWN]:
         print(f"WRONG: {line}")
@@ -76,7 +80,7 @@ def _soak(given: argparse.Namespace, folder: Path) -> list[str]:
 def _missing(verdict: Verdict, share: float, times: int) -> list[str]:
     """What the run was too short of to prove anything, and what took too long."""
     shortages = [f"{name} fired {count} times" for name, count in verdict.fired.items() if count < times]
-    shortages += [f"{sight} never occurred" for sight in OCCURS if not verdict.sights[sight]]
+    shortages += [f"{occurrence} never occurred" for occurrence in OCCURS if not verdict.occurrences[occurrence]]
     if verdict.accepted < ACCEPTED * share:
         shortages.append(f"only {verdict.accepted} jobs were accepted")
     if verdict.slots < SLOTS * share:

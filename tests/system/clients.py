@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx2
 
-from horae.proof.checking.history.recording import Action, Definition, Fail, Info, Invoke, Ok, Recorder
+from horae.proof.checking import Recorder
+from horae.proof.checking.history.records import Action, Definition, Fail, Info, Invoke, Ok
 from tests.system.cluster import Cluster
 from tests.system.faults import clock
 from tests.system.rest import Document, run_of, timestamp

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 
 from horae.proof.checking import Recorder, Recording, Violation, judge_recording, read_lines
-from horae.proof.checking.history.recording import Action, Definition, Effect, Invoke, Ok, Setup
+from horae.proof.checking.history.records import Action, Definition, Effect, Invoke, Ok, Setup
 from tests.live import HORAE
 from tests.system import effects
 from tests.system.cluster import Cluster

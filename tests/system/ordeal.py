@@ -14,8 +14,7 @@ from pathlib import Path
 import asyncpg
 
 from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
-from horae.proof.checking.history.recording import Fault as FaultLine
-from horae.proof.checking.history.recording import FinalRun, FinalSkip, Line, Setup
+from horae.proof.checking.history.records import FinalRun, FinalSkip, InjectedFault, Line, Setup
 from tests.system import faults
 from tests.system.clients import Clients
 from tests.system.faults import Fault, clock
@@ -44,7 +43,7 @@ class Verdict:
     released: int = 0
     fired: Counter[str] = field(default_factory=Counter)
     points: Counter[str] = field(default_factory=Counter)  # where nodes died and connections were cut
-    sights: Counter[str] = field(default_factory=Counter)  # how often what has to be survived occurred
+    occurrences: Counter[str] = field(default_factory=Counter)  # how often what has to be survived occurred
     worker_recovery: list[float] = field(default_factory=list)
     store_recovery: list[float] = field(default_factory=list)
     loudest_second: int = 0  # lines in a log
@@ -94,7 +93,9 @@ def undergo(
         _judge_slots(verdict, clients, final)
         judged = judge_recording(_recorded(history))
         verdict.wrong += [f"{v.code} {v.subject}: {v.detail}" for v in judged.violations]
-        verdict.sights.update({sight.value: times for sight, times in judged.proof.sights.items()})
+        verdict.occurrences.update(
+            {occurrence.value: times for occurrence, times in judged.coverage.occurrences.items()}
+        )
         _listen(verdict, fleet)
         for member in fleet.members:
             if not member.server.alive:
@@ -146,10 +147,10 @@ async def _live_runs(url: str) -> int:
         await connection.close()
 
 
-def _broken(chosen: Sequence[Fault]) -> Iterator[FaultLine]:
+def _broken(chosen: Sequence[Fault]) -> Iterator[InjectedFault]:
     for fault in chosen:
         for firing in fault.fired:
-            yield FaultLine(at=firing.at, fault=firing.fault, target=firing.target, until=firing.until)
+            yield InjectedFault(at=firing.at, fault=firing.fault, target=firing.target, until=firing.until)
 
 
 def _recorded(history: Path) -> Recording:

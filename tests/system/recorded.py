@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from horae.proof.checking import read_final
-from horae.proof.checking.history.recording import Effect, Happening, Line
+from horae.proof.checking.history.records import Effect, HandlerEvent, Line
 from horae.stores.postgres.store import PostgresStore
 from tests.system import effects
 from tests.system.faults import clock
@@ -13,7 +13,7 @@ def effect_line(note: effects.Effect, *, good: bool = True) -> Effect:
     """`good` says whether the handler meant to succeed."""
     return Effect(
         at=note.at,
-        event=Happening(note.event),
+        event=HandlerEvent(note.event),
         run=note.run,
         job=note.job,
         attempt=note.attempt,

@@ -145,7 +145,7 @@ def test_a_worker_that_dies_is_told_and_nothing_stays(tmp_path: Path) -> None:
         os.kill(worker, signal.SIGKILL)
         said, error = process.communicate(timeout=30)
     assert (process.returncode, said) == (1, "")
-    assert error.startswith("error: the worker of the benchmark ended by itself, with exit code -9\n")
+    assert error.startswith("error: the worker of the benchmark ended with exit code -9\n")
     assert "ready" in error  # the end of its log
     assert not _lives(planner)
     assert list(tmp_path.iterdir()) == []
@@ -181,11 +181,11 @@ def _lives(pid: int) -> bool:
     ("options", "sentence"),
     [
         (("--mode", "later"), 'Invalid value "later" for --mode'),
-        (("--rate", "10"), "--rate 10 has no meaning here: now goes as fast as it can"),
-        (("--mode", "timed", "--jobs", "10"), "--jobs 10 has no meaning here: timed offers --rate jobs a second"),
-        (("--mode", "herd", "--seconds", "5"), "--seconds 5 has no meaning here: in a herd"),
-        (("--mode", "herd", "--rate", "5"), "--rate 5 has no meaning here: in a herd"),
-        (("--mode", "cron", "--jobs", "5"), "--jobs 5 has no meaning here: cron has --rate jobs"),
+        (("--rate", "10"), "--rate 10 has no effect here: now goes as fast as it can"),
+        (("--mode", "timed", "--jobs", "10"), "--jobs 10 has no effect here: timed offers --rate jobs a second"),
+        (("--mode", "herd", "--seconds", "5"), "--seconds 5 has no effect here: in a herd"),
+        (("--mode", "herd", "--rate", "5"), "--rate 5 has no effect here: in a herd"),
+        (("--mode", "cron", "--jobs", "5"), "--jobs 5 has no effect here: cron has --rate jobs"),
         (("--overlap", "allow"), "--overlap is for recurring jobs"),
         (("--mode", "cron", "--overlap", "buffer_one"), 'Invalid value "buffer_one" for --overlap'),
         (("--mode", "timed", "--rate", "0"), "Must be >= 1"),

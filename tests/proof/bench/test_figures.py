@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from horae.proof.bench.figures import Lateness, bystander_figures, minute_figures, tally
+from horae.proof.bench.figures import LatenessHistogram, bystander_figures, minute_figures, tally
 
 DUE_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
@@ -31,24 +31,24 @@ def starts(*late_us: int, apart_us: int = SECOND_US) -> list[tuple[int, int]]:
 
 
 def test_percentiles_are_the_smallest_value_that_so_many_do_not_exceed() -> None:
-    lateness = Lateness()
+    lateness = LatenessHistogram()
     for late_us in random.sample(range(1, 101), 100):
         lateness.add(late_us)
     assert lateness.figures() == {"p50": 0.05, "p95": 0.095, "p99": 0.099, "max": 0.1}
 
 
 def test_one_start_is_every_percentile() -> None:
-    lateness = Lateness()
+    lateness = LatenessHistogram()
     lateness.add(1_234_567)
     assert lateness.figures() == {"p50": 1240.0, "p95": 1240.0, "p99": 1240.0, "max": 1234.567}
 
 
 def test_nothing_has_no_figures() -> None:
-    assert Lateness().figures() == {"p50": None, "p95": None, "p99": None, "max": None}
+    assert LatenessHistogram().figures() == {"p50": None, "p95": None, "p99": None, "max": None}
 
 
 def test_a_million_starts_take_a_few_thousand_counters_and_three_digits() -> None:
-    lateness, chance = Lateness(), random.Random(4)
+    lateness, chance = LatenessHistogram(), random.Random(4)
     exact = sorted(int(chance.lognormvariate(8, 2)) for _ in range(200_000))
     for late_us in exact:
         lateness.add(late_us)
@@ -58,7 +58,7 @@ def test_a_million_starts_take_a_few_thousand_counters_and_three_digits() -> Non
 
 
 def test_rounding_never_flatters() -> None:
-    lateness = Lateness()
+    lateness = LatenessHistogram()
     lateness.add(123_401)
     assert lateness.figures()["p50"] == 124.0
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from horae.core.model import Overlap
-from horae.proof.bench.costs import Reading
+from horae.proof.bench.costs import UsageReading
 from horae.proof.bench.figures import tally
-from horae.proof.bench.load import CronLoad, HerdLoad, NowLoad, Rows, TimedLoad
-from horae.proof.bench.options import offer_of
-from horae.proof.bench.progress import Course
-from horae.proof.bench.report import Report, Result, is_good, report_of
-from horae.proof.bench.verify import Slots
+from horae.proof.bench.load import CronLoad, HerdLoad, JobWriter, NowLoad, TimedLoad
+from horae.proof.bench.options import parse_options
+from horae.proof.bench.progress import LoadTimes
+from horae.proof.bench.report import BenchResult, Report, is_good, report_of
+from horae.proof.bench.verify import SlotCounts
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOTHING_ASKED: dict[str, Any] = dict.fromkeys(("rate", "jobs", "seconds", "overlap", "processes")) | {"backlog": 0}
@@ -24,7 +24,7 @@ class StillRows:
         return NOW
 
 
-ROWS = cast(Rows, StillRows())
+ROWS = cast(JobWriter, StillRows())
 
 
 def timed_load() -> TimedLoad:
@@ -41,20 +41,20 @@ def timely(load: Any, places: Sequence[int], late_us: int = 1_000) -> list[tuple
 def report(load: Any, starts: Sequence[tuple[int, int]], *, problems: Sequence[str] = (), **asked: Any) -> Report:
     mode = {TimedLoad: "timed", HerdLoad: "herd", NowLoad: "now", CronLoad: "cron"}[type(load)]
     return report_of(
-        Result(
-            offer=offer_of(mode, **NOTHING_ASKED | asked),
+        BenchResult(
+            options=parse_options(mode, **NOTHING_ASKED | asked),
             store="sqlite:///horae.db",
             queue="store",
             processes=1,
             concurrency=1000,
             load=load,
             tally=tally(starts, load, bystanders_from=load.jobs if isinstance(load, HerdLoad) else None),
-            course=Course(offering=2.0, whole=4.0),
-            before=Reading(cpu_seconds={"producer": 1.0, "worker": 2.0}, machine=(1000, 10)),
-            after=Reading(cpu_seconds={"producer": 1.5, "worker": 3.0}, machine=(2000, 35)),
+            times=LoadTimes(submitting=2.0, whole=4.0),
+            before=UsageReading(cpu_seconds={"producer": 1.0, "worker": 2.0}, machine=(1000, 10)),
+            after=UsageReading(cpu_seconds={"producer": 1.5, "worker": 3.0}, machine=(2000, 35)),
             rss_mb={"producer": 40.0, "worker": 60.5},
             backlog_seconds=None,
-            slots=Slots(expected=load.submitted, run=len(starts), skipped=1) if mode == "cron" else None,
+            slots=SlotCounts(expected=load.submitted, run=len(starts), skipped=1) if mode == "cron" else None,
             problems=problems,
         )
     )

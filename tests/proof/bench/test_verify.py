@@ -9,9 +9,9 @@ import pytest
 from horae.core.model import NodeId, Overlap, Run
 from horae.core.results import Failure, Settled, fail, start, succeed
 from horae.ports.store import ClaimRequest, Store
-from horae.proof.bench.load import CronLoad, Rows
+from horae.proof.bench.load import CronLoad, JobWriter
 from horae.proof.bench.tasks import app, once, slot
-from horae.proof.bench.verify import Verification, all_planned
+from horae.proof.bench.verify import Verification, all_slots_fired
 from horae.proof.checking import Tolerance
 from horae.sdk.connection import Connection
 from horae.stores.sqlite.store import SqliteStore
@@ -37,8 +37,8 @@ async def problems_of(connection: Connection, submitted: int) -> list[str]:
 
 async def given_jobs(connection: Connection, *numbers: int) -> list[Run]:
     """Jobs with these numbers, held by a node."""
-    rows = Rows(connection)
-    await rows.write(await rows.due_now(numbers))
+    writer = JobWriter(connection)
+    await writer.write(await writer.due_now(numbers))
     return await claimed(connection.store, once.name)
 
 
@@ -60,7 +60,7 @@ async def test_jobs_that_all_ended_well_are_no_problem(connection: Connection) -
 
 
 async def test_a_backlog_is_no_problem(connection: Connection) -> None:
-    await Rows(connection).store_backlog(10, lambda stored: None)
+    await JobWriter(connection).store_backlog(10, lambda stored: None)
     await connection.store.settle([succeeded(run) for run in await given_jobs(connection, 0)])
     assert await problems_of(connection, 1) == []
 
@@ -68,7 +68,7 @@ async def test_a_backlog_is_no_problem(connection: Connection) -> None:
 async def test_a_job_that_is_not_there_is_missed(connection: Connection) -> None:
     await connection.store.settle([succeeded(run) for run in await given_jobs(connection, 0, 2)])
     assert await problems_of(connection, 3) == [
-        "the store tells of 2 ended jobs, not 3",
+        "the store has 2 ended jobs, not 3",
         "1 jobs have no ended run, or several",
     ]
 
@@ -91,7 +91,7 @@ async def test_a_job_that_failed_is_told(connection: Connection) -> None:
     await connection.store.settle([succeeded(one), *failed])
     found = await problems_of(connection, 3)
     assert found[0] == "2 runs have attempts that did not succeed"
-    assert found[-1] == "not all jobs ended well: 2 failed, 1 succeeded"
+    assert found[-1] == "not all jobs succeeded: 2 failed, 1 succeeded"
 
 
 async def test_a_start_that_the_store_knows_to_be_early_is_told(connection: Connection) -> None:
@@ -105,8 +105,8 @@ async def test_a_start_that_the_store_knows_to_be_early_is_told(connection: Conn
 
 
 async def given_recurring(connection: Connection, *, jobs: int = 2, seconds: int = 3) -> CronLoad:
-    load = CronLoad(Rows(connection), rate=jobs, seconds=seconds, overlap=Overlap.ALLOW)
-    await load.offer()
+    load = CronLoad(JobWriter(connection), rate=jobs, seconds=seconds, overlap=Overlap.ALLOW)
+    await load.submit()
     return load
 
 
@@ -138,5 +138,5 @@ async def test_a_slot_that_did_not_run_is_missing(connection: Connection) -> Non
 
 async def test_slots_are_planned_when_every_job_fires_next_after_them(connection: Connection) -> None:
     load = await given_recurring(connection)
-    assert await all_planned(connection.store, load.job_ids, to=load.end_at)
-    assert not await all_planned(connection.store, load.job_ids, to=load.end_at + timedelta(hours=1))
+    assert await all_slots_fired(connection.store, load.job_ids, to=load.end_at)
+    assert not await all_slots_fired(connection.store, load.job_ids, to=load.end_at + timedelta(hours=1))

@@ -12,29 +12,29 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from horae.proof.checking.history.recording import (
+from horae.proof.checking.history.records import (
     Action,
     Closed,
     Definition,
     Effect,
     Fail,
-    Fault,
     FinalAttempt,
     FinalCounts,
     FinalJob,
     FinalRun,
     FinalSkip,
-    Happening,
+    HandlerEvent,
     Info,
+    InjectedFault,
     Invoke,
-    Lease,
+    LeaseGranted,
     Limit,
     Line,
+    Observation,
+    Occurrence,
     Ok,
-    Report,
+    ResultReport,
     Setup,
-    Sight,
-    Sighting,
 )
 
 BEGIN = 1_800_000_000.0
@@ -95,7 +95,7 @@ class Teller:
             self.narrow()
         if self.outage:
             self.fault("planners gone", OUTAGE[0], until=OUTAGE[1])
-            self.lines.append(Sighting(at=OUTAGE[1], what=Sight.DUPLICATE_DELIVERY, times=2))
+            self.lines.append(Observation(at=OUTAGE[1], what=Occurrence.DUPLICATE_DELIVERY, times=2))
         self.end()
         return self.lines
 
@@ -110,7 +110,7 @@ class Teller:
 
     def fault(self, name: str, at: float, *, until: float | None = None) -> None:
         self.faults.add(name)
-        self.lines.append(Fault(at=at, fault=name, until=until))
+        self.lines.append(InjectedFault(at=at, fault=name, until=until))
 
     def define(self, **fields: Any) -> Definition:
         label = f"job {self.number()}"
@@ -166,8 +166,8 @@ class Teller:
         """One attempt; answers when the next may begin, or when the run ended."""
         life.fence += self.luck.randint(1, 3)
         number = 1 + sum(each.outcome in COUNTED for each in life.attempts)
-        self.lines.append(Lease(at=at - 0.0005, run=life.run, fence=life.fence))
-        self.note(Happening.START, life, number, at)
+        self.lines.append(LeaseGranted(at=at - 0.0005, run=life.run, fence=life.fence))
+        self.note(HandlerEvent.START, life, number, at)
         life.first_start = life.first_start or at
         life.attempt = number
         over = at + self.luck.uniform(0.01, seconds)
@@ -175,11 +175,11 @@ class Teller:
             return self.lose(life, number, at, over)
         match outcome:
             case "succeeded" | "failed":
-                self.note(Happening.END, life, number, over, good=outcome == "succeeded")
+                self.note(HandlerEvent.END, life, number, over, good=outcome == "succeeded")
             case "released" | "cancelled":
-                self.note(Happening.STOPPED, life, number, over)
+                self.note(HandlerEvent.STOPPED, life, number, over)
         settled = over + self.luck.uniform(0.0005, 0.02)
-        self.lines.append(Report(at=settled, run=life.run, fence=life.fence, accepted=True))
+        self.lines.append(ResultReport(at=settled, run=life.run, fence=life.fence, accepted=True))
         error = {"failed": "ValueError", "timeout": "timeout"}.get(outcome, "")
         life.attempts.append(self.told(life, number, outcome, at, settled, error))
         if outcome in COUNTED:
@@ -199,8 +199,8 @@ class Teller:
             life.attempts.append(self.told(life, number, "lost", at, lost_at, ""))
         if kind == "freeze worker":
             woke = lost_at + self.luck.uniform(0.1, 3)
-            self.note(Happening.END, life, number, woke)
-            self.lines.append(Report(at=woke + 0.01, run=life.run, fence=life.fence, accepted=False))
+            self.note(HandlerEvent.END, life, number, woke)
+            self.lines.append(ResultReport(at=woke + 0.01, run=life.run, fence=life.fence, accepted=False))
         return lost_at + self.luck.uniform(0.001, 0.5)
 
     def hear(self, life: Life, end: float) -> float:
@@ -209,15 +209,15 @@ class Teller:
             return end
         at = OUTAGE[1] + self.luck.uniform(0.001, 0.1)
         for place, line in enumerate(self.lines):
-            if isinstance(line, Report) and line.run == life.run:
+            if isinstance(line, ResultReport) and line.run == life.run:
                 self.lines[place] = replace(line, at=at)
         return at
 
     def skip(self, life: Life, reason: str, at: float) -> None:
         """A worker holds the run, and finds that it is not to start."""
         life.fence += 1
-        self.lines.append(Lease(at=at - 0.005, run=life.run, fence=life.fence))
-        self.lines.append(Report(at=at, run=life.run, fence=life.fence, accepted=True))
+        self.lines.append(LeaseGranted(at=at - 0.005, run=life.run, fence=life.fence))
+        self.lines.append(ResultReport(at=at, run=life.run, fence=life.fence, accepted=True))
         life.status, life.reason, life.finished = "skipped", reason, at
 
     def told(self, life: Life, number: int, outcome: str, at: float, over: float, error: str) -> FinalAttempt:
@@ -225,7 +225,7 @@ class Teller:
             number=number, fence=life.fence, outcome=outcome, started_at=at, ended_at=over, error=error, node="node 1"
         )
 
-    def note(self, event: Happening, life: Life, number: int, at: float, *, good: bool = True) -> None:
+    def note(self, event: HandlerEvent, life: Life, number: int, at: float, *, good: bool = True) -> None:
         self.lines.append(
             Effect(
                 at=at,

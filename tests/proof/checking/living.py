@@ -17,14 +17,14 @@ from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.ports.store import Resolution
 from horae.proof.checking import read_final
 from horae.proof.checking.findings import job_name, run_name
-from horae.proof.checking.history.final import label_in
-from horae.proof.checking.history.recording import (
+from horae.proof.checking.history.final_state import label_in_params
+from horae.proof.checking.history.records import (
     Action,
     Definition,
     Effect,
     Fail,
-    Fault,
-    Happening,
+    HandlerEvent,
+    InjectedFault,
     Invoke,
     Line,
     Ok,
@@ -51,10 +51,10 @@ class RecordedSystem(System):
         def noted(
             run: Run, done: Callable[[Run, AttemptResult], None], progressed: Callable[[Run, float], None]
         ) -> RunningAttempt:
-            self._note(Happening.START, run, node)
+            self._note(HandlerEvent.START, run, node)
 
             def over(ended: Run, result: AttemptResult) -> None:
-                event = Happening.STOPPED if isinstance(result, Stopped) else Happening.END
+                event = HandlerEvent.STOPPED if isinstance(result, Stopped) else HandlerEvent.END
                 self._note(event, ended, node, good=isinstance(result, Success))
                 done(ended, result)
 
@@ -63,7 +63,7 @@ class RecordedSystem(System):
         node.executor.begin = noted  # type: ignore[method-assign]
         return node
 
-    def _note(self, event: Happening, run: Run, node: SimNode, *, good: bool = True) -> None:
+    def _note(self, event: HandlerEvent, run: Run, node: SimNode, *, good: bool = True) -> None:
         self.effects.append(
             Effect(
                 at=self.clock.now().timestamp(),
@@ -73,7 +73,7 @@ class RecordedSystem(System):
                 attempt=run.attempt,
                 fence=run.fence,
                 due=run.due_at.timestamp(),
-                label=label_in(run.spec.params),
+                label=label_in_params(run.spec.params),
                 node=node.heart.node.name,
                 good=good,
                 params=run.spec.params,
@@ -206,7 +206,7 @@ class RecordedLife(Life):
 
     async def crash(self) -> None:
         if node := self._some_node():
-            self.lines.append(Fault(at=self.now(), fault="kill", target=node.heart.node.name))
+            self.lines.append(InjectedFault(at=self.now(), fault="kill", target=node.heart.node.name))
             node.kill()
 
     async def freeze(self) -> None:
@@ -224,7 +224,7 @@ class RecordedLife(Life):
 
     def _thaw(self, node: SimNode) -> None:
         name, at = node.heart.node.name, self._frozen_at.pop(id(node))
-        self.lines.append(Fault(at=at, fault="freeze", target=name, until=self.now()))
+        self.lines.append(InjectedFault(at=at, fault="freeze", target=name, until=self.now()))
         node.thaw()
 
     # --- the end

@@ -6,22 +6,22 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from horae.proof.checking.history.recording import (
+from horae.proof.checking.history.records import (
     Action,
     Effect,
     Fail,
-    Fault,
     FinalAttempt,
     FinalCounts,
     FinalJob,
     FinalRun,
     FinalSkip,
-    Happening,
+    HandlerEvent,
+    InjectedFault,
     Invoke,
-    Lease,
+    LeaseGranted,
     Line,
     Ok,
-    Report,
+    ResultReport,
     Setup,
 )
 from tests.proof.checking.histories import BEGIN, LATENESS, OUTAGE, QUIET, RECOVERY, SECONDS
@@ -60,21 +60,21 @@ class Draft:
     def shift(self, run: FinalRun, seconds: float, *, fence: int = 0) -> None:
         """Move what handlers did under a fence, or what came after."""
         for line in list(self.lines):
-            if isinstance(line, Effect | Lease | Report) and line.run == run.run and line.fence >= fence:
+            if isinstance(line, Effect | LeaseGranted | ResultReport) and line.run == run.run and line.fence >= fence:
                 self.swap(line, replace(line, at=line.at + seconds))
 
     def forget(self, run: FinalRun, *, final: bool = True) -> None:
         """Take a run out of the history."""
-        kinds = (Effect, Lease, Report, FinalRun) if final else (Effect, Lease, Report)
+        kinds = (Effect, LeaseGranted, ResultReport, FinalRun) if final else (Effect, LeaseGranted, ResultReport)
         self.drop(lambda line: isinstance(line, kinds) and line.run == run.run)
 
     def start(self, run: FinalRun, at: float, *, fence: int, attempt: int = 1, name: str | None = None) -> None:
         """One more handler, which starts and ends well."""
         effect = Effect(
-            at=at, event=Happening.START, run=name or run.run, job=run.job, attempt=attempt, fence=fence,
+            at=at, event=HandlerEvent.START, run=name or run.run, job=run.job, attempt=attempt, fence=fence,
             due=run.due_at, label=run.label,
         )  # fmt: skip
-        self.lines += [effect, replace(effect, at=at + 0.1, event=Happening.END)]
+        self.lines += [effect, replace(effect, at=at + 0.1, event=HandlerEvent.END)]
 
     def calls(self, action: Action) -> list[tuple[Invoke, Ok]]:
         oks = {line.call: line for line in self.lines if isinstance(line, Ok)}
@@ -82,11 +82,11 @@ class Draft:
         return sorted(((line, oks[line.call]) for line in asked if line.call in oks), key=lambda pair: pair[0].at)
 
     def is_quiet(self, at: float) -> bool:
-        faults = [line for line in self.lines if isinstance(line, Fault)]
+        faults = [line for line in self.lines if isinstance(line, InjectedFault)]
         return not any(fault.at - 30 <= at <= (fault.until or fault.at) + RECOVERY + 6 for fault in faults)
 
     def is_broken(self, at: float) -> bool:
-        faults = [line for line in self.lines if isinstance(line, Fault)]
+        faults = [line for line in self.lines if isinstance(line, InjectedFault)]
         return any(fault.at <= at <= (fault.until or fault.at) + RECOVERY for fault in faults)
 
     def answered(self, run: FinalRun) -> bool:
@@ -191,8 +191,8 @@ def two_results_are_committed(draft: Draft) -> None:
 
 
 def a_stale_report_is_taken(draft: Draft) -> None:
-    report = first(line for line in draft.lines if isinstance(line, Report) and not line.accepted)
-    newer = [line for line in draft.lines if isinstance(line, Lease) and line.run == report.run]
+    report = first(line for line in draft.lines if isinstance(line, ResultReport) and not line.accepted)
+    newer = [line for line in draft.lines if isinstance(line, LeaseGranted) and line.run == report.run]
     if max(lease.fence for lease in newer) == report.fence:
         raise Unfit
     last = max(lease.at for lease in newer)
@@ -516,7 +516,7 @@ def counts_are_off(draft: Draft) -> None:
 
 def a_success_never_ended(draft: Draft) -> None:
     run = draft.pick(is_plain)
-    draft.drop(lambda line: isinstance(line, Effect) and line.run == run.run and line.event is Happening.END)
+    draft.drop(lambda line: isinstance(line, Effect) and line.run == run.run and line.event is HandlerEvent.END)
 
 
 MUTANTS: dict[Callable[[Draft], None], str] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from horae.proof.checking import Recording, judge_recording
-from horae.proof.checking.history.recording import Line
+from horae.proof.checking.history.records import Line
 from tests.proof.checking.histories import clean_history
 from tests.proof.checking.mutants import MUTANTS, Draft, Unfit
 

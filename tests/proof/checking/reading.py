@@ -6,7 +6,7 @@ from horae.core.model import Backfill, Run, RunId, Skip
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
 from horae.proof.checking import Checker, History, Violation, violations
-from horae.proof.checking.store.end_events import told_ends
+from horae.proof.checking.store.end_events import end_events
 
 EVERYTHING = 100_000
 
@@ -29,7 +29,7 @@ async def read_history(store: Store, now: datetime) -> History:
         skips=skips,
         backfills=backfills,
         dead_letters=frozenset[RunId](run.id for run in await runs_of(store, RunFilter(dead_letters=True))),
-        told=await told_ends(store, [run.id for run in runs], owner=None),
+        end_events=await end_events(store, [run.id for run in runs], owner=None),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from horae.cli.app import run
 from horae.proof.checking import Recorder, Recording, judge_recording
-from horae.proof.checking.history.recording import Action, Closed, Definition, Invoke, Line, Ok, Setup
+from horae.proof.checking.history.records import Action, Closed, Definition, Invoke, Line, Ok, Setup
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
@@ -100,7 +100,9 @@ def recorded(file: Path, lines: list[Line]) -> str:
 
 def proving() -> list[Line]:
     """A clean history in which everything occurred that has to."""
-    return next(lines for lines in map(clean_history, range(50)) if judge_recording(Recording(lines)).proof.proves)
+    return next(
+        lines for lines in map(clean_history, range(50)) if judge_recording(Recording(lines)).coverage.is_complete
+    )
 
 
 def test_a_clean_history_is_told_with_what_it_proves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

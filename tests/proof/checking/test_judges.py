@@ -30,7 +30,7 @@ from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.proof.checking import Code, History, violations
-from horae.proof.checking.findings import Told
+from horae.proof.checking.findings import EndEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -292,11 +292,11 @@ def test_a_slot_may_be_skipped_beside_a_run_whose_end_the_store_had_not_heard_of
 
     def judged(heard: datetime, skipped: Run = skipped, kind: EventKind = EventKind.RUN_SKIPPED) -> list[Code]:
         decided_at = skipped.finished_at or skipped.due_at
-        told = {
-            going.id: Told(kind=EventKind.RUN_SUCCEEDED, at=heard),
-            skipped.id: Told(kind=kind, at=decided_at),
+        events = {
+            going.id: EndEvent(kind=EventKind.RUN_SUCCEEDED, at=heard),
+            skipped.id: EndEvent(kind=kind, at=decided_at),
         }
-        return slots(going, skipped, *rest, told=told)
+        return slots(going, skipped, *rest, end_events=events)
 
     assert judged(at(2.1)) == []
     assert judged(at(1.9)) == [Code.SKIPPED_WITHOUT_CAUSE], "it was known before the slot was due"

@@ -13,23 +13,23 @@ from msgspec.structs import replace
 from horae.core.errors import Invalid
 from horae.proof.checking import Recorder, Recording, differences, judge_recording, read_lines, steady_clock
 from horae.proof.checking.findings import INVARIANTS, Code
-from horae.proof.checking.history.recorded import is_recurring
-from horae.proof.checking.history.recording import (
-    EPOCH,
+from horae.proof.checking.history.files import EPOCH
+from horae.proof.checking.history.recording import is_recurring
+from horae.proof.checking.history.records import (
     Action,
     Definition,
     Effect,
     FinalRun,
-    Happening,
+    HandlerEvent,
     Invoke,
-    Lease,
+    LeaseGranted,
     Line,
+    Occurrence,
     Ok,
-    Report,
+    ResultReport,
     Setup,
-    Sight,
 )
-from horae.proof.checking.judges.start_windows import judge_windows
+from horae.proof.checking.judges.start_windows import judge_start_windows
 from tests.proof.checking.histories import BEGIN, clean_history
 from tests.proof.checking.mutants import MUTANTS, Draft, a_job_for_once_runs_twice, a_run_is_dropped
 from tests.proof.checking.planted import found_in, planted, uncaught
@@ -43,7 +43,10 @@ def test_clean_histories_raise_nothing() -> None:
 
 
 def test_clean_histories_raise_nothing_where_nobody_stood_between_workers_and_store() -> None:
-    unseen = {seed: [line for line in clean_history(seed) if not isinstance(line, Lease | Report)] for seed in range(8)}
+    unseen = {
+        seed: [line for line in clean_history(seed) if not isinstance(line, LeaseGranted | ResultReport)]
+        for seed in range(8)
+    }
     assert {seed: found for seed, lines in unseen.items() if (found := found_in(lines))} == {}
 
 
@@ -68,20 +71,20 @@ def nameless(lines: list[Line]) -> list[Line]:
             told.append(replace(line, attempts=()))
         elif isinstance(line, Effect):
             told.append(replace(line, run="run_?", job="job_?", attempt=1, fence=1))
-        elif not isinstance(line, Lease | Report):
+        elif not isinstance(line, LeaseGranted | ResultReport):
             told.append(line)
     return told
 
 
 def test_windows_need_no_ids() -> None:
     for seed in range(QUICK):
-        assert list(judge_windows(Recording(nameless(clean_history(seed))))) == [], seed
+        assert list(judge_start_windows(Recording(nameless(clean_history(seed))))) == [], seed
 
 
 @pytest.mark.parametrize(("mutant", "code"), [(a_run_is_dropped, Code.LOST), (a_job_for_once_runs_twice, Code.UNASKED)])
 def test_windows_alone_catch_what_is_lost_or_doubled(mutant: Callable[[Draft], None], code: Code) -> None:
     for seed, lines in planted(mutant, 3):
-        found = {violation.code for violation in judge_windows(Recording(nameless(lines)))}
+        found = {violation.code for violation in judge_start_windows(Recording(nameless(lines)))}
         assert code in found, (seed, found)
 
 
@@ -89,20 +92,20 @@ def test_windows_alone_catch_what_is_lost_or_doubled(mutant: Callable[[Draft], N
 
 
 def test_a_history_tells_what_it_proves() -> None:
-    proofs = [judge_recording(Recording(clean_history(seed))).proof for seed in range(QUICK)]
-    for sight in Sight:
-        assert any(proof.sights[sight] for proof in proofs), sight
-    assert any(proof.proves for proof in proofs)
-    assert all(proof.unfired == () for proof in proofs)
+    coverages = [judge_recording(Recording(clean_history(seed))).coverage for seed in range(QUICK)]
+    for occurrence in Occurrence:
+        assert any(coverage.occurrences[occurrence] for coverage in coverages), occurrence
+    assert any(coverage.is_complete for coverage in coverages)
+    assert all(coverage.unfired == () for coverage in coverages)
 
 
 def test_a_planned_fault_that_never_fired_proves_nothing() -> None:
-    proven = next(seed for seed in range(QUICK) if judge_recording(Recording(clean_history(seed))).proof.proves)
+    proven = next(seed for seed in range(QUICK) if judge_recording(Recording(clean_history(seed))).coverage.is_complete)
     lines = clean_history(proven)
     setup = next(line for line in lines if isinstance(line, Setup))
     lines[lines.index(setup)] = replace(setup, planned=[*setup.planned, "postgres stop"])
-    proof = judge_recording(Recording(lines)).proof
-    assert (proof.unfired, proof.proves) == (("postgres stop",), False)
+    coverage = judge_recording(Recording(lines)).coverage
+    assert (coverage.unfired, coverage.is_complete) == (("postgres stop",), False)
 
 
 def test_histories_with_the_same_ends_are_of_one_class() -> None:
@@ -131,7 +134,7 @@ def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
 
 def test_two_recorders_share_a_file(tmp_path: Path) -> None:
     one, other = Recorder(tmp_path / "a.jsonl"), Recorder(tmp_path / "a.jsonl")
-    effect = Effect(at=1.0, event=Happening.START, run="run_1", job="job_1", attempt=1, fence=1, due=1.0, label="a")
+    effect = Effect(at=1.0, event=HandlerEvent.START, run="run_1", job="job_1", attempt=1, fence=1, due=1.0, label="a")
     with one, other:
         for number in range(100):
             (one, other)[number % 2].write(replace(effect, attempt=number))
@@ -148,12 +151,12 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
 
 def test_a_line_that_is_no_record_is_told_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"kind":"closed","at":1}\n{"kind":"closed","when":1}\n')
-    with pytest.raises(Invalid, match=r"a\.jsonl, line 2, is no record of a history: .*`when`"):
+    with pytest.raises(Invalid, match=r"a\.jsonl, line 2, is not a record of a history: .*`when`"):
         list(read_lines(tmp_path / "a.jsonl"))
 
 
 def test_an_end_without_a_call_is_refused() -> None:
-    with pytest.raises(Invalid, match="the end of calls that it does not tell the beginning of: 7"):
+    with pytest.raises(Invalid, match="answers of calls without their `invoke` line: 7"):
         Recording([Ok(at=1.0, call="7")])
 
 
@@ -207,7 +210,9 @@ def test_a_schedule_is_known_to_come_again(schedule: str | dict[str, str], expec
 def test_what_has_no_answer_may_have_happened() -> None:
     lines: list[Line] = [
         Invoke(at=BEGIN, call="1", action=Action.CREATE, definition=Definition(label="a")),
-        Effect(at=BEGIN + 1, event=Happening.START, run="run_1", job="job_1", attempt=1, fence=1, due=BEGIN, label="a"),
+        Effect(
+            at=BEGIN + 1, event=HandlerEvent.START, run="run_1", job="job_1", attempt=1, fence=1, due=BEGIN, label="a"
+        ),
     ]
     assert found_in(lines) == []
 

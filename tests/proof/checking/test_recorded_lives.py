@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from horae.proof.checking import Code, Recording, judge_recording
-from horae.proof.checking.history.recording import Line, Sight
+from horae.proof.checking.history.records import Line, Occurrence
 from tests.proof.checking.living import frozen_life, recorded_life
 from tests.proof.checking.spoilt import SPOILT, Fenceless, Spoilt
 
@@ -42,6 +42,9 @@ async def test_a_late_result_is_refused_and_found_where_it_is_not(tmp_path: Path
     (tmp_path / "spoilt").mkdir()
     well = judge_recording(Recording(await frozen_life(tmp_path)))
     assert well.violations == []
-    assert all(well.proof.sights[sight] for sight in (Sight.LEASE_LOST, Sight.REFUSED_REPORT, Sight.RESCUE))
+    assert all(
+        well.coverage.occurrences[occurrence]
+        for occurrence in (Occurrence.LEASE_LOST, Occurrence.REFUSED_REPORT, Occurrence.RESCUE)
+    )
     spoilt = judge_recording(Recording(await frozen_life(tmp_path / "spoilt", Fenceless)))
     assert Code.STALE_RESULT_TAKEN in {violation.code for violation in spoilt.violations}

@@ -38,7 +38,7 @@ def test_slots_are_told_with_who_says_so(form: dict[str, Any], expected: list[fl
 def test_without_cronsim_horae_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     form = cron("*/7 1-3 * * *", timezone="Europe/Berlin")
     by_cronsim, _ = slots(form, BEGIN, BEGIN + DAY)
-    monkeypatch.setattr(reference, "is_cronsim_here", lambda: False)
+    monkeypatch.setattr(reference, "has_cronsim", lambda: False)
     assert slots(form, BEGIN, BEGIN + DAY) == (by_cronsim, OWN)
 
 

@@ -46,16 +46,18 @@ def bench(
     lost, ran twice or early, or when the store does not agree with what was recorded.
     """
     from horae.config import load_settings
-    from horae.proof.bench.options import offer_of
+    from horae.proof.bench.options import parse_options
 
-    offer = offer_of(mode, rate=rate, jobs=jobs, seconds=seconds, backlog=backlog, overlap=overlap, processes=processes)
+    options = parse_options(
+        mode, rate=rate, jobs=jobs, seconds=seconds, backlog=backlog, overlap=overlap, processes=processes
+    )
     settings = load_settings({"store": store, "queue": queue})
     from horae.proof.bench.report import is_good  # late: it imports everything
     from horae.proof.bench.run import run_bench
 
     try:
         with progress_stages("preparing") as tell:
-            report = _run(run_bench(settings, offer, tell))
+            report = _run(run_bench(settings, options, tell))
     except asyncio.CancelledError:
         print_note("interrupted; the scratch data are gone")
         return INTERRUPTED

@@ -15,8 +15,8 @@ from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
     from horae.config import Settings
-    from horae.proof.checking import Seen, Violation
-    from horae.proof.checking.history.recording import Line
+    from horae.proof.checking import CheckCounts, Violation
+    from horae.proof.checking.history.records import Line
 
 MOST = 1000  # violations that are told; whoever has more has seen enough
 
@@ -78,7 +78,7 @@ def _check_history(paths: list[Path], settings: "Settings | None", prove: bool, 
         final = [] if settings is None else asyncio.run(_final_state(settings))
         verdict = judge_files(paths, final)
     tell(verdict, paths, output=output, most=MOST)
-    return 1 if verdict.violations or (prove and not verdict.proof.proves) else 0
+    return 1 if verdict.violations or (prove and not verdict.coverage.is_complete) else 0
 
 
 async def _final_state(settings: "Settings") -> list["Line"]:
@@ -90,8 +90,8 @@ async def _final_state(settings: "Settings") -> list["Line"]:
 
 
 async def _check(
-    settings: "Settings", since: datetime | None, told: Callable[["Seen"], None]
-) -> tuple["Seen", list["Violation"]]:
+    settings: "Settings", since: datetime | None, told: Callable[["CheckCounts"], None]
+) -> tuple["CheckCounts", list["Violation"]]:
     from horae.proof.checking import Checker, Tolerance
 
     async with _opened(settings) as store:
@@ -107,7 +107,7 @@ async def _check(
             found.append(violation)
             if len(found) >= MOST:
                 break
-    return checker.seen, found
+    return checker.counts, found
 
 
 @asynccontextmanager
@@ -135,7 +135,7 @@ async def _refuse_other_schema(url: str, store: Any) -> None:
         raise Misconfigured(f"the store has schema version {version}, not {expected}: run `horae db migrate` first")
 
 
-def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, object]:
+def _document(store: str, seen: "CheckCounts", found: list["Violation"]) -> dict[str, object]:
     return {
         "store": store,
         "jobs": seen.jobs,
@@ -146,11 +146,11 @@ def _document(store: str, seen: "Seen", found: list["Violation"]) -> dict[str, o
     }
 
 
-def _progress(seen: "Seen") -> str:
+def _progress(seen: "CheckCounts") -> str:
     return f"{_amount(seen)}, {seen.violations} violations"
 
 
-def _amount(seen: "Seen") -> str:
+def _amount(seen: "CheckCounts") -> str:
     return f"{seen.runs:,} runs and {seen.jobs:,} recurring jobs"
 
 

@@ -8,13 +8,13 @@ from horae.cli.output import Column, print_fields, print_json, print_note, print
 from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from horae.proof.checking import Verdict, Violation
-    from horae.proof.checking.history.recording import Line
+    from horae.proof.checking import HistoryVerdict, Violation
+    from horae.proof.checking.history.records import Line
 
 COLUMNS = (Column(title="broken"), Column(title="violation"), Column(title="subject"), Column(title="detail"))
 
 
-def judge_files(paths: Sequence[Path], final: Sequence["Line"]) -> "Verdict":
+def judge_files(paths: Sequence[Path], final: Sequence["Line"]) -> "HistoryVerdict":
     """Judge the history that some files make, together with a final state that was read elsewhere."""
     from horae.proof.checking import Recording, judge_recording, read_lines
 
@@ -24,7 +24,7 @@ def judge_files(paths: Sequence[Path], final: Sequence["Line"]) -> "Verdict":
     return judge_recording(Recording([*read_lines(*paths), *final]))
 
 
-def tell(verdict: "Verdict", paths: Sequence[Path], *, output: str, most: int) -> None:
+def tell(verdict: "HistoryVerdict", paths: Sequence[Path], *, output: str, most: int) -> None:
     """Print what was found, and what the history proves."""
     found = verdict.violations[:most]
     if output == "json":
@@ -35,22 +35,23 @@ def tell(verdict: "Verdict", paths: Sequence[Path], *, output: str, most: int) -
         more = f"; only the first {most} are shown" if len(verdict.violations) > most else ""
         print_note(f"{len(verdict.violations)} violations in {_amount(verdict)}{more}")
         return
+    coverage = verdict.coverage
     print_fields(
         {
             "history": ", ".join(map(str, paths)),
             "looked at": _amount(verdict),
             "violations": "none",
-            "occurred": _counts({str(sight): times for sight, times in verdict.proof.sights.items() if times}),
-            "not seen": ", ".join(verdict.proof.unseen) or None,
-            "faults": _counts(verdict.proof.faults),
-            "never fired": ", ".join(verdict.proof.unfired) or None,
+            "occurred": _counts({name: times for name, times in coverage.occurrences.items() if times}),
+            "not seen": ", ".join(coverage.missing) or None,
+            "faults": _counts(coverage.faults),
+            "never fired": ", ".join(coverage.unfired) or None,
             "lateness": _lateness(verdict),
             "slots by": ", ".join(verdict.evaluators) or None,
         }
     )
 
 
-def _amount(verdict: "Verdict") -> str:
+def _amount(verdict: "HistoryVerdict") -> str:
     return f"{verdict.calls:,} calls, {verdict.jobs:,} jobs, {verdict.runs:,} runs and {verdict.starts:,} starts"
 
 
@@ -58,15 +59,15 @@ def _counts(counts: Mapping[str, int]) -> str | None:
     return ", ".join(f"{name} {times}" for name, times in counts.items()) or None
 
 
-def _lateness(verdict: "Verdict") -> str | None:
+def _lateness(verdict: "HistoryVerdict") -> str | None:
     if (late := verdict.lateness) is None:
         return None
     figures = ("p50", late.p50), ("p99", late.p99), ("at most", late.longest)
     return f"{', '.join(f'{name} {seconds * 1000:.0f} ms' for name, seconds in figures)} of {late.starts} starts"
 
 
-def _document(verdict: "Verdict", paths: Sequence[Path]) -> dict[str, object]:
-    late, proof = verdict.lateness, verdict.proof
+def _document(verdict: "HistoryVerdict", paths: Sequence[Path]) -> dict[str, object]:
+    late, coverage = verdict.lateness, verdict.coverage
     return {
         "history": [str(path) for path in paths],
         "calls": verdict.calls,
@@ -74,10 +75,10 @@ def _document(verdict: "Verdict", paths: Sequence[Path]) -> dict[str, object]:
         "runs": verdict.runs,
         "starts": verdict.starts,
         "proof": {
-            "proves": proof.proves,
-            "sights": {str(sight): times for sight, times in proof.sights.items()},
-            "faults": dict(proof.faults),
-            "unfired": list(proof.unfired),
+            "proves": coverage.is_complete,
+            "sights": {str(occurrence): times for occurrence, times in coverage.occurrences.items()},
+            "faults": dict(coverage.faults),
+            "unfired": list(coverage.unfired),
         },
         "lateness_ms": None
         if late is None

@@ -1,1 +1,1 @@
-"""`horae bench`: the real product under a chosen load, in scratch data, judged by what its handlers recorded."""
+"""`horae bench`: runs the real product under a chosen load and measures it by the starts that its handlers record."""

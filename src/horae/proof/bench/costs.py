@@ -1,50 +1,50 @@
-"""What a benchmark cost, by role: read before and after what is measured."""
+"""Measures the CPU time and memory of a benchmark by role."""
 
 import os
 import resource
 from dataclasses import dataclass
 
 from horae.proof.bench import machine
-from horae.proof.bench.processes import Nodes
+from horae.proof.bench.processes import NodeProcesses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What was used so far."""
+class UsageReading:
+    """CPU time used so far."""
 
     cpu_seconds: dict[str, float]  # by role
-    machine: tuple[int, int] | None  # all CPUs, and what the host took of it
+    machine: tuple[int, int] | None  # ticks of all CPUs, and how many of them the host took; None if unknown
 
 
 class Meter:
-    """Reads the CPU time and the memory of everything that takes part: this process, the nodes, a local PostgreSQL."""
+    """Reads the CPU time and memory of this process, the nodes and a local PostgreSQL."""
 
-    def __init__(self, nodes: Nodes, *, postmaster: int | None) -> None:
+    def __init__(self, nodes: NodeProcesses, *, postmaster: int | None) -> None:
         self._nodes = nodes
         self._postmaster = postmaster
 
-    def read(self) -> Reading:
+    def read(self) -> UsageReading:
         own = resource.getrusage(resource.RUSAGE_SELF)
         used = {"producer": own.ru_utime + own.ru_stime}
         used |= {role: machine.cpu_seconds(pids) for role, pids in self._nodes.by_role().items()}
         if self._postmaster is not None:
             used["postgres"] = machine.family_cpu_seconds(self._postmaster)
-        return Reading(cpu_seconds=used, machine=machine.cpu_times())
+        return UsageReading(cpu_seconds=used, machine=machine.cpu_times())
 
     def peak_rss_mb(self) -> dict[str, float | None]:
-        """The most memory that a process of each role has had."""
+        """Return the peak memory of the largest process of each role."""
         by_role = {"producer": [os.getpid()], **self._nodes.by_role()}
         peaks = {role: [machine.peak_rss_mb(pid) for pid in pids] for role, pids in by_role.items()}
         return {role: max((peak for peak in peaks[role] if peak is not None), default=None) for role in peaks}
 
 
-def used_between(before: Reading, after: Reading) -> dict[str, float]:
-    """CPU seconds by role."""
+def cpu_seconds_between(before: UsageReading, after: UsageReading) -> dict[str, float]:
+    """Return the CPU seconds between two readings, by role."""
     return {role: seconds - before.cpu_seconds[role] for role, seconds in after.cpu_seconds.items()}
 
 
-def stolen_percent(before: Reading, after: Reading) -> float | None:
-    """The share of the CPUs that the host gave to others; None where that is not told."""
+def stolen_percent(before: UsageReading, after: UsageReading) -> float | None:
+    """Return the share of the CPUs that the host gave to others; None if unknown."""
     if before.machine is None or after.machine is None or after.machine[0] == before.machine[0]:
         return None
     total, stolen = (late - early for early, late in zip(before.machine, after.machine, strict=True))

@@ -1,7 +1,6 @@
-"""What is offered to the workers: jobs by their numbers, made as `submit_many` makes them, each due at a known time.
+"""The loads of a benchmark: they create numbered jobs as `submit_many` does, each with a known due time.
 
-A load numbers its jobs from 0. What handlers record is that number; `place` and `due_us` turn it back into what was
-promised.
+A load numbers its jobs from 0, and handlers record that number. `place` and `due_us` map it to the due time.
 """
 
 import asyncio
@@ -17,19 +16,19 @@ from horae.core.schedule.timestamps import rfc3339
 from horae.core.schedule.types import At
 from horae.core.values import replace
 from horae.jobs.bulk_create import BATCH
-from horae.proof.bench.options import Mode, Offer
+from horae.proof.bench.options import BenchOptions, Mode
 from horae.proof.bench.tasks import once, slot, warm_up
 from horae.sdk.connection import Connection
 
-MOST_WAITING = 20_000  # jobs that `now` lets wait, so that creating and running go on side by side
-WAIT_SECONDS = 0.01  # before it looks again whether there is room for more
-AT_ONCE = 2  # batches on their way to the store, as `submit_many` has it
-AHEAD = timedelta(seconds=2.5)  # how long before its time a timed job is created
+MOST_WAITING = 20_000  # unstarted jobs at which `now` stops creating, so that jobs are created and run at the same time
+WAIT_SECONDS = 0.01  # before it checks again whether it may create more
+AT_ONCE = 2  # concurrent batches, as in `submit_many`
+AHEAD = timedelta(seconds=2.5)  # how long before its due time a timed job is created
 BATCHES_A_SECOND = 10  # of a timed load
 QUIET = timedelta(seconds=0.5)  # before the first timed job is created
-BACKLOG_AT_ONCE = 4  # batches on their way while a backlog is stored
+BACKLOG_AT_ONCE = 4  # concurrent batches while a backlog is stored
 FAR = timedelta(days=365)  # when a backlog is due
-HERD_JOBS_A_SECOND = 5_000  # that are surely created, so that a herd is there before its time
+HERD_JOBS_A_SECOND = 5_000  # a creation rate that any store reaches, so that a herd exists before it is due
 CRON_JOBS_A_SECOND = 500
 BYSTANDERS_A_SECOND = 100  # in a queue of their own, due while a herd runs
 BYSTANDERS = "bystanders"
@@ -37,34 +36,36 @@ BYSTANDERS = "bystanders"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _STRIDE = 1 << 32  # between the numbers of two recurring jobs
-_NOTICE = timedelta(seconds=3)  # between the creation of a few jobs and their time
+_NOTICE = timedelta(seconds=3)  # between the creation of a few jobs and their due time
 
-Tell = Callable[[int], None]  # how many jobs are stored so far
+OnStored = Callable[[int], None]  # called with the number of jobs stored so far
 
 
 class Load(Protocol):
-    """Jobs with numbers, and what was promised about each."""
+    """Numbered jobs and their due times."""
 
     @property
     def submitted(self) -> int:
-        """How many occurrences were offered so far."""
+        """The number of runs requested so far."""
 
     def place(self, number: int) -> int | None:
-        """The place of a recorded number among those offered; None for one that is not measured."""
+        """Return the index of a recorded number among the requested runs; None if it is not measured."""
 
     def due_us(self, place: int) -> int:
-        """When the occurrence at a place was due, in microseconds since 1970."""
+        """Return the due time of the run at an index, in microseconds since 1970."""
 
 
 class NowLoad:
-    """Jobs due at once, created as fast as it goes, until there are enough of them or the time is over."""
+    """Jobs that are due at once, created as fast as possible, up to a number or for a time."""
 
-    def __init__(self, rows: "Rows", started: Callable[[], int], *, jobs: int | None, seconds: int | None) -> None:
-        self._rows = rows
+    def __init__(
+        self, writer: "JobWriter", started: Callable[[], int], *, jobs: int | None, seconds: int | None
+    ) -> None:
+        self._writer = writer
         self._started = started
         self._seconds = seconds
         self._due = array("q")
-        self.expected = jobs  # None: that depends on the speed
+        self.expected = jobs  # None: it depends on the speed
         self.created_late = 0
 
     @property
@@ -75,27 +76,27 @@ class NowLoad:
     def last_due_at(self) -> datetime:
         return _instant(self._due[-1] if self._due else 0)
 
-    async def offer(self) -> None:
-        end_at = None if self._seconds is None else self._rows.now() + timedelta(seconds=self._seconds)
+    async def submit(self) -> None:
+        end_at = None if self._seconds is None else self._writer.now() + timedelta(seconds=self._seconds)
 
         async def write_some() -> None:
             while self._is_wanted(end_at):
                 if self.submitted - self._started() > MOST_WAITING - BATCH:
                     await asyncio.sleep(WAIT_SECONDS)
                 else:
-                    await self._rows.write(await self._next())
+                    await self._writer.write(await self._next())
 
         await asyncio.gather(*(write_some() for _ in range(AT_ONCE)))
 
     def _is_wanted(self, end_at: datetime | None) -> bool:
         enough = self.expected is not None and self.submitted >= self.expected
-        return not enough and (end_at is None or self._rows.now() < end_at)
+        return not enough and (end_at is None or self._writer.now() < end_at)
 
     async def _next(self) -> list[Run]:
         size = BATCH if self.expected is None else min(BATCH, self.expected - self.submitted)
         numbers = range(self.submitted, self.submitted + size)
-        self._due.extend([_micros(self._rows.now())] * size)
-        runs = await self._rows.due_now(numbers)
+        self._due.extend([_micros(self._writer.now())] * size)
+        runs = await self._writer.due_now(numbers)
         self._due[numbers.start : numbers.stop] = array("q", [_micros(runs[0].due_at)] * size)
         return runs
 
@@ -107,29 +108,29 @@ class NowLoad:
 
 
 class TimedLoad:
-    """Jobs due one after another, evenly spread; each is created a few seconds before its time."""
+    """Jobs with evenly spread due times, each created a few seconds before it is due."""
 
-    def __init__(self, rows: "Rows", *, rate: int, jobs: int) -> None:
-        self._rows = rows
+    def __init__(self, writer: "JobWriter", *, rate: int, jobs: int) -> None:
+        self._writer = writer
         self._rate = rate
-        self._first_us = _micros(rows.now() + AHEAD + QUIET)
+        self._first_us = _micros(writer.now() + AHEAD + QUIET)
         self.expected = jobs
         self.submitted = 0
-        self.created_late = 0  # after their time: the producer could not keep up
+        self.created_late = 0  # after their due time: the producer could not keep up
 
     @property
     def last_due_at(self) -> datetime:
         return _instant(self.due_us(self.expected - 1))
 
-    async def offer(self) -> None:
+    async def submit(self) -> None:
         size = min(max(self._rate // BATCHES_A_SECOND, 1), BATCH)
         await in_batches(self.expected, self._write, size=size)
 
     async def _write(self, numbers: range) -> None:
-        await self._rows.sleep_until(_instant(self.due_us(numbers.start)) - AHEAD)
-        await self._rows.write(await self._rows.due_at(numbers, [_instant(self.due_us(n)) for n in numbers]))
+        await self._writer.sleep_until(_instant(self.due_us(numbers.start)) - AHEAD)
+        await self._writer.write(await self._writer.due_at(numbers, [_instant(self.due_us(n)) for n in numbers]))
         self.submitted += len(numbers)
-        late_us = _micros(self._rows.now()) - self.due_us(numbers.start)
+        late_us = _micros(self._writer.now()) - self.due_us(numbers.start)
         self.created_late += min(max(late_us * self._rate // 1_000_000, 0), len(numbers))
 
     def place(self, number: int) -> int | None:
@@ -140,12 +141,12 @@ class TimedLoad:
 
 
 class HerdLoad:
-    """Jobs all due at one instant, and beside them a small stream in another queue, which must not suffer."""
+    """Jobs that are all due at one instant, and a small stream of bystanders in another queue."""
 
-    def __init__(self, rows: "Rows", *, jobs: int) -> None:
-        self._rows = rows
+    def __init__(self, writer: "JobWriter", *, jobs: int) -> None:
+        self._writer = writer
         self.jobs = jobs
-        self._at = rows.now() + _NOTICE + timedelta(seconds=jobs / HERD_JOBS_A_SECOND)
+        self._at = writer.now() + _NOTICE + timedelta(seconds=jobs / HERD_JOBS_A_SECOND)
         self._at_us = _micros(self._at)
         seconds = 1 + max(2, jobs // 20_000)  # one before the herd, the others while it runs
         self.expected = jobs + seconds * BYSTANDERS_A_SECOND
@@ -156,15 +157,15 @@ class HerdLoad:
     def last_due_at(self) -> datetime:
         return _instant(self.due_us(self.expected - 1))
 
-    async def offer(self) -> None:
+    async def submit(self) -> None:
         await in_batches(self.expected, self._write)
 
     async def _write(self, numbers: range) -> None:
         herd, beside = numbers[: max(self.jobs - numbers.start, 0)], numbers[max(self.jobs - numbers.start, 0) :]
-        bystanders = await self._rows.due_at(beside, [_instant(self.due_us(n)) for n in beside], queue=BYSTANDERS)
-        await self._rows.write([*await self._rows.due_at(herd, [self._at] * len(herd)), *bystanders])
+        bystanders = await self._writer.due_at(beside, [_instant(self.due_us(n)) for n in beside], queue=BYSTANDERS)
+        await self._writer.write([*await self._writer.due_at(herd, [self._at] * len(herd)), *bystanders])
         self.submitted += len(numbers)
-        self.created_late += len(numbers) if self._rows.now() > self._at else 0
+        self.created_late += len(numbers) if self._writer.now() > self._at else 0
 
     def place(self, number: int) -> int | None:
         return number
@@ -176,15 +177,15 @@ class HerdLoad:
 
 
 class CronLoad:
-    """Recurring jobs that fire every second, spread evenly over it; their slots within the time are what is offered."""
+    """Recurring jobs that fire every second, spread evenly over the second; each slot in the time is one run."""
 
-    def __init__(self, rows: "Rows", *, rate: int, seconds: int, overlap: Overlap) -> None:
-        self._rows = rows
+    def __init__(self, writer: "JobWriter", *, rate: int, seconds: int, overlap: Overlap) -> None:
+        self._writer = writer
         self.rate = rate
         self.seconds = seconds
         self._overlap = overlap
         self.job_ids: list[JobId] = []
-        self.first_at = rows.now() + _NOTICE + timedelta(seconds=rate / CRON_JOBS_A_SECOND)
+        self.first_at = writer.now() + _NOTICE + timedelta(seconds=rate / CRON_JOBS_A_SECOND)
         self._first_us = _micros(self.first_at)
         self.expected = self.submitted = rate * seconds
         self.created_late = 0
@@ -195,16 +196,16 @@ class CronLoad:
 
     @property
     def end_at(self) -> datetime:
-        """Slots from here on are not measured."""
+        """The time from which slots are not measured."""
         return _instant(self._first_us + self.seconds * 1_000_000)
 
-    async def offer(self) -> None:
+    async def submit(self) -> None:
         await in_batches(self.rate, self._write)
-        if self._rows.now() >= self.first_at:
-            raise InternalError(f"the store took longer than expected to create {self.rate} jobs: offer fewer")
+        if self._writer.now() >= self.first_at:
+            raise InternalError(f"the store took too long to create {self.rate} recurring jobs: use a lower --rate")
 
     async def _write(self, numbers: range) -> None:
-        self.job_ids += await self._rows.recur([self._draft(job) for job in numbers])
+        self.job_ids += await self._writer.recur([self._draft(job) for job in numbers])
 
     def place(self, number: int) -> int | None:
         job, second = divmod(number, _STRIDE)
@@ -227,8 +228,8 @@ class CronLoad:
         )
 
 
-class Rows:
-    """Makes jobs through the use cases of the SDK, and writes them."""
+class JobWriter:
+    """Prepares jobs as the SDK does, and stores them."""
 
     def __init__(self, connection: Connection) -> None:
         self._jobs = connection.jobs
@@ -242,11 +243,11 @@ class Rows:
         await asyncio.sleep(max((moment - self.now()).total_seconds(), 0))
 
     async def due_now(self, numbers: Iterable[int]) -> list[Run]:
-        """Jobs that are due at once."""
+        """Prepare jobs that are due at once."""
         return await self._prepare(Draft(task=once.name), _params(numbers))
 
     async def due_at(self, numbers: Iterable[int], moments: Sequence[datetime], queue: str = "default") -> list[Run]:
-        """Jobs that are due at their own moments each."""
+        """Prepare jobs that are due at one moment each."""
         if not moments:
             return []
         runs = await self._prepare(Draft(task=once.name, queue=queue, schedule=rfc3339(moments[0])), _params(numbers))
@@ -254,7 +255,7 @@ class Rows:
         return [replace(run, due_at=at, wake_at=at, schedule=At(time=at)) for run, at in pairs]
 
     async def write(self, runs: Sequence[Run]) -> None:
-        """Make them durable."""
+        """Store prepared jobs."""
         await self._store.create(runs)
 
     async def recur(self, drafts: Sequence[Draft]) -> list[JobId]:
@@ -267,11 +268,11 @@ class Rows:
         return created
 
     async def warm_up(self, count: int) -> None:
-        """Jobs that are not measured."""
+        """Create jobs that are not measured."""
         await self._jobs.alike.create(Draft(task=warm_up.name), ["{}"] * count, owner=LOCAL, by=LOCAL)
 
-    async def store_backlog(self, count: int, tell: Tell) -> None:
-        """Jobs that wait for a time far away; they are numbered beyond all others."""
+    async def store_backlog(self, count: int, on_stored: OnStored) -> None:
+        """Create jobs that are due far in the future, with numbers beyond those of all other jobs."""
         begin_at = self.now() + FAR
         stored = 0
 
@@ -280,7 +281,7 @@ class Rows:
             due = [begin_at + n * timedelta(milliseconds=1) for n in numbers]
             await self.write(await self.due_at((_STRIDE + n for n in numbers), due))
             stored += len(numbers)
-            tell(stored)
+            on_stored(stored)
 
         await in_batches(count, write, at_once=BACKLOG_AT_ONCE)
 
@@ -291,7 +292,7 @@ class Rows:
 async def in_batches(
     count: int, write: Callable[[range], Awaitable[None]], *, size: int = BATCH, at_once: int = AT_ONCE
 ) -> None:
-    """Write numbers from 0 on, batch after batch, with some on their way at the same time."""
+    """Write the numbers from 0 on in batches, some of them concurrently."""
     starts = iter(range(0, count, size))
 
     async def write_some() -> None:
@@ -304,22 +305,22 @@ async def in_batches(
 AnyLoad = NowLoad | TimedLoad | HerdLoad | CronLoad
 
 
-def make_load(offer: Offer, rows: Rows, started: Callable[[], int]) -> AnyLoad:
-    """The load that was asked for; its time begins now."""
-    match offer.mode:
+def make_load(options: BenchOptions, writer: JobWriter, started: Callable[[], int]) -> AnyLoad:
+    """Return the requested load; its time starts now."""
+    match options.mode:
         case Mode.NOW:
-            return NowLoad(rows, started, jobs=offer.jobs, seconds=offer.seconds)
+            return NowLoad(writer, started, jobs=options.jobs, seconds=options.seconds)
         case Mode.TIMED:
-            assert offer.rate is not None
-            assert offer.jobs is not None
-            return TimedLoad(rows, rate=offer.rate, jobs=offer.jobs)
+            assert options.rate is not None
+            assert options.jobs is not None
+            return TimedLoad(writer, rate=options.rate, jobs=options.jobs)
         case Mode.HERD:
-            assert offer.jobs is not None
-            return HerdLoad(rows, jobs=offer.jobs)
+            assert options.jobs is not None
+            return HerdLoad(writer, jobs=options.jobs)
         case Mode.CRON:
-            assert offer.rate is not None
-            assert offer.seconds is not None
-            return CronLoad(rows, rate=offer.rate, seconds=offer.seconds, overlap=offer.overlap)
+            assert options.rate is not None
+            assert options.seconds is not None
+            return CronLoad(writer, rate=options.rate, seconds=options.seconds, overlap=options.overlap)
 
 
 def _params(numbers: Iterable[int]) -> list[str]:

@@ -1,33 +1,30 @@
-"""What the work cost the machine, as Linux tells it: CPU time, memory, and what the host took away.
-
-Elsewhere nothing is known, and nothing is told.
-"""
+"""Reads CPU time, memory and stolen CPU time of processes from Linux' /proc; elsewhere they are unknown."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 PROC = Path("/proc")
-_TICKS = os.sysconf("SC_CLK_TCK")  # of which CPU times are counted in a second
+_TICKS = os.sysconf("SC_CLK_TCK")  # ticks of CPU time per second
 _PARENT, _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 11, 12, 13, 14  # fields after the name of a process
 _STEAL = 7  # among the times of the CPUs
-_GUEST = 8  # from here on times are told a second time
+_GUEST = 8  # from here on, times are already part of earlier ones
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """What processes have used so far; one that is gone counts nothing."""
+    """Return the CPU seconds that processes have used so far; one that has ended counts 0."""
     return sum(int(fields[_USER]) + int(fields[_SYSTEM]) for fields in map(_stat, pids) if fields) / _TICKS
 
 
 def family_cpu_seconds(parent: int) -> float:
-    """What a process, its children, and those of its children that have ended have used so far."""
+    """Return the CPU seconds of a process and its children, including those that have ended."""
     fields = _stat(parent)
     ended = (int(fields[_CHILDREN_USER]) + int(fields[_CHILDREN_SYSTEM])) / _TICKS if fields else 0.0
     return ended + cpu_seconds([parent, *_children(parent)])
 
 
 def parent_of(pid: int, *, named: str) -> int | None:
-    """The parent of a process, if that is here and has such a name."""
+    """Return the parent of a process; None unless both run on this machine and have this name."""
     fields = _stat(pid)
     if not fields or _name(pid) != named or _name(int(fields[_PARENT])) != named:
         return None
@@ -35,12 +32,12 @@ def parent_of(pid: int, *, named: str) -> int | None:
 
 
 def peak_rss_mb(pid: int) -> float | None:
-    """The most memory that a process has had, in megabytes."""
+    """Return the peak memory of a process in megabytes."""
     return _status_mb(pid, "VmHWM:")
 
 
 def cpu_times() -> tuple[int, int] | None:
-    """What all CPUs have counted so far, and how much of it the host took for others."""
+    """Return the ticks of all CPUs so far, and how many of them the host gave to others; None if unknown."""
     try:
         times = [int(time) for time in (PROC / "stat").read_text().splitlines()[0].split()[1:]]
     except OSError:
@@ -54,7 +51,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """What the kernel keeps of a process, after its name, which may hold blanks; nothing when it is gone."""
+    """The fields of /proc/PID/stat after the process name, which may contain blanks; empty if it has ended."""
     return _read(pid, "stat").rpartition(") ")[2].split()
 
 

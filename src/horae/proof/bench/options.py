@@ -1,4 +1,4 @@
-"""What a benchmark is asked to do: the options, their defaults, and what is refused."""
+"""The options of a benchmark: defaults, and combinations that are rejected."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,10 +8,10 @@ from horae.core.model import Overlap
 
 
 class Mode(StrEnum):
-    """What is offered to the workers."""
+    """The kinds of load."""
 
-    NOW = "now"  # as fast as it goes
-    TIMED = "timed"  # due at instants that are spread evenly
+    NOW = "now"  # as fast as possible
+    TIMED = "timed"  # evenly spread due times
     HERD = "herd"  # all due at one instant
     CRON = "cron"  # recurring jobs that each fire every second
 
@@ -22,19 +22,19 @@ DEFAULT_RATES = {Mode.TIMED: 1_000, Mode.CRON: 100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """How much is offered, and for how long."""
+class BenchOptions:
+    """The load of a benchmark, and for how long it runs."""
 
     mode: Mode
-    rate: int | None  # jobs due a second; of `cron`: recurring jobs, each of which fires every second
-    jobs: int | None  # None: as many as fit into the time
-    seconds: int | None  # None: as long as the jobs take
+    rate: int | None  # jobs due per second; of `cron`: recurring jobs, each fires every second
+    jobs: int | None  # None: as many as possible in the time
+    seconds: int | None  # None: until the jobs are done
     backlog: int = 0  # jobs due far in the future, stored before
     overlap: Overlap = Overlap.SKIP  # of recurring jobs
-    processes: int | None = None  # that work; None: what suits the store
+    processes: int | None = None  # workers; None: the default of the load
 
 
-def offer_of(
+def parse_options(
     mode: str,
     *,
     rate: int | None,
@@ -43,13 +43,13 @@ def offer_of(
     backlog: int,
     overlap: str | None,
     processes: int | None,
-) -> Offer:
-    """The offer that the options ask for; raises Misconfigured for those that contradict each other."""
+) -> BenchOptions:
+    """Return the options with defaults; raises Misconfigured for options that contradict each other."""
     chosen = Mode(mode)
     if overlap is not None and chosen is not Mode.CRON:
         raise Misconfigured(f"--overlap is for recurring jobs: use --mode cron, or leave it away with --mode {chosen}")
     rate, jobs, seconds = _amounts(chosen, rate, jobs, seconds)
-    return Offer(
+    return BenchOptions(
         mode=chosen,
         rate=rate,
         jobs=jobs,
@@ -83,4 +83,4 @@ def _amounts(
 
 def _refuse(option: str, given: int | None, why: str) -> None:
     if given is not None:
-        raise Misconfigured(f"{option} {given} has no meaning here: {why}")
+        raise Misconfigured(f"{option} {given} has no effect here: {why}")

@@ -1,45 +1,45 @@
-"""What a benchmark tells: the document that `-o json` prints."""
+"""Builds the report of a benchmark: the document that `-o json` prints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horae.proof.bench.costs import Reading, stolen_percent, used_between
-from horae.proof.bench.figures import Tally, bystander_figures, minute_figures, per_1000, per_second
+from horae.proof.bench.costs import UsageReading, cpu_seconds_between, stolen_percent
+from horae.proof.bench.figures import StartTally, bystander_figures, minute_figures, per_1000, per_second
 from horae.proof.bench.load import AnyLoad, HerdLoad, NowLoad
-from horae.proof.bench.options import Offer
-from horae.proof.bench.progress import Course
-from horae.proof.bench.verify import Slots
+from horae.proof.bench.options import BenchOptions
+from horae.proof.bench.progress import LoadTimes
+from horae.proof.bench.verify import SlotCounts
 
 Report = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """All that is known when a benchmark is over."""
+class BenchResult:
+    """Everything that was measured in a benchmark."""
 
-    offer: Offer
+    options: BenchOptions
     store: str  # without its password
     queue: str
     processes: int
     concurrency: int
     load: AnyLoad
-    tally: Tally
-    course: Course
-    before: Reading
-    after: Reading
+    tally: StartTally
+    times: LoadTimes
+    before: UsageReading
+    after: UsageReading
     rss_mb: dict[str, float | None]
     backlog_seconds: float | None
-    slots: Slots | None
+    slots: SlotCounts | None
     problems: Sequence[str]
 
 
-def report_of(result: Result) -> Report:
-    """The figures; those of the contract first."""
+def report_of(result: BenchResult) -> Report:
+    """Return the report, with the documented figures first."""
     submitted, completed = _amounts(result)
-    cpu = per_1000(used_between(result.before, result.after), completed)
+    cpu = per_1000(cpu_seconds_between(result.before, result.after), completed)
     return {
-        "mode": str(result.offer.mode),
+        "mode": str(result.options.mode),
         "store": result.store,
         "queue": result.queue,
         "offered_per_s": _offered_per_second(result),
@@ -56,59 +56,59 @@ def report_of(result: Result) -> Report:
         "problems": list(result.problems),
         "processes": result.processes,
         "concurrency": result.concurrency,
-        "seconds": round(result.course.whole, 3),
+        "seconds": round(result.times.whole, 3),
         "cpu": cpu,
         "rss_mb": result.rss_mb,
         "stolen_percent": stolen_percent(result.before, result.after),
-        **_particulars(result),
+        **_optional_figures(result),
     }
 
 
 def is_good(report: Report) -> bool:
-    """Whether nothing was lost, doubled or early, and the store agrees."""
+    """Whether no run was lost, duplicated or early, and the store agrees."""
     return not (report["lost"] or report["duplicated"] or report["early"]) and bool(report["verified"])
 
 
-def _particulars(result: Result) -> Report:
-    """What only some benchmarks have."""
-    told: Report = {}
-    if result.offer.backlog:
-        told |= {"backlog": result.offer.backlog, "backlog_seconds": round(result.backlog_seconds or 0, 1)}
+def _optional_figures(result: BenchResult) -> Report:
+    """The figures that only some benchmarks have."""
+    figures: Report = {}
+    if result.options.backlog:
+        figures |= {"backlog": result.options.backlog, "backlog_seconds": round(result.backlog_seconds or 0, 1)}
     if result.slots is not None:
         slots = result.slots
-        told |= {"overlap": str(result.offer.overlap)}
-        told |= {"slots": {"expected": slots.expected, "run": slots.run, "skipped": slots.skipped}}
-        told["slots"]["missing"] = slots.missing
+        figures |= {"overlap": str(result.options.overlap)}
+        figures |= {"slots": {"expected": slots.expected, "run": slots.run, "skipped": slots.skipped}}
+        figures["slots"]["missing"] = slots.missing
     if isinstance(result.load, HerdLoad):
-        told |= {"bystanders": len(result.tally.bystanders), "bystanders_ms": bystander_figures(result.tally)}
+        figures |= {"bystanders": len(result.tally.bystanders), "bystanders_ms": bystander_figures(result.tally)}
     if result.load.created_late:
-        told |= {"created_late": result.load.created_late}
+        figures |= {"created_late": result.load.created_late}
     if result.tally.minutes:
-        told |= {"minutes": minute_figures(result.tally.minutes)}
-    return told
+        figures |= {"minutes": minute_figures(result.tally.minutes)}
+    return figures
 
 
-def _amounts(result: Result) -> tuple[int, int]:
-    """What was offered and what ran, without what only stood by."""
+def _amounts(result: BenchResult) -> tuple[int, int]:
+    """The runs that were requested and that started, without bystanders."""
     if isinstance(result.load, HerdLoad):
         return result.load.jobs, result.tally.completed - len(result.tally.bystanders)
     return result.load.submitted, result.tally.completed
 
 
-def _lost(result: Result) -> int:
+def _lost(result: BenchResult) -> int:
     if result.slots is not None:
         return result.slots.missing
     return result.load.submitted - result.tally.completed
 
 
-def _offered_per_second(result: Result) -> float | None:
+def _offered_per_second(result: BenchResult) -> float | None:
     submitted, _ = _amounts(result)
-    return float(result.offer.rate) if result.offer.rate else per_second(submitted, result.course.offering)
+    return float(result.options.rate) if result.options.rate else per_second(submitted, result.times.submitting)
 
 
-def _seconds(result: Result) -> float:
-    """`now`: until the store was empty. Otherwise from the first due time to the last start, or the end of the time."""
+def _seconds(result: BenchResult) -> float:
+    """The measured time: of `now` until no run is left, else from the first due time to the last start."""
     if isinstance(result.load, NowLoad):
-        return result.course.whole
+        return result.times.whole
     span = (result.tally.last_start_us - result.tally.first_due_us) / 1_000_000
-    return span if isinstance(result.load, HerdLoad) else max(span, float(result.offer.seconds or 0))
+    return span if isinstance(result.load, HerdLoad) else max(span, float(result.options.seconds or 0))

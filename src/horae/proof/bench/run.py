@@ -1,4 +1,4 @@
-"""One benchmark, from its scratch data to its report."""
+"""Runs one benchmark, from the scratch store to the report."""
 
 import asyncio
 import tempfile
@@ -11,63 +11,63 @@ from pathlib import Path
 from horae.config import Settings, without_password
 from horae.ports.store import Store
 from horae.proof.bench.costs import Meter
-from horae.proof.bench.figures import Tally, tally
-from horae.proof.bench.load import AnyLoad, CronLoad, HerdLoad, Rows, make_load
-from horae.proof.bench.options import Mode, Offer
-from horae.proof.bench.processes import CONCURRENCY, Nodes, started_nodes
-from horae.proof.bench.progress import Following, Tell
-from horae.proof.bench.recorder import count_starts, read_starts
-from horae.proof.bench.report import Report, Result, report_of
-from horae.proof.bench.scratch import local_postmaster, scratch_store, settle_down
+from horae.proof.bench.figures import StartTally, tally
+from horae.proof.bench.load import AnyLoad, CronLoad, HerdLoad, JobWriter, make_load
+from horae.proof.bench.options import BenchOptions, Mode
+from horae.proof.bench.processes import CONCURRENCY, NodeProcesses, started_nodes
+from horae.proof.bench.progress import LoadMonitor, OnProgress
+from horae.proof.bench.report import BenchResult, Report, report_of
+from horae.proof.bench.scratch import local_postmaster, scratch_store, vacuum_backlog
+from horae.proof.bench.start_recorder import count_starts, read_starts
 from horae.proof.bench.tasks import app, warm_up
-from horae.proof.bench.verify import Slots, Verification, is_over
+from horae.proof.bench.verify import SlotCounts, Verification, no_live_runs
 from horae.proof.checking import Tolerance
 from horae.sdk.connection import Connection
 from horae.sdk.open_store import opened_connection
 
-WARM_UP_JOBS = 1_000  # for each worker
-MINUTES_FROM = 120  # seconds: what is timed longer gets figures for each minute
+WARM_UP_JOBS = 1_000  # per worker
+MINUTES_FROM = 120  # seconds of a timed load above which each minute gets figures
 CLOCK_READINGS = 20
-ONE_WORKER = 10_000  # jobs a second that one process runs in time
+ONE_WORKER = 10_000  # jobs per second that one process runs on time
 
 
-async def run_bench(settings: Settings, offer: Offer, tell: Tell) -> Report:
-    """Run a benchmark beside the store of the settings; whatever happens, nothing of it stays."""
-    workers = offer.processes or _workers_for(offer)
+async def run_bench(settings: Settings, options: BenchOptions, on_progress: OnProgress) -> Report:
+    """Run a benchmark in a scratch store beside the one of the settings, and remove it afterwards."""
+    workers = options.processes or _workers_for(options)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(scratch_store(settings.store))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horae-bench-")))
         scratch = replace(settings, store=address)
         connection = await stack.enter_async_context(opened_connection(scratch, app.registry))
-        rows = Rows(connection)
-        backlog_seconds = await _store_backlog(rows, offer.backlog, address, tell)
-        tell("starting", 0, None)
-        told = {"HORAE_STORE": address, "HORAE_QUEUE": settings.queue}
-        nodes = stack.enter_context(started_nodes(told, folder, workers=workers))
+        writer = JobWriter(connection)
+        backlog_seconds = await _store_backlog(writer, options.backlog, address, on_progress)
+        on_progress("starting", 0, None)
+        environment = {"HORAE_STORE": address, "HORAE_QUEUE": settings.queue}
+        nodes = stack.enter_context(started_nodes(environment, folder, workers=workers))
         await nodes.until_ready(connection.store)
-        await _warm_up(rows, connection, nodes, workers)
+        await _warm_up(writer, connection, nodes, workers)
         postmaster = await local_postmaster(address)
         ahead_us = 0 if address.startswith("sqlite:") or postmaster else await _clock_ahead_us(connection.store)
         meter = Meter(nodes, postmaster=postmaster)
 
-        load = make_load(offer, rows, lambda: count_starts(folder))
+        load = make_load(options, writer, lambda: count_starts(folder))
         before = meter.read()
-        course = await Following(load, connection, nodes, folder, tell).follow()
+        times = await LoadMonitor(load, connection, nodes, folder, on_progress).run()
         after, rss_mb = meter.read(), meter.peak_rss_mb()
         nodes.stop()
 
-        recorded = _tally(load, offer, folder, ahead_us)
-        slots, problems = await _verify(load, recorded, connection, scratch, tell)
+        recorded = _tally(load, options, folder, ahead_us)
+        slots, problems = await _verify(load, recorded, connection, scratch, on_progress)
         return report_of(
-            Result(
-                offer=offer,
+            BenchResult(
+                options=options,
                 store=without_password(settings.store),
                 queue=settings.queue,
                 processes=workers,
                 concurrency=CONCURRENCY,
                 load=load,
                 tally=recorded,
-                course=course,
+                times=times,
                 before=before,
                 after=after,
                 rss_mb=rss_mb,
@@ -78,32 +78,32 @@ async def run_bench(settings: Settings, offer: Offer, tell: Tell) -> Report:
         )
 
 
-def _workers_for(offer: Offer) -> int:
-    """Two get more done on two cores; while there is time to spare one is more punctual, and costs less."""
-    return 2 if offer.mode in (Mode.NOW, Mode.HERD) or (offer.rate or 0) > ONE_WORKER else 1
+def _workers_for(options: BenchOptions) -> int:
+    """Two workers complete more on two cores; at a lower rate one is more punctual and costs less."""
+    return 2 if options.mode in (Mode.NOW, Mode.HERD) or (options.rate or 0) > ONE_WORKER else 1
 
 
-async def _store_backlog(rows: Rows, count: int, address: str, tell: Tell) -> float | None:
-    """Store what waits, and answer how many seconds that took."""
+async def _store_backlog(writer: JobWriter, count: int, address: str, on_progress: OnProgress) -> float | None:
+    """Store the backlog, and return how many seconds that took."""
     if not count:
         return None
     began_at = time.monotonic()
-    await rows.store_backlog(count, lambda stored: tell("storing the backlog", stored, count))
+    await writer.store_backlog(count, lambda stored: on_progress("storing the backlog", stored, count))
     seconds = time.monotonic() - began_at
-    await settle_down(address)
+    await vacuum_backlog(address)
     return seconds
 
 
-async def _warm_up(rows: Rows, connection: Connection, nodes: Nodes, workers: int) -> None:
-    """Run some jobs that nobody counts, so that no first time is measured."""
-    await rows.warm_up(WARM_UP_JOBS * workers)
-    while not await is_over(connection.store, warm_up.name, before=rows.now() + timedelta(seconds=1)):
+async def _warm_up(writer: JobWriter, connection: Connection, nodes: NodeProcesses, workers: int) -> None:
+    """Run some jobs that are not measured, so that caches and connections are warm."""
+    await writer.warm_up(WARM_UP_JOBS * workers)
+    while not await no_live_runs(connection.store, warm_up.name, before=writer.now() + timedelta(seconds=1)):
         nodes.check()
         await asyncio.sleep(0.02)
 
 
 async def _clock_ahead_us(store: Store) -> int:
-    """How far the clock of a store elsewhere is ahead of this machine's, by the quickest of a few answers."""
+    """How far the clock of a remote store is ahead of this machine, by the fastest of some answers."""
     readings: list[tuple[timedelta, timedelta]] = []
     for _ in range(CLOCK_READINGS):
         asked_at = datetime.now(UTC)
@@ -113,29 +113,29 @@ async def _clock_ahead_us(store: Store) -> int:
     return min(readings)[1] // timedelta(microseconds=1)
 
 
-def _tally(load: AnyLoad, offer: Offer, folder: Path, ahead_us: int) -> Tally:
-    seconds = offer.seconds or 0
+def _tally(load: AnyLoad, options: BenchOptions, folder: Path, ahead_us: int) -> StartTally:
+    seconds = options.seconds or 0
     return tally(
         read_starts(folder),
         load,
         ahead_us=ahead_us,
         bystanders_from=load.jobs if isinstance(load, HerdLoad) else None,
-        minutes=seconds // 60 if seconds > MINUTES_FROM and offer.mode is Mode.TIMED else 0,
+        minutes=seconds // 60 if seconds > MINUTES_FROM and options.mode is Mode.TIMED else 0,
     )
 
 
 async def _verify(
-    load: AnyLoad, recorded: Tally, connection: Connection, settings: Settings, tell: Tell
-) -> tuple[Slots | None, list[str]]:
-    """What the store says to what was recorded."""
+    load: AnyLoad, recorded: StartTally, connection: Connection, settings: Settings, on_progress: OnProgress
+) -> tuple[SlotCounts | None, list[str]]:
+    """Compare the recorded starts with the store; return the slots and the problems found."""
     tolerance = Tolerance(lead=settings.lead_seconds)
     verification = Verification(connection.store, now=connection.clock.now(), tolerance=tolerance)
-    slots: Slots | None = None
+    slots: SlotCounts | None = None
     if isinstance(load, CronLoad):
-        slots = await verification.slots(load, lambda read: tell("verifying", read, load.rate))
+        slots = await verification.slots(load, lambda read: on_progress("verifying", read, load.rate))
         ran = slots.run
     else:
-        ran = await verification.once_each(load.submitted, lambda read: tell("verifying", read, load.submitted))
-    told = f"handlers recorded the starts of {recorded.completed} jobs, and the store tells of {ran} that ended well"
-    verification.expect(recorded.completed == ran, told)
+        ran = await verification.once_each(load.submitted, lambda read: on_progress("verifying", read, load.submitted))
+    problem = f"handlers recorded the starts of {recorded.completed} jobs, and the store has {ran} that succeeded"
+    verification.expect(recorded.completed == ran, problem)
     return slots, verification.problems

@@ -1,4 +1,4 @@
-"""Where a benchmark keeps its data: a schema or a file that nobody else uses, and that is gone afterwards."""
+"""Creates the scratch schema or file of a benchmark, and removes it afterwards."""
 
 import contextlib
 import secrets
@@ -17,20 +17,20 @@ from horae.proof.bench.machine import parent_of
 if TYPE_CHECKING:
     from horae.stores.postgres.database import Address
 
-PATIENCE_SECONDS = 300.0  # for statements that have much to do
+STATEMENT_TIMEOUT = 300.0  # seconds
 
 
 @asynccontextmanager
 async def scratch_store(url: str) -> AsyncIterator[str]:
-    """The address of an empty store with its schema, beside the one that was named."""
-    make_store(url)  # which refuses an address that is none
+    """Create an empty store beside the given one, and yield its address."""
+    make_store(url)  # rejects an invalid address
     async with _scratch_file(sqlite_path(url)) if url.startswith("sqlite:") else _scratch_schema(url) as address:
         yield address
 
 
 @asynccontextmanager
 async def _scratch_file(path: Path) -> AsyncIterator[str]:
-    """A file on the same disk; its folder need not be there yet."""
+    """Create a file on the same disk; the folder of `path` need not exist."""
     folder = _new_folder(next_to=path)
     try:
         address = f"sqlite:///{folder}/bench.db"
@@ -45,7 +45,7 @@ def _new_folder(*, next_to: Path) -> str:
     try:
         return tempfile.mkdtemp(prefix="horae-bench-", dir=near)
     except OSError as exc:
-        raise Misconfigured(f"no scratch file can be made in {near}: {exc.strerror}; name another --store") from exc
+        raise Misconfigured(f"cannot create a scratch file in {near}: {exc.strerror}; use another --store") from exc
 
 
 @asynccontextmanager
@@ -60,28 +60,28 @@ async def _scratch_schema(url: str) -> AsyncIterator[str]:
 
 
 async def _migrate(address: str) -> None:
-    store = make_store(address)  # which tells when the driver is missing
+    store = make_store(address)  # reports a missing driver
     import asyncpg
 
     try:
         await store.migrate()
     except asyncpg.InsufficientPrivilegeError as exc:
-        raise Misconfigured(f"a benchmark makes a schema of its own, and PostgreSQL says: {exc}") from exc
+        raise Misconfigured(f"the benchmark cannot create its scratch schema: {exc}") from exc
 
 
-async def settle_down(url: str) -> None:
-    """Have PostgreSQL do what a large backlog leaves behind, so that it is not part of what is measured."""
+async def vacuum_backlog(url: str) -> None:
+    """Let PostgreSQL vacuum and write out a large backlog, so that this is not measured."""
     if url.startswith("sqlite:"):
         return
     import asyncpg
 
     await _execute(url, "VACUUM (ANALYZE) runs")
-    with contextlib.suppress(asyncpg.InsufficientPrivilegeError):  # not everybody may; it comes by itself then
+    with contextlib.suppress(asyncpg.InsufficientPrivilegeError):  # not every user may; then it happens later
         await _execute(url, "CHECKPOINT")
 
 
 async def local_postmaster(url: str) -> int | None:
-    """The process whose children PostgreSQL's are; None for SQLite, or when the server is not on this machine."""
+    """Return the main process of PostgreSQL; None for SQLite, or if the server runs on another machine."""
     if url.startswith("sqlite:"):
         return None
     connection = await _address(url).connect()
@@ -103,8 +103,8 @@ async def _execute(url: str, statement: str) -> None:
     with door():
         connection = await _address(url).connect()
         try:
-            await connection.execute("SET lock_timeout = 0")  # what is killed holds its locks for a moment
-            await connection.execute(statement, timeout=PATIENCE_SECONDS)
+            await connection.execute("SET lock_timeout = 0")  # killed nodes hold their locks for a moment
+            await connection.execute(statement, timeout=STATEMENT_TIMEOUT)
         finally:
             await connection.close()
 

@@ -1,4 +1,4 @@
-"""The tasks that a benchmark runs: they do nothing but record their own start."""
+"""The tasks of a benchmark; they only record their own start."""
 
 import os
 import threading
@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 
 from horae.app import Horae
-from horae.proof.bench.recorder import FOLDER, Recorder
+from horae.proof.bench.start_recorder import FOLDER, StartRecorder
 from horae.run import Run
 from horae.runtime.supervisor import stop_with_parent
 
 APP = "horae.proof.bench.tasks:app"
-PARENT = "HORAE_BENCH_PARENT"  # the environment variable with the process that a node ends with
+PARENT = "HORAE_BENCH_PARENT"  # the environment variable with the process id of the benchmark
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -23,27 +23,27 @@ app = Horae(name="horae.proof.bench")
 
 @app.task("bench.warm_up")
 async def warm_up() -> None:
-    """Runs before anything is measured, and is not recorded."""
+    """Do nothing; these runs are not measured."""
 
 
 @app.task("bench.once")
 async def once(n: int) -> None:
-    """A job that runs once, by its number."""
+    """Record the start of a one-shot with number `n`."""
     recorder().write(n)
 
 
 @app.task("bench.slot")
 async def slot(run: Run, n: int, first_us: int) -> None:
-    """A slot of a recurring job, which is due every second: `n` is the number of its first slot, at `first_us`."""
+    """Record the start of a slot; `n` is the number of the first slot, at `first_us`, and one follows every second."""
     due_us = (run.due_at - _EPOCH) // _MICROSECOND
     recorder().write(n + (due_us - first_us) // _SECOND)
 
 
 @cache
-def recorder() -> Recorder:
-    """Of this process."""
-    return Recorder(Path(os.environ[FOLDER]))
+def recorder() -> StartRecorder:
+    """Return the recorder of this process."""
+    return StartRecorder(Path(os.environ[FOLDER]))
 
 
-if PARENT in os.environ:  # whoever kills the benchmark itself shall not have to look for its nodes
+if PARENT in os.environ:  # so that nodes end when the benchmark is killed
     threading.Thread(target=stop_with_parent, args=(int(os.environ[PARENT]),), name="horae-parent", daemon=True).start()

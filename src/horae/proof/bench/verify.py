@@ -1,4 +1,4 @@
-"""Whether the store tells the same story: every job ended well, once, and nothing breaks a promise of Horae."""
+"""Checks in the store that every job of a benchmark succeeded once, and that no guarantee was broken."""
 
 import asyncio
 from collections import Counter
@@ -19,17 +19,17 @@ from horae.proof.bench.tasks import once, slot
 from horae.proof.checking import History, Tolerance, violations
 
 PAGE = 1_000
-JUDGED = 100_000  # runs that are judged one by one; beyond that they are counted
-READERS = 4  # of ledgers at a time
-MOST = 20  # problems that are told
+JUDGED = 100_000  # runs that are judged one by one; more are only counted
+READERS = 4  # ledgers that are read concurrently
+MOST = 20  # problems in a report
 _LIVE = frozenset(State) - FINAL
 _TICK = timedelta(microseconds=1)
 
-Tell = Callable[[int], None]
+OnRead = Callable[[int], None]
 
 
 class _Numbered(msgspec.Struct):
-    """The parameters of a job that runs once."""
+    """The parameters of a one-shot."""
 
     n: int
 
@@ -38,8 +38,8 @@ _number = msgspec.json.Decoder(_Numbered).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slots:
-    """What became of the slots that were offered."""
+class SlotCounts:
+    """How the requested slots ended."""
 
     expected: int
     run: int
@@ -50,18 +50,18 @@ class Slots:
         return self.expected - self.run - self.skipped
 
 
-async def is_over(store: Store, task: str, *, before: datetime) -> bool:
-    """Whether no run of a task that is due before is still alive."""
-    return not (await _alive(store, task, before)).items
+async def no_live_runs(store: Store, task: str, *, before: datetime) -> bool:
+    """Whether no run of a task that is due before a moment is live."""
+    return not (await _live_runs(store, task, before)).items
 
 
-async def all_planned(store: Store, job_ids: Sequence[JobId], *, to: datetime) -> bool:
-    """Whether every slot of recurring jobs before a moment has been fired."""
+async def all_slots_fired(store: Store, job_ids: Sequence[JobId], *, to: datetime) -> bool:
+    """Whether every slot before a moment has been fired."""
     return all([job.next_fire_at is None or job.next_fire_at >= to async for job in _recurring(store, job_ids)])
 
 
 class Verification:
-    """Reads a store whose nodes have stopped."""
+    """Reads a store whose nodes have stopped, and collects problems."""
 
     def __init__(self, store: Store, *, now: datetime, tolerance: Tolerance) -> None:
         self._store = store
@@ -69,14 +69,14 @@ class Verification:
         self._tolerance = tolerance
         self.problems: list[str] = []
 
-    def expect(self, kept: bool, otherwise: str) -> None:
-        """Note a problem unless something is so."""
-        if not kept and len(self.problems) < MOST:
-            self.problems.append(otherwise)
+    def expect(self, condition: bool, problem: str) -> None:
+        """Add a problem unless the condition holds."""
+        if not condition and len(self.problems) < MOST:
+            self.problems.append(problem)
 
-    async def once_each(self, submitted: int, tell: Tell) -> int:
-        """Every job that was offered has exactly one run; it has ended, and well. Answers how many did."""
-        await self._none_alive(once.name, before=self._now + FAR / 2)
+    async def once_each(self, submitted: int, on_read: OnRead) -> int:
+        """Check that every one-shot has exactly one run and that it succeeded; return how many succeeded."""
+        await self._expect_no_live_runs(once.name, before=self._now + FAR / 2)
         seen, states, read = bytearray(submitted), Counter[State](), 0
         async for page in self._ended(once.name):
             for run in page:
@@ -85,56 +85,56 @@ class Verification:
             if read < JUDGED:
                 await self._judge(History(now=self._now, runs=page))
             read += len(page)
-            tell(read)
-        self.expect(read == submitted, f"the store tells of {read} ended jobs, not {submitted}")
+            on_read(read)
+        self.expect(read == submitted, f"the store has {read} ended jobs, not {submitted}")
         self.expect(seen.count(1) == submitted, f"{submitted - seen.count(1)} jobs have no ended run, or several")
-        self.expect(states[State.SUCCEEDED] == read, f"not all jobs ended well: {_counted(states)}")
+        self.expect(states[State.SUCCEEDED] == read, f"not all jobs succeeded: {_counted(states)}")
         return states[State.SUCCEEDED]
 
-    async def slots(self, load: CronLoad, tell: Tell) -> Slots:
-        """Every slot within the time is told by the ledger, once."""
-        await self._none_alive(slot.name, before=load.end_at)
+    async def slots(self, load: CronLoad, on_read: OnRead) -> SlotCounts:
+        """Check that every slot is accounted for once; return how the slots ended."""
+        await self._expect_no_live_runs(slot.name, before=load.end_at)
         jobs = [job async for job in _recurring(self._store, load.job_ids)]
-        self.expect(len(jobs) == load.rate, f"the store tells of {len(jobs)} recurring jobs, not {load.rate}")
+        self.expect(len(jobs) == load.rate, f"the store has {len(jobs)} recurring jobs, not {load.rate}")
         ran = skipped = read = 0
         remaining = iter(jobs)
 
         async def read_some() -> None:
             nonlocal ran, skipped, read
             for job in remaining:
-                fates = await self._fates(job, load.seconds)
-                ran, skipped, read = ran + fates[State.SUCCEEDED], skipped + fates[State.SKIPPED], read + 1
-                tell(read)
+                outcomes = await self._slot_outcomes(job, load.seconds)
+                ran, skipped, read = ran + outcomes[State.SUCCEEDED], skipped + outcomes[State.SKIPPED], read + 1
+                on_read(read)
 
         await asyncio.gather(*(read_some() for _ in range(READERS)))
-        slots = Slots(expected=load.submitted, run=ran, skipped=skipped)
+        slots = SlotCounts(expected=load.submitted, run=ran, skipped=skipped)
         self.expect(not slots.missing, f"{slots.missing} slots are not accounted for")
         return slots
 
-    async def _fates(self, job: Job, seconds: int) -> Counter[State]:
-        """How the slots of a job within the time ended, after its whole ledger was judged."""
+    async def _slot_outcomes(self, job: Job, seconds: int) -> Counter[State]:
+        """Judge the ledger of a job, and return how its slots in the time ended."""
         assert isinstance(job.schedule, Every)
         start, last = job.schedule.anchor, job.schedule.anchor + timedelta(seconds=seconds) - _TICK
         ledger = await self._store.ledger(job.id, start=job.created_at, end=last, limit=seconds + 1)
         self.expect(not ledger.backfills, f"job_{job.id} still has slots to catch up with")
         await self._judge(_history(job, ledger, last))
-        fates = Counter(run.state for run in ledger.runs)
+        outcomes = Counter(run.state for run in ledger.runs)
         for skipped in ledger.skips:
-            fates[State.SKIPPED] += count_between(
+            outcomes[State.SKIPPED] += count_between(
                 job.schedule, max(skipped.start, start), min(skipped.end, last) + _TICK
             )
-        return fates
+        return outcomes
 
     async def _judge(self, history: History) -> None:
-        """Hold runs against every promise; that dead letters are listed as such is not looked at."""
+        """Judge runs by every guarantee, except that dead letters are listed."""
         failed = frozenset(run.id for run in history.runs if run.state is State.FAILED)
         attempts = await self._store.attempts_of([run.id for run in history.runs])
         self.expect(not attempts, f"{len(attempts)} runs have attempts that did not succeed")
         for found in violations(replace(history, attempts=attempts, dead_letters=failed), self._tolerance):
             self.expect(False, f"{found.code}: {found.subject}: {found.detail}")
 
-    async def _none_alive(self, task: str, *, before: datetime) -> None:
-        alive = await _alive(self._store, task, before)
+    async def _expect_no_live_runs(self, task: str, *, before: datetime) -> None:
+        alive = await _live_runs(self._store, task, before)
         self.expect(not alive.items, "some runs have not ended")
 
     async def _ended(self, task: str) -> AsyncIterator[Sequence[Run]]:
@@ -160,7 +160,7 @@ async def _recurring(store: Store, job_ids: Sequence[JobId]) -> AsyncIterator[Jo
                 yield job
 
 
-async def _alive(store: Store, task: str, before: datetime) -> Listing[Run]:
+async def _live_runs(store: Store, task: str, before: datetime) -> Listing[Run]:
     return await store.list_runs(RunFilter(states=_LIVE, task=task, end_at=before), cursor=None, limit=1)
 
 

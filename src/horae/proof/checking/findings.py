@@ -1,4 +1,4 @@
-"""What is judged, and what can be found wrong with it, as frozen values."""
+"""The values that judges take and return: the rows of a store, tolerances, and violations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from horae.core.model import Attempt, Backfill, Job, JobId, Run, RunId, Skip
 
 
 class Code(StrEnum):
-    """The promises that a history can break."""
+    """Every kind of violation that a judge can report."""
 
     # slots
-    SLOT_MISSING = "slot_missing"  # nothing says what became of it
+    SLOT_MISSING = "slot_missing"  # there is neither a run nor a skip for it
     SLOT_TWICE = "slot_twice"
-    SLOT_UNPLANNED = "slot_unplanned"  # a run for a time that its schedule does not have, or not any more
-    SLOT_MISCOUNTED = "slot_miscounted"  # a skipped range does not hold as many slots as it says
+    SLOT_UNPLANNED = "slot_unplanned"  # a run for a time that its schedule does not have (any more)
+    SLOT_MISCOUNTED = "slot_miscounted"  # a skipped range contains another number of slots than recorded
     SKIPPED_WITHOUT_CAUSE = "skipped_without_cause"
     # runs
     EARLY_START = "early_start"
@@ -38,23 +38,23 @@ class Code(StrEnum):
     OUT_OF_ORDER = "out_of_order"  # of an ordering key
     BLOCK_IGNORED = "block_ignored"  # it ran although a failure before it blocks its ordering key
     OVERLAPPED = "overlapped"  # two runs of a job that may not overlap
-    # what only a recorded history can show
+    # visible only in a recorded history
     LOST = "lost"  # accepted, and never started
-    UNFINISHED = "unfinished"  # neither ended nor at work, long after its time
-    SLOW_RECOVERY = "slow_recovery"  # it started too late after a fault was healed
+    UNFINISHED = "unfinished"  # neither ended nor running, long after its due time
+    SLOW_RECOVERY = "slow_recovery"  # it started too late after a fault had ended
     STALE_RESULT_TAKEN = "stale_result_taken"  # from a worker that had lost its lease
     CANCEL_IGNORED = "cancel_ignored"
     PARAMS_CHANGED = "params_changed"
     LIMIT_EXCEEDED = "limit_exceeded"
     IDEMPOTENCY_BROKEN = "idempotency_broken"
-    FOREIGN = "foreign"  # somebody was shown, or given, what belongs to another owner
-    UNASKED = "unasked"  # a start that nobody asked for
-    DISHONEST = "dishonest"  # it says what the handlers or its own numbers do not
+    FOREIGN = "foreign"  # an owner was shown or given what belongs to another
+    UNASKED = "unasked"  # a start that no call requested
+    DISHONEST = "dishonest"  # the store contradicts the handlers or its own counters
     DELETED_YET_STARTED = "deleted_yet_started"
-    OLD_VERSION = "old_version"  # a slot of a schedule that had been replaced
+    OLD_VERSION = "old_version"  # a slot of a replaced schedule
 
 
-INVARIANTS = {  # as docs/internals/checking.md tells them
+INVARIANTS = {  # docs/internals/checking.md describes them
     **dict.fromkeys((Code.LOST, Code.UNFINISHED), "I1"),
     **dict.fromkeys((Code.EARLY_START, Code.RETRIED_EARLY), "I2"),
     **dict.fromkeys((Code.LATE_START,), "I3"),
@@ -78,31 +78,31 @@ INVARIANTS = {  # as docs/internals/checking.md tells them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One promise that one job or run shows to be broken."""
+    """One guarantee that one job or run breaks."""
 
     code: Code
-    subject: str  # `job_…`, `run_…`, or the label of a job whose id nobody knows
+    subject: str  # `job_…`, `run_…`, or the label of a job whose id is not known
     detail: str
 
     @property
     def invariant(self) -> str:
-        """Which of the checker's invariants it breaks, for example `I5`."""
+        """The invariant that it breaks, for example `I5`."""
         return INVARIANTS[self.code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How exactly times of different clocks can be compared."""
+    """How much times from different clocks may differ before they count as a violation."""
 
-    early: timedelta = timedelta(milliseconds=1)  # a start is early from here on
+    early: timedelta = timedelta(milliseconds=1)  # how long before its due time a run may start
     skew: timedelta = timedelta(milliseconds=250)  # between the clocks of two nodes
-    lead: timedelta = timedelta(seconds=1)  # how long before its time a worker may claim a run
-    call: timedelta = timedelta(seconds=10)  # how long a call to the store may be under way, and its answer
+    lead: timedelta = timedelta(seconds=1)  # how long before its due time a worker may claim a run
+    call: timedelta = timedelta(seconds=10)  # how long a call to the store and its answer may take together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What the store said of the end of a run, and when: a result may have waited for the store to answer again."""
+class EndEvent:
+    """The event of a run's end; its time is when the store got the result, which may be long after `finished_at`."""
 
     kind: EventKind
     at: datetime
@@ -110,17 +110,17 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a store knows about its jobs and runs at one moment."""
+    """All rows of a store at one moment."""
 
     now: datetime
-    since: datetime | None = None  # what lies before is not complete, and not judged; None: everything is kept
+    since: datetime | None = None  # rows before this are incomplete and not judged; None: all are there
     jobs: Sequence[Job] = ()  # the recurring ones
     runs: Sequence[Run] = ()
-    attempts: Mapping[RunId, Sequence[Attempt]] = field(default_factory=dict)  # that did not succeed
+    attempts: Mapping[RunId, Sequence[Attempt]] = field(default_factory=dict)  # the unsuccessful ones
     skips: Sequence[Skip] = ()
     backfills: Sequence[Backfill] = ()
-    dead_letters: frozenset[RunId] = frozenset()  # as the store lists them
-    told: Mapping[RunId, Told] = field(default_factory=dict)  # of ends, where that is known
+    dead_letters: frozenset[RunId] = frozenset()  # those that the store lists
+    end_events: Mapping[RunId, EndEvent] = field(default_factory=dict)  # as far as the store still has them
 
 
 def of_run(code: Code, run: Run, detail: str) -> Violation:

@@ -1,1 +1,1 @@
-"""Recorded histories: how they are written, read and judged as a whole."""
+"""Writes, reads and judges recorded histories."""

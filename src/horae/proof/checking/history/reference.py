@@ -1,8 +1,8 @@
-"""The slots of a schedule by other code than Horae's own, as far as there is any: the checker's second opinion.
+"""Computes the slots of a schedule independently of Horae's own evaluator, as far as possible.
 
-Intervals are plain arithmetic here. Cron expressions go to cronsim where that is installed and knows the expression;
-what it does not know (names such as `@daily`, a year field, calendars, other rules for clock changes), or where it is
-not installed, Horae's own evaluator tells, and the report says so.
+Intervals are plain arithmetic. Cron expressions are evaluated by cronsim if it is installed and supports them.
+Otherwise (aliases such as `@daily`, years, calendars, other rules for clock changes) Horae's own evaluator is used,
+and the report says so.
 """
 
 import importlib.util
@@ -22,26 +22,26 @@ OWN, CRONSIM, ARITHMETIC = "Horae's own evaluator", "cronsim", "arithmetic"
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
-    """Slots in microseconds: those that must be accounted for, and all that may be."""
+class ReferenceSlots:
+    """The slots of a job in microseconds: those that must be accounted for, and all that may exist."""
 
     expected: frozenset[int]
     possible: frozenset[int]
     evaluators: frozenset[str]
-    unknown: tuple[tuple[float, float], ...] = ()  # times of intervals whose anchor nobody wrote down: any slot may be
+    unknown: tuple[tuple[float, float], ...] = ()  # periods of an interval with unknown anchor: any slot may exist
 
     def allow(self, slot: int) -> bool:
-        """Whether there may be such a slot."""
+        """Whether such a slot may exist."""
         return slot in self.possible or any(start <= slot / MICRO <= end for start, end in self.unknown)
 
 
 def micros(seconds: float) -> int:
-    """Slots are compared as whole microseconds."""
+    """Convert seconds to whole microseconds, in which slots are compared."""
     return round(seconds * MICRO)
 
 
 def object_form(schedule: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schedule as an object; an interval that was asked for in words has no anchor in it."""
+    """Return a schedule in its object form; an interval given as text has no anchor."""
     if not isinstance(schedule, str):
         return schedule
     form = schedule_to_wire(parse_schedule(schedule, now=datetime.fromtimestamp(0, UTC)))
@@ -49,22 +49,22 @@ def object_form(schedule: str | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def slots(form: Mapping[str, Any], start: float, end: float) -> tuple[list[float], str]:
-    """The slots with `start < slot <= end`, and who says so; an interval needs an anchor."""
+    """Return the slots with `start < slot <= end` and the evaluator that was used; an interval needs an anchor."""
     first = max(start, _moment(form, "starts_at", start) - 1 / MICRO)
     last = min(end, _moment(form, "ends_at", end + 1) - 1 / MICRO)
     if first >= last:
         return [], ARITHMETIC
     if form["type"] == "every":
-        return _every(form, first, last, parse_timestamp(form["anchor"]).timestamp()), ARITHMETIC
-    if form["type"] == "cron" and "dst" not in form and is_cronsim_here():
-        told = _by_cronsim(form, first, last)
-        if told is not None:
-            return told, CRONSIM
-    return list(_by_ourselves(form, first, last)), OWN
+        return _by_arithmetic(form, first, last, parse_timestamp(form["anchor"]).timestamp()), ARITHMETIC
+    if form["type"] == "cron" and "dst" not in form and has_cronsim():
+        found = _by_cronsim(form, first, last)
+        if found is not None:
+            return found, CRONSIM
+    return list(_by_horae(form, first, last)), OWN
 
 
 @cache
-def is_cronsim_here() -> bool:
+def has_cronsim() -> bool:
     return importlib.util.find_spec("cronsim") is not None
 
 
@@ -72,7 +72,7 @@ def _moment(form: Mapping[str, Any], name: str, otherwise: float) -> float:
     return parse_timestamp(form[name]).timestamp() if form.get(name) else otherwise
 
 
-def _every(form: Mapping[str, Any], first: float, last: float, anchor: float) -> list[float]:
+def _by_arithmetic(form: Mapping[str, Any], first: float, last: float, anchor: float) -> list[float]:
     step, begin = micros(form["seconds"]), micros(anchor)
     number = max((micros(first) - begin) // step + 1, 0)
     last_number = (micros(last) - begin) // step
@@ -88,17 +88,17 @@ def _by_cronsim(form: Mapping[str, Any], first: float, last: float) -> list[floa
         iterator = CronSim(form["expression"], begin)
     except CronSimError:
         return None
-    told: list[float] = []
+    found: list[float] = []
     for slot in iterator:
         moment = slot.timestamp()
         if moment > last:
             break
         if moment > first:
-            told.append(moment)
-    return told
+            found.append(moment)
+    return found
 
 
-def _by_ourselves(form: Mapping[str, Any], first: float, last: float) -> Iterator[float]:
+def _by_horae(form: Mapping[str, Any], first: float, last: float) -> Iterator[float]:
     schedule = parse_schedule(dict(form), now=datetime.fromtimestamp(first, UTC))
     begin = datetime.fromtimestamp(first, UTC) + timedelta(microseconds=1)
     end = datetime.fromtimestamp(last, UTC) + timedelta(microseconds=1)

@@ -1,52 +1,52 @@
-"""The judgement of a recorded history: every judge heard, and how much there was to judge."""
+"""Runs every judge on a recorded history and collects the violations and figures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
 from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.coverage import Proof, proof
-from horae.proof.checking.history.recorded import Recording
-from horae.proof.checking.history.versions import in_line, may_wait
+from horae.proof.checking.history.coverage import Coverage, coverage_of
+from horae.proof.checking.history.recording import Recording
+from horae.proof.checking.history.versions import may_wait_for_other_jobs, runs_wait_for_each_other
 from horae.proof.checking.judges.attempts import judge_attempts
 from horae.proof.checking.judges.cancels import judge_cancels
-from horae.proof.checking.judges.dead_letters import judge_giving_up
+from horae.proof.checking.judges.dead_letters import judge_dead_letters
 from horae.proof.checking.judges.exclusive import judge_exclusive
+from horae.proof.checking.judges.idempotency import judge_idempotency
 from horae.proof.checking.judges.leases import judge_leases
 from horae.proof.checking.judges.limits import judge_limits
 from horae.proof.checking.judges.order import judge_order
 from horae.proof.checking.judges.owners import judge_owners
 from horae.proof.checking.judges.reads import judge_reads
-from horae.proof.checking.judges.repeats import judge_repeats
-from horae.proof.checking.judges.reporting import judge_honesty
-from horae.proof.checking.judges.slots import evaluators, judge_accounts
-from horae.proof.checking.judges.start_windows import judge_windows
+from horae.proof.checking.judges.reporting import judge_reporting
+from horae.proof.checking.judges.slots import evaluators, judge_slots
+from horae.proof.checking.judges.start_windows import judge_start_windows
 from horae.proof.checking.judges.starts import judge_starts
-from horae.proof.checking.wording import found, lasting
+from horae.proof.checking.wording import duration, found
 
 Judge = Callable[[Recording], Iterator[Violation]]
 
 JUDGES: tuple[Judge, ...] = (
     judge_starts,
-    judge_windows,
+    judge_start_windows,
     judge_exclusive,
     judge_leases,
-    judge_accounts,
+    judge_slots,
     judge_reads,
     judge_cancels,
     judge_attempts,
-    judge_giving_up,
+    judge_dead_letters,
     judge_order,
     judge_limits,
-    judge_repeats,
+    judge_idempotency,
     judge_owners,
-    judge_honesty,
+    judge_reporting,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lateness:
-    """Seconds from due times to first starts, where nothing was broken and nothing was in the way."""
+class LatenessSummary:
+    """Seconds from due time to first start, of runs that no fault and no other run delayed."""
 
     starts: int
     p50: float
@@ -55,29 +55,29 @@ class Lateness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What a recorded history shows."""
+class HistoryVerdict:
+    """The violations and figures of a recorded history."""
 
     violations: list[Violation]
-    proof: Proof
+    coverage: Coverage
     calls: int
     jobs: int
     runs: int
     starts: int
-    lateness: Lateness | None
-    evaluators: tuple[str, ...]  # whose word the slots were judged by
+    lateness: LatenessSummary | None
+    evaluators: tuple[str, ...]  # that computed the slots
 
 
-def judge_recording(recording: Recording) -> Verdict:
-    """Hear every judge."""
+def judge_recording(recording: Recording) -> HistoryVerdict:
+    """Judge a recorded history."""
     lateness = _lateness(recording)
     violations = [violation for judge in JUDGES for violation in judge(recording)]
-    violations += _too_late_on_the_whole(recording, lateness)
-    return Verdict(
+    violations += _late_percentiles(recording, lateness)
+    return HistoryVerdict(
         violations=list(dict.fromkeys(violations)),
-        proof=proof(recording),
+        coverage=coverage_of(recording),
         calls=len(recording.calls),
-        jobs=len(recording.asked),
+        jobs=len(recording.requested),
         runs=len(recording.runs),
         starts=len(recording.starts),
         lateness=lateness,
@@ -85,22 +85,22 @@ def judge_recording(recording: Recording) -> Verdict:
     )
 
 
-def _lateness(recording: Recording) -> Lateness | None:
+def _lateness(recording: Recording) -> LatenessSummary | None:
     late = sorted(_latenesses(recording))
     if not late:
         return None
-    return Lateness(starts=len(late), p50=_percentile(late, 0.50), p99=_percentile(late, 0.99), longest=late[-1])
+    return LatenessSummary(starts=len(late), p50=_percentile(late, 0.50), p99=_percentile(late, 0.99), longest=late[-1])
 
 
 def _latenesses(recording: Recording) -> Iterator[float]:
-    for asked in recording.asked.values():
-        if in_line(asked) or may_wait(asked, recording):
+    for requested in recording.requested.values():
+        if runs_wait_for_each_other(requested) or may_wait_for_other_jobs(requested, recording):
             continue
-        for run in asked.runs:
+        for run in requested.runs:
             spans = recording.spans.get(run.run)
             if spans and run.trigger == "schedule":
                 due, started_at = max(run.due_at, run.created_at), min(span.start.at for span in spans)
-                if not recording.is_troubled(due - recording.setup.recovery, started_at):
+                if not recording.overlaps_fault(due - recording.setup.recovery, started_at):
                     yield started_at - due
 
 
@@ -108,11 +108,11 @@ def _percentile(ordered: list[float], share: float) -> float:
     return ordered[max(ceil(len(ordered) * share) - 1, 0)]
 
 
-def _too_late_on_the_whole(recording: Recording, lateness: Lateness | None) -> Iterator[Violation]:
+def _late_percentiles(recording: Recording, lateness: LatenessSummary | None) -> Iterator[Violation]:
     if lateness is None:
         return
     bounds = ("half", recording.setup.lateness_p50, lateness.p50), ("99 %", recording.setup.lateness_p99, lateness.p99)
-    for which, promised, measured in bounds:
-        if promised is not None and measured > promised:
-            detail = f"{which} of {lateness.starts} starts were up to {lasting(measured)} late, not {lasting(promised)}"
-            yield found(Code.LATE_START, "lateness", detail)
+    for which, allowed, measured in bounds:
+        if allowed is not None and measured > allowed:
+            late = f"up to {duration(measured)} late, not {duration(allowed)}"
+            yield found(Code.LATE_START, "lateness", f"{which} of {lateness.starts} starts were {late}")

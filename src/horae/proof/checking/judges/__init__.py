@@ -1,1 +1,1 @@
-"""Judges of a recorded history, one per invariant."""
+"""Judges of a recorded history; each module checks one or a few of the invariants I1 to I20."""

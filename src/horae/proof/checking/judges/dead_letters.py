@@ -1,44 +1,44 @@
-"""I9: what used up its retries is a dead letter, with what was asked for, until somebody resolves it, once."""
+"""I9: a run that used up its retries is a dead letter with unchanged parameters, until it is resolved once."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from horae.core.results import MAX_CRASHES
 from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.recorded import Asked, Recording
-from horae.proof.checking.history.recording import Action, FinalRun, Happening
+from horae.proof.checking.history.recording import Recording, RequestedJob
+from horae.proof.checking.history.records import Action, FinalRun, HandlerEvent
 from horae.proof.checking.judges.attempts import allowed, counted
-from horae.proof.checking.store.run_lives import PLAIN_ERRORS
+from horae.proof.checking.store.runs import PLAIN_ERRORS
 from horae.proof.checking.wording import found
 
 
-def judge_giving_up(recording: Recording) -> Iterator[Violation]:
+def judge_dead_letters(recording: Recording) -> Iterator[Violation]:
     if recording.closed_at is None:
         return
-    for asked in recording.asked.values():
-        for run in asked.runs:
-            yield from _given_up_rightly(asked, run)
+    for requested in recording.requested.values():
+        for run in requested.runs:
+            yield from _failed_rightly(requested, run)
             yield from _listed(run)
-            yield from _unchanged(asked, run, recording)
+            yield from _unchanged(requested, run, recording)
     yield from _resolved_once(recording)
     yield from _requeued(recording)
 
 
-def _given_up_rightly(asked: Asked, run: FinalRun) -> Iterator[Violation]:
+def _failed_rightly(requested: RequestedJob, run: FinalRun) -> Iterator[Violation]:
     attempts = sorted(run.attempts, key=lambda attempt: attempt.fence)
-    used_up = counted(attempts) >= allowed(asked)
+    used_up = counted(attempts) >= allowed(requested)
     final = bool(attempts) and attempts[-1].error not in PLAIN_ERRORS
-    if run.status == "failed" and not used_up and not final and run.crashes < MAX_CRASHES and not _raised(asked):
-        detail = f"it was given up after {counted(attempts)} of {allowed(asked)} attempts"
-        yield found(Code.GAVE_UP_EARLY, run.run, f"{detail}, for an error that allows another try")
+    if run.status == "failed" and not used_up and not final and run.crashes < MAX_CRASHES and not _raised(requested):
+        detail = f"it was given up after {counted(attempts)} of {allowed(requested)} attempts"
+        yield found(Code.GAVE_UP_EARLY, run.run, f"{detail}, for an error that allows a retry")
     elif used_up and run.status not in ("failed", "cancelled"):
         detail = f"all its {counted(attempts)} attempts failed, but it is {run.status} instead of failed"
         yield found(Code.NOT_A_DEAD_LETTER, run.run, detail)
 
 
-def _raised(asked: Asked) -> bool:
-    """Whether an update may have allowed more attempts after it was given up."""
-    return bool(asked.of(Action.UPDATE))
+def _raised(requested: RequestedJob) -> bool:
+    """Whether an update may have allowed more attempts after the run had failed."""
+    return bool(requested.calls_of(Action.UPDATE))
 
 
 def _listed(run: FinalRun) -> Iterator[Violation]:
@@ -50,17 +50,21 @@ def _listed(run: FinalRun) -> Iterator[Violation]:
         yield found(Code.BAD_RESOLUTION, run.run, f"it is among the dead letters although it is {how}")
 
 
-def _unchanged(asked: Asked, run: FinalRun, recording: Recording) -> Iterator[Violation]:
-    """The parameters are those that were asked for, byte by byte; a trigger may bring its own."""
-    sent = {call.invoke.definition.params for call in asked.creates if call.invoke.definition is not None}
-    sent |= {call.invoke.definition.params for call in asked.of(Action.UPDATE) if call.invoke.definition is not None}
+def _unchanged(requested: RequestedJob, run: FinalRun, recording: Recording) -> Iterator[Violation]:
+    """The parameters are those that were sent, byte by byte; a trigger may have its own."""
+    sent = {call.invoke.definition.params for call in requested.create_calls if call.invoke.definition is not None}
+    sent |= {
+        call.invoke.definition.params
+        for call in requested.calls_of(Action.UPDATE)
+        if call.invoke.definition is not None
+    }
     if "" in sent or run.trigger == "manual":
         return
     if run.params and run.params not in sent:
-        yield found(Code.PARAMS_CHANGED, run.run, f"its parameters are {run.params[:80]}, which nobody sent")
+        yield found(Code.PARAMS_CHANGED, run.run, f"its parameters are {run.params[:80]}, which no client sent")
     for span in recording.spans.get(run.run, ()):
         if span.start.params and span.start.params not in sent:
-            detail = f"its handler was given the parameters {span.start.params[:80]}, which nobody sent"
+            detail = f"its handler was given the parameters {span.start.params[:80]}, which no client sent"
             yield found(Code.PARAMS_CHANGED, run.run, detail)
 
 
@@ -73,29 +77,31 @@ def _resolved_once(recording: Recording) -> Iterator[Violation]:
         if run.requeue_of is not None:
             letter = recording.runs.get(run.requeue_of)
             if letter is not None and letter.resolution != run.run:
-                told = letter.resolution or "not resolved"
-                yield found(Code.BAD_RESOLUTION, run.run, f"it replaces {letter.run}, which is {told}")
+                status = letter.resolution or "not resolved"
+                yield found(Code.BAD_RESOLUTION, run.run, f"it replaces {letter.run}, which is {status}")
         if run.resolution not in (None, "discarded") and run.resolution not in recording.runs:
             yield found(Code.BAD_RESOLUTION, run.run, f"it was replaced by {run.resolution}, which does not exist")
 
 
 def _requeued(recording: Recording) -> Iterator[Violation]:
-    """A letter that was taken off the list by an answered call says how; one that ended well never was a letter."""
+    """A dead letter that a call resolved has a resolution, and an exhausted run is still in the store."""
     for call in recording.calls:
         if call.invoke.action in (Action.REQUEUE, Action.DISCARD) and call.ok and call.invoke.run is not None:
             letter = recording.runs.get(call.invoke.run)
             if letter is None:
-                yield found(Code.NOT_A_DEAD_LETTER, call.invoke.run, "it was resolved, and is not there at the end")
+                yield found(
+                    Code.NOT_A_DEAD_LETTER, call.invoke.run, "it was resolved, and is missing in the final state"
+                )
             elif letter.resolution is None:
                 yield found(Code.BAD_RESOLUTION, letter.run, f"the {call.invoke.action} of it left it unresolved")
     failures: Counter[str] = Counter()
     for effect in recording.effects:
-        if effect.event is Happening.END and not effect.good:
+        if effect.event is HandlerEvent.END and not effect.good:
             failures[effect.run] += 1
-    for asked in recording.asked.values():
-        lowest = allowed(asked)
-        for start in asked.starts:
+    for requested in recording.requested.values():
+        lowest = allowed(requested)
+        for start in requested.starts:
             if failures[start.run] >= lowest and start.run not in recording.runs:
                 yield found(
-                    Code.NOT_A_DEAD_LETTER, start.run, "all its attempts failed, and it is not there at the end"
+                    Code.NOT_A_DEAD_LETTER, start.run, "all its attempts failed, and it is missing in the final state"
                 )

@@ -1,28 +1,28 @@
-"""I4: attempts of a run overlap only after a lost lease, fences grow, and one result counts."""
+"""I4: attempts of a run overlap only after a lost lease, fences grow, and only one result is accepted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.recorded import FINAL_STATUS, Recording, Span
-from horae.proof.checking.history.recording import FinalRun, Report
-from horae.proof.checking.wording import at, found, lasting
+from horae.proof.checking.history.recording import FINAL_STATUS, HandlerSpan, Recording
+from horae.proof.checking.history.records import FinalRun, ResultReport
+from horae.proof.checking.wording import at, duration, found
 
 SKEW = 0.25  # seconds that the clock of a node may be off
 
 
 def judge_exclusive(recording: Recording) -> Iterator[Violation]:
-    times = Counter(run.run for run in recording.finals)
+    times = Counter(run.run for run in recording.final_runs)
     for run, count in times.items():
         if count > 1:
-            yield found(Code.COMMITTED_TWICE, run, f"it is there {count} times at the end")
-    for final in recording.finals:
+            yield found(Code.COMMITTED_TWICE, run, f"it is {count} times in the final state")
+    for final in recording.final_runs:
         yield from _one_result(final)
     for run, spans in recording.spans.items():
         yield from _one_start_each(run, spans)
         yield from _one_at_a_time(run, spans, recording)
-        yield from _results_of_their_own(run, spans, recording)
+        yield from _results_follow_handlers(run, spans, recording)
     for run in recording.reports:
         yield from _reports(run, recording)
 
@@ -41,11 +41,13 @@ def _one_result(run: FinalRun) -> Iterator[Violation]:
         yield found(Code.FENCE_REUSED, run.run, f"its fence is {run.fence}, but an attempt has {newest}")
     for attempt in successes:
         if attempt.fence < max(newest, run.fence):
-            detail = f"its success came under fence {attempt.fence}, when {max(newest, run.fence)} had been given out"
+            detail = (
+                f"its success came under fence {attempt.fence}, after fence {max(newest, run.fence)} had been granted"
+            )
             yield found(Code.STALE_RESULT_TAKEN, run.run, detail)
 
 
-def _one_start_each(run: str, spans: Sequence[Span]) -> Iterator[Violation]:
+def _one_start_each(run: str, spans: Sequence[HandlerSpan]) -> Iterator[Violation]:
     for before, after in pairwise(spans):
         if before.start.fence == after.start.fence:
             detail = f"handlers started {at(before.start.at)} and {at(after.start.at)} under fence {after.start.fence}"
@@ -55,52 +57,52 @@ def _one_start_each(run: str, spans: Sequence[Span]) -> Iterator[Violation]:
             yield found(Code.FENCE_REUSED, run, f"its attempts go back: {numbers} under {after.start.fence}")
 
 
-def _one_at_a_time(run: str, spans: Sequence[Span], recording: Recording) -> Iterator[Violation]:
+def _one_at_a_time(run: str, spans: Sequence[HandlerSpan], recording: Recording) -> Iterator[Violation]:
     for before, after in pairwise(spans):
-        if before.start.fence == after.start.fence or before.lost or before.left_alone:
+        if before.start.fence == after.start.fence or before.lost or before.may_outlast_attempt:
             continue
         ended_at = before.ended_at
         if ended_at is not None and after.start.at < ended_at - recording.setup.clock_error:
-            over = lasting(ended_at - after.start.at)
+            over = duration(ended_at - after.start.at)
             detail = f"attempt {after.start.attempt} began {over} before attempt {before.start.attempt} ended"
             yield found(Code.ATTEMPTS_OVERLAP, run, f"{detail}, whose lease was not lost")
 
 
-def _results_of_their_own(run: str, spans: Sequence[Span], recording: Recording) -> Iterator[Violation]:
-    """A success under a fence came from the handler that started under it: not before that came to its end."""
+def _results_follow_handlers(run: str, spans: Sequence[HandlerSpan], recording: Recording) -> Iterator[Violation]:
+    """A success under a fence is not older than the end of the handler that started under it."""
     for span in spans:
-        told = span.attempt
-        if told is None or told.outcome != "succeeded" or told.ended_at is None or span.end is None:
+        attempt = span.attempt
+        if attempt is None or attempt.outcome != "succeeded" or attempt.ended_at is None or span.end is None:
             continue
-        if told.ended_at < span.end.at - recording.setup.clock_error - SKEW:
-            early = lasting(span.end.at - told.ended_at)
-            detail = f"its success under fence {told.fence} is {early} older than the end of the handler under it"
+        if attempt.ended_at < span.end.at - recording.setup.clock_error - SKEW:
+            early = duration(span.end.at - attempt.ended_at)
+            detail = f"its success under fence {attempt.fence} is {early} older than the end of the handler under it"
             yield found(Code.STALE_RESULT_TAKEN, run, detail)
 
 
 def _reports(run: str, recording: Recording) -> Iterator[Violation]:
     leases = recording.leases.get(run, [])
-    taken: list[Report] = []
+    accepted: list[ResultReport] = []
     for report in recording.reports[run]:
-        if not report.accepted or _is_told_again(report, taken):
+        if not report.accepted or _is_repeated(report, accepted):
             continue
         newest = max((lease.fence for lease in leases if lease.at < report.at), default=0)
         if report.fence < newest:
-            detail = f"a result under fence {report.fence} was taken {at(report.at)}, when {newest} had been given out"
-            yield found(Code.STALE_RESULT_TAKEN, run, detail)
-        if any(_is_of_no_use_after(report, earlier) for earlier in taken):
-            fences = " and ".join(str(each.fence) for each in (*taken[-1:], report))
-            yield found(Code.COMMITTED_TWICE, run, f"two results were taken, under the fences {fences}")
-        taken.append(report)
+            detail = f"a result under fence {report.fence} was accepted {at(report.at)}"
+            yield found(Code.STALE_RESULT_TAKEN, run, f"{detail}, after fence {newest} had been granted")
+        if any(_contradicts(report, earlier) for earlier in accepted):
+            fences = " and ".join(str(each.fence) for each in (*accepted[-1:], report))
+            yield found(Code.COMMITTED_TWICE, run, f"two results were accepted, under the fences {fences}")
+        accepted.append(report)
 
 
-def _is_told_again(report: Report, taken: Sequence[Report]) -> bool:
-    """Whether it is the same result once more, of a worker that had no answer: what was taken stays taken."""
-    return bool(report.status) and any((each.fence, each.status) == (report.fence, report.status) for each in taken)
+def _is_repeated(report: ResultReport, accepted: Sequence[ResultReport]) -> bool:
+    """Whether a worker that got no answer sent the same result again."""
+    return bool(report.status) and any((each.fence, each.status) == (report.fence, report.status) for each in accepted)
 
 
-def _is_of_no_use_after(report: Report, earlier: Report) -> bool:
-    """Whether a result can only be void after another: under one fence, or by statuses, where those are known."""
+def _contradicts(report: ResultReport, earlier: ResultReport) -> bool:
+    """Whether a result cannot be accepted after another: both are final, or, if that is unknown, of one fence."""
     if report.status and earlier.status:
         return report.status in FINAL_STATUS and earlier.status in FINAL_STATUS
     return report.fence == earlier.fence

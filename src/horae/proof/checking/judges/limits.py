@@ -1,10 +1,10 @@
-"""I11: never more handlers at work at once than a queue or a node allows."""
+"""I11: no more handlers run at once than the limit of a queue or node allows."""
 
 from collections.abc import Iterator, Sequence
 
 from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.recorded import Recording, Span
-from horae.proof.checking.history.recording import Action, Limit
+from horae.proof.checking.history.recording import HandlerSpan, Recording
+from horae.proof.checking.history.records import Action, Limit
 from horae.proof.checking.judges.leases import leased_until
 from horae.proof.checking.wording import at, found
 
@@ -15,35 +15,35 @@ def judge_limits(recording: Recording) -> Iterator[Violation]:
         yield from _judge(limit, spans, recording)
 
 
-def _is_of(span: Span, limit: Limit, recording: Recording) -> bool:
+def _is_of(span: HandlerSpan, limit: Limit, recording: Recording) -> bool:
     if limit.scope == "node":
         return span.start.node == limit.name
-    asked = recording.asked.get(span.start.label)
-    if asked is None or asked.of(Action.UPDATE):  # which may have moved it from one queue to another
+    requested = recording.requested.get(span.start.label)
+    if requested is None or requested.calls_of(Action.UPDATE):  # which may have moved it to another queue
         return False
-    return asked.definition.queue == limit.name
+    return requested.definition.queue == limit.name
 
 
-def _judge(limit: Limit, spans: Sequence[Span], recording: Recording) -> Iterator[Violation]:
-    """Count starts and ends as they come; where nobody knows an end, the handler counts for no time."""
+def _judge(limit: Limit, spans: Sequence[HandlerSpan], recording: Recording) -> Iterator[Violation]:
+    """Count the handlers between their starts and ends; a handler without a known end is left out."""
     error = recording.setup.clock_error
     edges: list[tuple[float, int, int]] = []
     for place, span in enumerate(spans):
         if span.ended_at is not None and span.ended_at - error > span.start.at:
             edges += [(span.start.at, 1, place), (span.ended_at - error, -1, place)]
-    working: set[int] = set()
+    running: set[int] = set()
     for moment, change, place in sorted(edges):
         if change < 0:
-            working.remove(place)
+            running.remove(place)
             continue
-        working.add(place)
-        if len(working) > limit.most and moment > limit.since:
-            count = sum(_counts(spans[each], moment, recording) for each in working)
+        running.add(place)
+        if len(running) > limit.most and moment > limit.since:
+            count = sum(_counts(spans[each], moment, recording) for each in running)
             if count > limit.most:
-                detail = f"with it {count} handlers of the {limit.scope} {limit.name} were at work {at(moment)}"
+                detail = f"with it {count} handlers of the {limit.scope} {limit.name} were running {at(moment)}"
                 yield found(Code.LIMIT_EXCEEDED, spans[place].start.run, f"{detail}, not {limit.most} at most")
 
 
-def _counts(span: Span, moment: float, recording: Recording) -> bool:
-    """Whether a handler at work has a right to its place: not any more when the lease of its worker has run out."""
-    return not recording.beats or moment < leased_until(span.start.node, moment, recording)
+def _counts(span: HandlerSpan, moment: float, recording: Recording) -> bool:
+    """Whether a handler counts for the limit: not after the lease of its worker ran out."""
+    return not recording.heartbeats or moment < leased_until(span.start.node, moment, recording)

@@ -1,18 +1,18 @@
-"""I6: what a read showed as ended stays so, for every later read and in the final state; a cancel is not taken back."""
+"""I6: a run that was shown as ended keeps that status in later reads and the final state; a cancel is not undone."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
 from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.recorded import FINAL_STATUS, Call, Recording
-from horae.proof.checking.history.recording import Action
+from horae.proof.checking.history.recording import FINAL_STATUS, RecordedCall, Recording
+from horae.proof.checking.history.records import Action
 from horae.proof.checking.wording import at, found
 
 AFTER_CANCELLING = FINAL_STATUS | {"cancelling"}
 
 
 def judge_reads(recording: Recording) -> Iterator[Violation]:
-    reads: defaultdict[str, list[Call]] = defaultdict(list)
+    reads: defaultdict[str, list[RecordedCall]] = defaultdict(list)
     for call in recording.calls:
         if call.ok and call.ok.status and call.run and call.invoke.action in (Action.READ, Action.CANCEL):
             reads[call.run].append(call)
@@ -21,8 +21,8 @@ def judge_reads(recording: Recording) -> Iterator[Violation]:
     yield from _nothing_after_success(recording)
 
 
-def _judge(run: str, calls: list[Call], recording: Recording) -> Iterator[Violation]:
-    shown, since = None, 0.0  # the first end that anybody was shown, or that it is being cancelled
+def _judge(run: str, calls: list[RecordedCall], recording: Recording) -> Iterator[Violation]:
+    shown, since = None, 0.0  # the first final status that was shown, or `cancelling`
     for call in calls:
         assert call.ok is not None
         status = call.ok.status
@@ -33,7 +33,7 @@ def _judge(run: str, calls: list[Call], recording: Recording) -> Iterator[Violat
             shown, since = status, call.done_at
     final = recording.runs.get(run)
     if shown in FINAL_STATUS and final is not None and final.status != shown:
-        yield found(Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and is {final.status} at the end")
+        yield found(Code.MOVED_AFTER_END, run, f"it was {shown} {at(since)}, and is {final.status} in the final state")
 
 
 def _may_follow(shown: str, status: str | None) -> bool:
@@ -41,8 +41,8 @@ def _may_follow(shown: str, status: str | None) -> bool:
 
 
 def _nothing_after_success(recording: Recording) -> Iterator[Violation]:
-    """No attempt follows the one that ended the run, whatever clock says so: its fence would be a later one."""
-    for run in recording.finals:
+    """No attempt follows the one that ended the run; fences show that without any clock."""
+    for run in recording.final_runs:
         ended_under = [each.fence for each in run.attempts if each.outcome in ("succeeded", "cancelled")]
         if ended_under:
             later = [span for span in recording.spans.get(run.run, ()) if span.start.fence > min(ended_under)]

@@ -1,29 +1,29 @@
-"""I19: what nodes count, and what a run tells of itself, is what the history shows."""
+"""I19: metrics and the times of runs agree with what the history shows."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.recorded import FINAL_STATUS, Recording
-from horae.proof.checking.history.recording import FinalRun
+from horae.proof.checking.history.recording import FINAL_STATUS, Recording
+from horae.proof.checking.history.records import FinalRun
 from horae.proof.checking.wording import at, found
 
 SKEW = 0.25  # seconds that the clock of a node may be off
 
 
-def judge_honesty(recording: Recording) -> Iterator[Violation]:
-    for run in recording.finals:
+def judge_reporting(recording: Recording) -> Iterator[Violation]:
+    for run in recording.final_runs:
         yield from _judge_run(run, recording)
     if (counts := recording.counts) is None:
         return
-    letters = sum(run.dead_letter for run in recording.finals)
+    letters = sum(run.dead_letter for run in recording.final_runs)
     if counts.dead_letters is not None and counts.dead_letters != letters:
-        detail = f"{counts.dead_letters} dead letters are counted, and {letters} listed"
+        detail = f"{counts.dead_letters} dead letters are counted, and {letters} are listed"
         yield found(Code.DISHONEST, "dead letters", detail)
-    told = Counter(run.status for run in recording.finals)
+    stored = Counter(run.status for run in recording.final_runs)
     for status, number in counts.runs.items():
-        if number != told[status]:
-            yield found(Code.DISHONEST, f"runs {status}", f"{number} are counted, and {told[status]} are there")
+        if number != stored[status]:
+            yield found(Code.DISHONEST, f"runs {status}", f"{number} are counted, and {stored[status]} are stored")
 
 
 def _judge_run(run: FinalRun, recording: Recording) -> Iterator[Violation]:
@@ -32,8 +32,8 @@ def _judge_run(run: FinalRun, recording: Recording) -> Iterator[Violation]:
         yield found(Code.DISHONEST, run.run, f"it is {run.status} and has {has}")
     spans = [span for span in recording.spans.get(run.run, ()) if not span.lost]
     if spans and run.started_at is not None:
-        noted = min(span.start.at for span in spans)
-        # A handler notes its start after its run was taken to have started, by a clock that may be off a little.
-        if noted < run.started_at - recording.setup.clock_error - SKEW:
-            told = f"its first handler noted its start {at(noted)}, and it says {at(run.started_at)}"
-            yield found(Code.DISHONEST, run.run, told)
+        recorded_at = min(span.start.at for span in spans)
+        # A handler records its start after the worker set `started_at`, by a clock that may be slightly off.
+        if recorded_at < run.started_at - recording.setup.clock_error - SKEW:
+            detail = f"its first handler started {at(recorded_at)}, and its start is stored as {at(run.started_at)}"
+            yield found(Code.DISHONEST, run.run, detail)

@@ -1,1 +1,1 @@
-"""Checks a store by its own rows."""
+"""Judges the rows of a store."""

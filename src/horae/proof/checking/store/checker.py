@@ -1,7 +1,7 @@
-"""Reads a store through in bounded memory and judges it on the way, also while its nodes are at work.
+"""Reads and judges a whole store in bounded memory, also while its nodes are running.
 
-What changes between two reads can look wrong for a moment. So whatever was found is read anew, twice, and only what is
-still wrong then is told.
+Rows that change between two reads can look wrong for a moment. So each violation is read again, twice, and reported
+only if it is still there.
 """
 
 import asyncio
@@ -15,49 +15,55 @@ from horae.core.model import Job, Run, RunId, State
 from horae.ports.reader import JobFilter, Reader, RunFilter
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run, run_name
 from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
-from horae.proof.checking.store.end_events import told_ends
-from horae.proof.checking.store.gates import GateJudge, Passage, judge_pair
-from horae.proof.checking.store.run_lives import judge_life
-from horae.proof.checking.store.slots import SlotJudge, had_begun, unexplained, was_going, was_untold
+from horae.proof.checking.store.end_events import end_events
+from horae.proof.checking.store.gates import GatedRun, GateJudge, judge_pair
+from horae.proof.checking.store.runs import judge_run
+from horae.proof.checking.store.slots import (
+    SlotJudge,
+    end_was_unknown,
+    had_started,
+    skipped_without_overlap,
+    was_running,
+)
 
-PAGE = 500  # runs or jobs that are looked at together
-LATER = timedelta(hours=1)  # how far ahead of now runs are looked for; planners make them much later
-SECOND_LOOKS = 2
+PAGE = 500  # runs or jobs per read
+AHEAD = timedelta(hours=1)  # how far ahead of now runs are read; planners create them much later
+REREADS = 2
 _TICK = timedelta(microseconds=1)
 _LIVE = frozenset(State) - FINAL
 
 
-class Readable(Reader, Protocol):
-    """What is needed of a store: nothing is written."""
+class CheckedStore(Reader, Protocol):
+    """The part of a store that the checker uses; it never writes."""
 
     async def time(self) -> datetime: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """How much was looked at so far."""
+class CheckCounts:
+    """What was read and found so far."""
 
-    jobs: int = 0  # recurring ones
+    jobs: int = 0  # only the recurring ones
     runs: int = 0
     violations: int = 0
 
 
 class Checker:
-    """One pass through a store."""
+    """Checks a store once."""
 
     def __init__(
         self,
-        store: Readable,
+        store: CheckedStore,
         *,
         since: datetime | None = None,
         tolerance: Tolerance | None = None,
         pause: float = 0.3,
-        progress: Callable[[Seen], None] = lambda seen: None,
+        progress: Callable[[CheckCounts], None] = lambda counts: None,
         now: Callable[[], Awaitable[datetime]] | None = None,
     ) -> None:
-        """What lies before `since` is not judged. `pause` is how many seconds pass before a second look.
+        """Set up a check; nothing before `since` is judged.
 
-        `now` is the time of the store unless given.
+        `pause` is the number of seconds before a violation is read again. `now` defaults to the time of the store.
         """
         self._store = store
         self._now = now or store.time
@@ -66,10 +72,10 @@ class Checker:
         self._pause = pause
         self._progress = progress
         self._last: RunId | None = None
-        self.seen = Seen()
+        self.counts = CheckCounts()
 
     async def violations(self) -> AsyncIterator[Violation]:
-        """Everything that is wrong, as it is found: first with the slots of jobs, then with runs."""
+        """Yield every violation as it is found: first those of jobs and their slots, then those of runs."""
         async for violation in self._all():
             self._count(violations=1)
             yield violation
@@ -86,9 +92,9 @@ class Checker:
             self._count(runs=len(page))
 
     def _count(self, jobs: int = 0, runs: int = 0, violations: int = 0) -> None:
-        seen = self.seen
-        self.seen = replace(seen, jobs=seen.jobs + jobs, runs=seen.runs + runs, violations=seen.violations + violations)
-        self._progress(self.seen)
+        old = self.counts
+        self.counts = replace(old, jobs=old.jobs + jobs, runs=old.runs + runs, violations=old.violations + violations)
+        self._progress(self.counts)
 
     # --- jobs and their slots
 
@@ -104,7 +110,7 @@ class Checker:
 
     async def _check_job(self, job: Job) -> list[Violation]:
         found = await self._slots(job)
-        for _ in range(SECOND_LOOKS):
+        for _ in range(REREADS):
             if not found:
                 break
             await asyncio.sleep(self._pause)
@@ -115,46 +121,46 @@ class Checker:
     async def _slots(self, job: Job) -> list[Violation]:
         now = await self._now()
         judge = SlotJudge(job, now=now, since=self._since, tolerance=self._tolerance)
-        start, end = max(job.created_at, self._since or job.created_at), now + LATER
+        start, end = max(job.created_at, self._since or job.created_at), now + AHEAD
         found: list[Violation] = []
         while start <= end:
             page = await self._store.ledger(job.id, start=start, end=end, limit=PAGE)
             known_to = end
             if len(page.runs) >= PAGE and (last := page.runs[-1].slot) is not None:
-                # Of the last slot there may be more runs than fit; unless it fills the page by itself.
+                # The last slot may have more runs than fit, unless it fills the page alone.
                 known_to = last - _TICK if page.runs[0].slot != last else last
             found += judge.read(page, end=known_to)
             start = known_to + _TICK
         found += judge.end()
-        return [violation for violation in found if not await self._is_explained(job, violation)]
+        return [violation for violation in found if not await self._is_explained(violation)]
 
-    async def _is_explained(self, job: Job, violation: Violation) -> bool:
-        """Whether a slot overlapped a run that its ledger does not show, or whose end the store heard of too late."""
+    async def _is_explained(self, violation: Violation) -> bool:
+        """Whether a skipped slot overlapped a run that is not in the ledger, or whose end the store learned late."""
         if violation.code is not Code.SKIPPED_WITHOUT_CAUSE:
             return False
         run = await self._store.run(_run_id(violation), owner=None)
-        if run is None or violation != unexplained(run):
+        if run is None or violation != skipped_without_overlap(run):
             return False
         others = await self._others(run, frozenset(State) - {State.SKIPPED})
-        # One that had started on a node that died may have been skipped in the end, because it was too late by then.
+        # A run that started on a node that died may have been skipped afterwards, because it was too late by then.
         others += [other for other in await self._others(run, frozenset({State.SKIPPED})) if other.crashes]
-        if any(was_going(other, run, self._tolerance) for other in others):
+        if any(was_running(other, run, self._tolerance) for other in others):
             return True
-        begun = [other for other in others if had_begun(other, run, self._tolerance)]
-        told = await told_ends(self._store, [run.id, *(other.id for other in begun)], owner=run.owner)
-        if run.id not in told:
-            return bool(begun)  # it is too long ago for the store to tell
-        return any(was_untold(other, run, told, self._tolerance) for other in begun)
+        started = [other for other in others if had_started(other, run, self._tolerance)]
+        events = await end_events(self._store, [run.id, *(other.id for other in started)], owner=run.owner)
+        if run.id not in events:
+            return bool(started)  # the store no longer has the events of that time
+        return any(end_was_unknown(other, run, events, self._tolerance) for other in started)
 
     async def _others(self, run: Run, states: frozenset[State]) -> list[Run]:
-        """Runs of the same job that were due no later, the latest first."""
+        """Runs of the same job that were due no later than this one, latest first."""
         which = RunFilter(job_id=run.job_id, states=states, end_at=run.due_at + _TICK)
         return list((await self._store.list_runs(which, cursor=None, limit=PAGE)).items)
 
     # --- runs
 
     async def _pages(self) -> AsyncIterator[list[Run]]:
-        """All runs by due time, latest first; live and ended ones are listed apart, so that none hides another."""
+        """All runs by due time, latest first; live and ended ones are read separately, so that duplicates show."""
         live, ended = self._runs(_LIVE), self._runs(FINAL)
         page: list[Run] = []
         async for run in _merged(live, ended):
@@ -176,36 +182,36 @@ class Checker:
 
     async def _check_page(self, page: Sequence[Run], gates: GateJudge) -> list[Violation]:
         return [
-            *await self._check_lives(page),
+            *await self._check_runs(page),
             *await self._check_copies(page),
             *await self._check_order(page, gates),
         ]
 
-    async def _check_lives(self, page: Sequence[Run]) -> list[Violation]:
-        found = await self._lives(page)
-        for _ in range(SECOND_LOOKS):
+    async def _check_runs(self, page: Sequence[Run]) -> list[Violation]:
+        found = await self._judge_runs(page)
+        for _ in range(REREADS):
             if not found:
                 break
             await asyncio.sleep(self._pause)
             again = [await self._store.run(run_id, owner=None) for run_id in sorted(set(map(_run_id, found)))]
-            found = _still(found, await self._lives([run for run in again if run is not None]))
+            found = _still(found, await self._judge_runs([run for run in again if run is not None]))
         return found
 
-    async def _lives(self, runs: Sequence[Run]) -> list[Violation]:
+    async def _judge_runs(self, runs: Sequence[Run]) -> list[Violation]:
         if not runs:
             return []
         attempts = await self._store.attempts_of([run.id for run in runs])
         letters = await self._letters_among(runs)
         found: list[Violation] = []
         for run in runs:
-            found += judge_life(run, attempts.get(run.id, ()), self._tolerance, since=self._since)
+            found += judge_run(run, attempts.get(run.id, ()), self._tolerance, since=self._since)
             found += judge_listing(run, letters)
             if (other := refers_to(run)) is not None:
                 found += judge_resolution(run, await self._store.run(other, owner=None), since=self._since)
         return found
 
     async def _letters_among(self, runs: Sequence[Run]) -> set[RunId]:
-        """The ids that the store lists as dead letters, of the time of these runs."""
+        """The ids that the store lists as dead letters among runs due at the same time as these."""
         times = [run.due_at for run in runs]
         which = RunFilter(dead_letters=True, start_at=min(times), end_at=max(times) + _TICK)
         found: set[RunId] = set()
@@ -217,16 +223,16 @@ class Checker:
                 return found
 
     async def _check_copies(self, page: Sequence[Run]) -> list[Violation]:
-        """A run that has ended is not alive as well; if it were, both would come one after the other."""
+        """Check that no run is both live and ended; its two rows would come one after the other."""
         found = []
         for run in page:
             is_copy, self._last = run.id == self._last, run.id
-            if is_copy and await self._is_twofold(run):
-                found.append(of_run(Code.COMMITTED_TWICE, run, "it has ended, and is alive as well"))
+            if is_copy and await self._is_listed_twice(run):
+                found.append(of_run(Code.COMMITTED_TWICE, run, "it is listed as ended and as live"))
         return found
 
-    async def _is_twofold(self, run: Run) -> bool:
-        for _ in range(SECOND_LOOKS):
+    async def _is_listed_twice(self, run: Run) -> bool:
+        for _ in range(REREADS):
             await asyncio.sleep(self._pause)
             if not (await self._is_listed(run, _LIVE) and await self._is_listed(run, FINAL)):
                 return False
@@ -237,7 +243,7 @@ class Checker:
         return any(other.id == run.id for other in (await self._store.list_runs(which, cursor=None, limit=PAGE)).items)
 
     async def _check_order(self, page: Sequence[Run], gates: GateJudge) -> list[Violation]:
-        suspects = [pair for run in page for _, *pair in gates.see(run)]
+        suspects = [pair for run in page for _, *pair in gates.add(run)]
         judged = [await self._judge_again(one, other) for one, other in suspects]
         return [violation for violation in judged if violation is not None]
 
@@ -250,15 +256,15 @@ class Checker:
 
     async def _judge_pair(self, one: RunId, other: RunId) -> Violation | None:
         runs = [await self._store.run(run_id, owner=None) for run_id in (one, other)]
-        passages = [Passage.of(run) for run in runs if run is not None]
-        first, second = passages if len(passages) == 2 else (None, None)
+        gated = [GatedRun.of(run) for run in runs if run is not None]
+        first, second = gated if len(gated) == 2 else (None, None)
         if first is None or second is None or first.gate != second.gate:
             return None
         return judge_pair(first, second, self._tolerance)
 
 
 async def _merged(*streams: AsyncIterator[Run]) -> AsyncIterator[Run]:
-    """Streams that come by due time, latest first, as one."""
+    """Merge streams that are sorted by due time, latest first."""
     heads = [(stream, await anext(stream, None)) for stream in streams]
     waiting = [(stream, run) for stream, run in heads if run is not None]
     while waiting:
@@ -273,7 +279,7 @@ async def _merged(*streams: AsyncIterator[Run]) -> AsyncIterator[Run]:
 
 
 def _still(found: Iterable[Violation], again: Iterable[Violation]) -> list[Violation]:
-    """What was found before and is found again; its numbers may have changed."""
+    """The violations that were found again; numbers in their details may have changed."""
     before = {(violation.code, violation.subject) for violation in found}
     return [violation for violation in again if (violation.code, violation.subject) in before]
 

@@ -1,16 +1,14 @@
-"""Dead letters: what failed is listed until somebody resolves it, and a resolution leads to a run that points back."""
+"""Checks that failed runs are listed as dead letters until they are resolved, and that resolutions are consistent."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from horae.core.model import DISCARDED, Run, RunId, State
 from horae.proof.checking.findings import Code, Violation, of_run, run_name
 
-Find = Callable[[RunId], Run | None]
-
 
 def judge_listing(run: Run, listed: Collection[RunId]) -> Iterator[Violation]:
-    """A failed run is a dead letter exactly as long as nobody has resolved it."""
+    """Check that a run is listed as a dead letter exactly while it is failed and unresolved."""
     is_letter = run.state is State.FAILED and run.resolution is None
     if is_letter and run.id not in listed:
         yield of_run(Code.NOT_A_DEAD_LETTER, run, "it failed and is not resolved, but is not among the dead letters")
@@ -20,7 +18,7 @@ def judge_listing(run: Run, listed: Collection[RunId]) -> Iterator[Violation]:
 
 
 def refers_to(run: Run) -> RunId | None:
-    """The other run that has to be looked up to judge the resolution of this one."""
+    """The other run that is needed to judge the resolution of this one."""
     if run.requeue_of is not None:
         return run.requeue_of
     if run.state is State.FAILED and run.resolution not in (None, DISCARDED):
@@ -34,7 +32,7 @@ def successor_of(run: Run) -> RunId | None:
 
 
 def judge_resolution(run: Run, other: Run | None, *, since: datetime | None) -> Iterator[Violation]:
-    """A requeued dead letter and its successor name each other; either may be gone with old history."""
+    """Check that a requeued dead letter and its successor name each other; either may have been pruned."""
     if run.requeue_of is not None:
         yield from _judge_successor(run, other, since)
     elif (successor := successor_of(run)) is not None:
@@ -54,8 +52,8 @@ def _judge_successor(run: Run, letter: Run | None, since: datetime | None) -> It
         if since is None:
             yield of_run(Code.BAD_RESOLUTION, run, f"it replaces {run_name(run.requeue_of)}, which does not exist")
     elif letter.state is not State.FAILED or successor_of(letter) != run.id:
-        told = letter.state if letter.state is not State.FAILED else f"resolved as {letter.resolution}"
-        detail = f"it replaces {run_name(letter.id)}, which is {told}: so that is not resolved, or twice"
+        status = letter.state if letter.state is not State.FAILED else f"resolved as {letter.resolution}"
+        detail = f"it replaces {run_name(letter.id)}, which is {status}: that is not resolved, or resolved twice"
         yield of_run(Code.BAD_RESOLUTION, run, detail)
 
 

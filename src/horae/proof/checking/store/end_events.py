@@ -1,4 +1,4 @@
-"""When a store was told that runs have ended, by its events, which it keeps for a day."""
+"""Finds out from the events of a store, which it keeps for a day, when it learned that runs had ended."""
 
 from collections.abc import Iterable
 
@@ -6,24 +6,24 @@ from horae.core.events import end_of_run
 from horae.core.lifecycle import FINAL
 from horae.core.model import RunId
 from horae.ports.reader import Reader
-from horae.proof.checking.findings import Told
+from horae.proof.checking.findings import EndEvent
 
-PAGE = 1000  # batches of events that are read together
+PAGE = 1000  # batches of events per read
 ENDS = frozenset(map(end_of_run, FINAL))
 
 
-async def told_ends(store: Reader, run_ids: Iterable[RunId], *, owner: str | None) -> dict[RunId, Told]:
-    """What the store told of the ends of runs of an owner; those that it does not tell of any more are left out."""
-    wanted, told = set(run_ids), dict[RunId, Told]()
+async def end_events(store: Reader, run_ids: Iterable[RunId], *, owner: str | None) -> dict[RunId, EndEvent]:
+    """Return the end events of some runs of an owner; runs without an event any more are left out."""
+    wanted, found = set(run_ids), dict[RunId, EndEvent]()
     position: str | None = None
     while wanted:
         batches = await store.events(after=position, owner=owner, limit=PAGE)
         for batch in batches:
             if batch.kind in ENDS:
                 ended = wanted.intersection(map(RunId, batch.subjects))
-                told |= dict.fromkeys(ended, Told(kind=batch.kind, at=batch.at))
-        wanted -= told.keys()
+                found |= dict.fromkeys(ended, EndEvent(kind=batch.kind, at=batch.at))
+        wanted -= found.keys()
         if len(batches) < PAGE:
             break
         position = batches[-1].position
-    return told
+    return found

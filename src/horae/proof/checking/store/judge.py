@@ -1,4 +1,4 @@
-"""All that is wrong with a history that is known whole: a pure function of values."""
+"""Judges a history that is completely in memory; a pure function of values."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,12 +9,18 @@ from horae.ports.reader import Ledger
 from horae.proof.checking.findings import Code, History, Tolerance, Violation, of_run
 from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
 from horae.proof.checking.store.gates import judge_gates
-from horae.proof.checking.store.run_lives import judge_life
-from horae.proof.checking.store.slots import SlotJudge, is_overlap, unexplained, was_going, was_untold
+from horae.proof.checking.store.runs import judge_run
+from horae.proof.checking.store.slots import (
+    SlotJudge,
+    end_was_unknown,
+    is_overlap,
+    skipped_without_overlap,
+    was_running,
+)
 
 
 def violations(history: History, tolerance: Tolerance | None = None) -> list[Violation]:
-    """Every promise that the history shows to be broken; empty when it keeps them all."""
+    """Return every violation in the history."""
     tolerance = tolerance or Tolerance()
     found: list[Violation] = []
     for job in history.jobs:
@@ -25,7 +31,7 @@ def violations(history: History, tolerance: Tolerance | None = None) -> list[Vio
 
 
 def _slots(history: History, job: Job, tolerance: Tolerance) -> Iterator[Violation]:
-    """The slots of a job; overlaps are judged with its other runs as well."""
+    """Judge the slots of a job; its unscheduled runs may explain skipped slots."""
     runs = [run for run in history.runs if run.job_id == job.id]
     ledger = Ledger(
         runs=[run for run in runs if run.trigger is Trigger.SCHEDULE and run.slot is not None],
@@ -35,10 +41,13 @@ def _slots(history: History, job: Job, tolerance: Tolerance) -> Iterator[Violati
     judge = SlotJudge(job, now=history.now, since=history.since, tolerance=tolerance)
     ends = [history.now, *(run.due_at for run in ledger.runs), *(skipped.start for skipped in ledger.skips)]
     explained = {
-        unexplained(run)
+        skipped_without_overlap(run)
         for run in ledger.runs
         if is_overlap(run)
-        and any(was_going(other, run, tolerance) or was_untold(other, run, history.told, tolerance) for other in runs)
+        and any(
+            was_running(other, run, tolerance) or end_was_unknown(other, run, history.end_events, tolerance)
+            for other in runs
+        )
     }
     for violation in (*judge.read(ledger, end=max(ends)), *judge.end()):
         if violation not in explained:
@@ -52,8 +61,8 @@ def _runs(history: History, tolerance: Tolerance) -> Iterator[Violation]:
         if run.finished_at is not None and not _is_judged(history, run.finished_at):
             continue
         if times[run.id] > 1:
-            yield of_run(Code.COMMITTED_TWICE, run, f"it is there {times[run.id]} times")
-        yield from judge_life(run, history.attempts.get(run.id, ()), tolerance, since=history.since)
+            yield of_run(Code.COMMITTED_TWICE, run, f"it is stored {times[run.id]} times")
+        yield from judge_run(run, history.attempts.get(run.id, ()), tolerance, since=history.since)
         yield from judge_listing(run, history.dead_letters)
         if (other := refers_to(run)) is not None:
             yield from judge_resolution(run, by_id.get(other), since=history.since)

@@ -1,7 +1,7 @@
-"""The slots of a recurring job: each is accounted for exactly once, by a run, a skip, or what is still to come.
+"""Checks that each slot of a recurring job is accounted for exactly once: by a run, a skip, or a pending catch-up.
 
-The store keeps the schedule that holds now, not those before. So whether a slot is missing can be told from the last
-change of the job on; whether one is told twice, for as long as it is kept.
+The store keeps only the current schedule. So missing slots can be found since the last change of the job, and slots
+that are accounted for twice as far back as the history is kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +14,19 @@ from horae.core.model import Backfill, Job, JobStatus, Overlap, Reason, Run, Run
 from horae.core.schedule.evaluate import count_between, next_after, skipped_in_gaps
 from horae.core.schedule.timestamps import rfc3339
 from horae.ports.reader import Ledger
-from horae.proof.checking.findings import Code, Told, Tolerance, Violation, of_job, of_run, run_name
+from horae.proof.checking.findings import Code, EndEvent, Tolerance, Violation, of_job, of_run, run_name
 
 _TICK = timedelta(microseconds=1)
 
 
 def first_judged(job: Job, since: datetime | None) -> datetime:
-    """After this moment every slot is expected: the job was made, or last changed, and its history is kept."""
+    """The moment after which every slot is expected: the job was created or last changed, and its history is kept."""
     begin = job.created_at if job.revision == 1 else job.updated_at
     return begin if since is None else max(begin, since)
 
 
 def last_judged(job: Job, now: datetime) -> datetime:
-    """Up to this moment every slot is decided."""
+    """The moment up to which every slot must have been decided."""
     if job.status is JobStatus.CANCELLED:
         return min(job.updated_at, now)
     if job.next_fire_at is None or job.status is JobStatus.FINISHED:
@@ -36,16 +36,16 @@ def last_judged(job: Job, now: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Some slots with one fate, both ends included."""
+    """A range of slots, both ends included, that one row accounts for."""
 
     start: datetime
     end: datetime
-    count: int | None  # None where nobody has counted
-    teller: str  # who says so, in words
+    count: int | None  # None where the row has no count
+    source: str  # the row, for messages
 
 
 class SlotJudge:
-    """Goes through the ledger of a job from its oldest page to its newest."""
+    """Judges the ledger of a job page by page, oldest first."""
 
     def __init__(self, job: Job, *, now: datetime, since: datetime | None, tolerance: Tolerance) -> None:
         self._job = job
@@ -54,13 +54,13 @@ class SlotJudge:
         self._tolerance = tolerance
         self._from = first_judged(job, since)
         self._to = last_judged(job, now)
-        self._told_to = self._from  # every expected slot up to here was told
+        self._known_to = self._from  # every expected slot up to here is accounted for
         self._read_to: datetime | None = None
-        self._going: list[Run] = []  # started runs that may still be going at the times to come
+        self._running: list[Run] = []  # started runs that may still be running at later slots
         self._gaps: list[datetime] = []
 
     def read(self, page: Ledger, *, end: datetime) -> Iterator[Violation]:
-        """Judge what the ledger tells of the slots after those read before, up to `end`."""
+        """Judge the next page, up to `end`."""
         runs = [run for run in page.runs if run.slot is not None and self._is_next(run.slot, end)]
         ranges = [skipped for skipped in page.skips if self._is_next(skipped.start, end)]
         backfills = [backfill for backfill in page.backfills if self._is_next(backfill.start, end)]
@@ -69,11 +69,11 @@ class SlotJudge:
         yield from self._caused(runs)
         self._gaps += [skipped.start for skipped in ranges if skipped.reason is Reason.DST_GAP]
         for entry in sorted(self._entries(runs, ranges, backfills), key=lambda entry: (entry.start, entry.end)):
-            yield from self._tell(entry)
+            yield from self._judge_entry(entry)
 
     def end(self) -> Iterator[Violation]:
-        """What is missing at the end."""
-        following = next_after(self._job.schedule, self._told_to)
+        """Judge what is missing after the last page."""
+        following = next_after(self._job.schedule, self._known_to)
         if following is not None and following <= self._to:
             yield self._missing(following, self._to + _TICK)
         yield from self._gap_violations()
@@ -93,59 +93,63 @@ class SlotJudge:
                 yield _Entry(skipped.start, skipped.end, skipped.count, f"a skip ({skipped.reason})")
         for backfill in backfills:
             if backfill.trigger is Trigger.SCHEDULE:
-                yield _Entry(backfill.start, backfill.end, None, "a catch-up that is under way")
+                yield _Entry(backfill.start, backfill.end, None, "a pending catch-up")
 
-    def _tell(self, entry: _Entry) -> Iterator[Violation]:
+    def _judge_entry(self, entry: _Entry) -> Iterator[Violation]:
         if entry.end <= self._from:
             return
-        if entry.start <= self._from:  # cut by the border of what is judged
-            self._told_to = max(self._told_to, entry.end)
+        if entry.start <= self._from:  # only partly in the judged time
+            self._known_to = max(self._known_to, entry.end)
             return
-        if entry.start <= self._told_to:
-            yield self._violation(Code.SLOT_TWICE, f"{_at(entry.start)} is told by {entry.teller}, and by another")
-            self._told_to = max(self._told_to, entry.end)
+        if entry.start <= self._known_to:
+            yield self._violation(
+                Code.SLOT_TWICE, f"{_at(entry.start)} is accounted for by {entry.source} and by another"
+            )
+            self._known_to = max(self._known_to, entry.end)
             return
-        expected = next_after(self._job.schedule, self._told_to)
+        expected = next_after(self._job.schedule, self._known_to)
         if expected is None or expected > entry.start:
-            detail = f"{_at(entry.start)}, told by {entry.teller}, is no slot of its schedule"
+            detail = f"{_at(entry.start)}, accounted for by {entry.source}, is no slot of its schedule"
             yield self._violation(Code.SLOT_UNPLANNED, detail)
             return
         if expected < entry.start and expected <= self._to:
             yield self._missing(expected, min(entry.start, self._to + _TICK))
-        self._told_to = entry.end
+        self._known_to = entry.end
         yield from self._counted(entry)
 
     def _missing(self, first: datetime, end: datetime) -> Violation:
         count = count_between(self._job.schedule, first, end)
         if count <= 1:
-            return self._violation(Code.SLOT_MISSING, f"nothing says what became of the slot {_at(first)}")
-        return self._violation(Code.SLOT_MISSING, f"nothing says what became of {count} slots from {_at(first)} on")
+            return self._violation(Code.SLOT_MISSING, f"there is neither a run nor a skip for the slot {_at(first)}")
+        return self._violation(
+            Code.SLOT_MISSING, f"there is neither a run nor a skip for {count} slots from {_at(first)} on"
+        )
 
     def _counted(self, entry: _Entry) -> Iterator[Violation]:
         if entry.count is None or entry.start == entry.end:
             return
         count = count_between(self._job.schedule, entry.start, entry.end + _TICK)
         if count != entry.count:
-            detail = f"{entry.teller} from {_at(entry.start)} to {_at(entry.end)} says {entry.count} slots, not {count}"
+            detail = (
+                f"{entry.source} from {_at(entry.start)} to {_at(entry.end)} counts {entry.count} slots, not {count}"
+            )
             yield self._violation(Code.SLOT_MISCOUNTED, detail)
 
     def _gap_violations(self) -> Iterator[Violation]:
-        """Slots that a clock change swallowed are told one by one."""
-        told = sorted(gap for gap in self._gaps if self._from < gap <= self._to)
-        for gap, same in groupby(told):
+        """Check that each slot which falls into a clock change has a skip of its own."""
+        recorded = sorted(gap for gap in self._gaps if self._from < gap <= self._to)
+        for gap, same in groupby(recorded):
             if len(list(same)) > 1:
-                yield self._violation(
-                    Code.SLOT_TWICE, f"the slot that a clock change swallowed {_at(gap)} is told twice"
-                )
+                yield self._violation(Code.SLOT_TWICE, f"the slot in the clock change {_at(gap)} is skipped twice")
         for gap in skipped_in_gaps(self._job.schedule, self._from, self._to):
-            if gap not in told:
-                detail = f"nothing tells of the slot that a clock change swallowed {_at(gap)}"
+            if gap not in recorded:
+                detail = f"there is no skip for the slot in the clock change {_at(gap)}"
                 yield self._violation(Code.SLOT_MISSING, detail)
 
     # --- runs of the schedule
 
     def _single(self, runs: Sequence[Run]) -> Iterator[Violation]:
-        """One run for each slot, none before its slot, none of a job that is over, none that will come again."""
+        """Check that each slot has one run: not early, not of a cancelled job, not of a slot that fires again."""
         for slot, same in groupby(sorted(runs, key=_slot), key=_slot):
             valid = _valid(list(same))
             if len(valid) > 1:
@@ -160,21 +164,23 @@ class SlotJudge:
             yield of_run(Code.SLOT_UNPLANNED, run, f"it is due {_at(run.due_at)}, before its slot {_at(slot)}")
         over = job.status is JobStatus.CANCELLED and run.created_at > job.updated_at + self._tolerance.call
         if over:
-            yield of_run(Code.SLOT_UNPLANNED, run, f"it was made {_at(run.created_at)}, after its job was cancelled")
-        gives_way = run.revision < job.revision and _gave_way(run)
-        coming = job.status in (JobStatus.SCHEDULED, JobStatus.PAUSED) and not gives_way
+            yield of_run(
+                Code.SLOT_UNPLANNED, run, f"it was created {_at(run.created_at)}, after its job had been cancelled"
+            )
+        replaced = run.revision < job.revision and _was_replaced(run)
+        coming = job.status in (JobStatus.SCHEDULED, JobStatus.PAUSED) and not replaced
         if coming and job.next_fire_at is not None and slot >= job.next_fire_at:
-            detail = f"{_at(slot)} has {run_name(run.id)}, and will be planned once more"
+            detail = f"{_at(slot)} has {run_name(run.id)}, and will fire again"
             yield self._violation(Code.SLOT_TWICE, detail)
 
     def _caused(self, runs: Sequence[Run]) -> Iterator[Violation]:
-        """A slot is skipped as overlapping only where another run of the job was going at its time."""
+        """Check that a slot is skipped as overlapping only if another run of the job was running at its time."""
         for run in sorted(runs, key=lambda run: run.due_at):
-            self._going = [other for other in self._going if may_be_going(other, run.due_at, self._tolerance)]
-            if is_overlap(run) and not any(was_going(other, run, self._tolerance) for other in self._going):
-                yield unexplained(run)
+            self._running = [other for other in self._running if may_be_running(other, run.due_at, self._tolerance)]
+            if is_overlap(run) and not any(was_running(other, run, self._tolerance) for other in self._running):
+                yield skipped_without_overlap(run)
             if run.first_started_at is not None or run.crashes:
-                self._going.append(run)
+                self._running.append(run)
 
     def _is_slot(self, moment: datetime) -> bool:
         return next_after(self._job.schedule, moment - _TICK) == moment
@@ -187,32 +193,32 @@ def is_overlap(run: Run) -> bool:
     return run.state is State.SKIPPED and run.reason is Reason.OVERLAP
 
 
-def unexplained(run: Run) -> Violation:
-    """A skip for an overlap with nothing."""
-    detail = f"it was skipped as overlapping, but no run of its job was going {_at(run.due_at)}"
+def skipped_without_overlap(run: Run) -> Violation:
+    """The violation of a run that was skipped as overlapping without another run."""
+    detail = f"it was skipped as overlapping, but no run of its job was running {_at(run.due_at)}"
     return of_run(Code.SKIPPED_WITHOUT_CAUSE, run, detail)
 
 
-def was_going(other: Run, run: Run, tolerance: Tolerance) -> bool:
-    """Whether another run of the job was going at the time of this one."""
-    return had_begun(other, run, tolerance) and may_be_going(other, run.due_at, tolerance)
+def was_running(other: Run, run: Run, tolerance: Tolerance) -> bool:
+    """Whether another run of the job was running when this one was due."""
+    return had_started(other, run, tolerance) and may_be_running(other, run.due_at, tolerance)
 
 
-def was_untold(other: Run, run: Run, told: Mapping[RunId, Told], tolerance: Tolerance) -> bool:
-    """Whether another run of the job was still going by all that the store knew when this one was skipped.
+def end_was_unknown(other: Run, run: Run, events: Mapping[RunId, EndEvent], tolerance: Tolerance) -> bool:
+    """Whether the store did not know the end of another run of the job when this one was skipped.
 
-    Its result waited for the store to answer. The slot was looked at when it was due, or later, and decided on after
-    the answer to that look.
+    The result was waiting for the store to answer. The slot was read when it was due or later, and decided on after
+    that read was answered.
     """
-    end, skipped = told.get(other.id), told.get(run.id)
+    end, skipped = events.get(other.id), events.get(run.id)
     if end is None or skipped is None or skipped.kind is not EventKind.RUN_SKIPPED or run.finished_at is None:
         return False
-    looked_at = max(run.due_at, run.finished_at - tolerance.call)
-    return had_begun(other, run, tolerance) and end.at >= looked_at - tolerance.skew
+    read_at = max(run.due_at, run.finished_at - tolerance.call)
+    return had_started(other, run, tolerance) and end.at >= read_at - tolerance.skew
 
 
-def had_begun(other: Run, run: Run, tolerance: Tolerance) -> bool:
-    """Whether another run of the job had begun by the time of this one; a start may be lost with its worker."""
+def had_started(other: Run, run: Run, tolerance: Tolerance) -> bool:
+    """Whether another run of the job had started when this one was due; a start may be lost with its worker."""
     if other.id == run.id or run.spec.policy.overlap is Overlap.ALLOW:
         return False
     if other.first_started_at is not None and other.first_started_at <= run.due_at + tolerance.skew:
@@ -220,18 +226,18 @@ def had_begun(other: Run, run: Run, tolerance: Tolerance) -> bool:
     return other.crashes > 0 and other.due_at <= run.due_at
 
 
-def may_be_going(run: Run, moment: datetime, tolerance: Tolerance) -> bool:
-    """Whether a run had not ended by a moment."""
+def may_be_running(run: Run, moment: datetime, tolerance: Tolerance) -> bool:
+    """Whether a run had not ended at a moment."""
     return run.finished_at is None or run.finished_at >= moment - tolerance.skew
 
 
 def _valid(runs: Sequence[Run]) -> Sequence[Run]:
-    """The runs of one slot, but for those that gave way to one of a later revision."""
+    """The runs of one slot, without those that a later revision replaced."""
     latest = max(run.revision for run in runs)
-    return [run for run in runs if run.revision == latest or not _gave_way(run)]
+    return [run for run in runs if run.revision == latest or not _was_replaced(run)]
 
 
-def _gave_way(run: Run) -> bool:
+def _was_replaced(run: Run) -> bool:
     unstarted = run.first_started_at is None and run.state in (State.CANCELLED, State.SKIPPED)
     return unstarted or run.stop is not None
 

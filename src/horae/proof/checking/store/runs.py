@@ -1,4 +1,4 @@
-"""The life of one run, judged by its row and its attempts: starts, ends, attempts, fences, retries."""
+"""Checks a run by its row and its attempts: starts, end, attempt numbers, fences and retries."""
 
 import builtins
 from collections.abc import Iterator, Sequence
@@ -15,23 +15,23 @@ from horae.proof.checking.findings import Code, Tolerance, Violation, of_run
 COUNTED = frozenset({Outcome.FAILED, Outcome.TIMEOUT})
 ENDED_UNSTARTED = frozenset({State.CANCELLED, State.SKIPPED})
 
-# Errors that cannot have chosen their own delay, nor forbidden another try: those are classes of Horae's or of users'.
+# Errors that can neither choose a retry delay nor forbid a retry; only classes of Horae or of users can.
 PLAIN_ERRORS = frozenset({"crash"}) | {
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)
 }
 
 
-def judge_life(
+def judge_run(
     run: Run, attempts: Sequence[Attempt], tolerance: Tolerance, *, since: datetime | None = None
 ) -> Iterator[Violation]:
-    """What is wrong with a run; attempts are judged only where all of them are still kept."""
+    """Yield the violations of a run; its attempts are judged only if none has been pruned."""
     ordered = sorted(attempts, key=lambda attempt: attempt.fence)
     yield from _starts(run, ordered, tolerance)
     yield from _end(run, ordered, tolerance)
     if since is None or run.created_at >= since:
         yield from _fences(run, ordered)
         yield from _numbers(run, ordered)
-        yield from _giving_up(run, ordered)
+        yield from _retry_budget(run, ordered)
         yield from _spans(run, ordered, tolerance)
 
 
@@ -54,26 +54,26 @@ def _starts(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iter
 
 
 def _latest_start(run: Run) -> datetime | None:
-    """Until when it may start, if that is limited; one whose time was changed may have been late before."""
+    """The latest allowed start; None without a limit, or when the due time was changed after the run was late."""
     within = run.spec.policy.start_within
     unlimited = within is None or run.trigger is Trigger.REQUEUE or (run.one_shot and run.revision > 1)
     return None if unlimited or within is None else run.due_at + within
 
 
 def _before_wake_up(run: Run, attempts: Sequence[Attempt]) -> timedelta:
-    """How long before its own time the last attempt began."""
+    """How long before `wake_at` the last attempt started."""
     if run.started_at is None or not _holds_its_last_start(run, attempts):
         return timedelta()
     return run.wake_at - run.started_at
 
 
 def _was_moved(run: Run, attempts: Sequence[Attempt]) -> bool:
-    """Whether a one-shot may have been given a later time after an attempt that was lost or given back."""
+    """Whether a one-shot may have been moved to a later time after an attempt that was lost or released."""
     return run.one_shot and run.revision > 1 and any(attempt.outcome not in COUNTED for attempt in attempts)
 
 
 def _holds_its_last_start(run: Run, attempts: Sequence[Attempt]) -> bool:
-    """Whether nothing was decided about the run between its last start and its end, so that `wake_at` allowed it."""
+    """Whether `wake_at` still is the time that allowed the last start."""
     if run.state in (State.RUNNING, State.SUCCEEDED):
         return True
     return run.state is State.FAILED and bool(attempts) and attempts[-1].outcome in COUNTED
@@ -89,7 +89,7 @@ def _end(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterato
     if run.resolution is not None and run.state is not State.FAILED:
         yield of_run(Code.BAD_RESOLUTION, run, f"it is {run.state}, so there is nothing to resolve")
     if run.state is State.SKIPPED and run.reason is None:
-        yield of_run(Code.SKIPPED_WITHOUT_CAUSE, run, "it was skipped, and nothing says why")
+        yield of_run(Code.SKIPPED_WITHOUT_CAUSE, run, "it was skipped without a reason")
     if run.state in ENDED_UNSTARTED:
         yield from _never_started(run, attempts, tolerance)
     if run.finished_at is not None:
@@ -106,7 +106,7 @@ def _never_started(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) 
         detail = f"it was {run.state} before any start, but an attempt began {_at(min(began))}"
         yield of_run(Code.CANCELLED_YET_STARTED, run, detail)
     elif run.state is State.SKIPPED and any(attempt.outcome in COUNTED for attempt in attempts):
-        yield of_run(Code.CANCELLED_YET_STARTED, run, "it was skipped although it had been tried")
+        yield of_run(Code.CANCELLED_YET_STARTED, run, "it was skipped although an attempt had failed")
     elif _is_after(run.first_started_at, run.finished_at, tolerance):
         assert run.first_started_at is not None
         detail = f"it was {run.state}, and started after that, {_at(run.first_started_at)}"
@@ -150,7 +150,7 @@ def _fences(run: Run, attempts: Sequence[Attempt]) -> Iterator[Violation]:
 
 
 def _numbers(run: Run, attempts: Sequence[Attempt]) -> Iterator[Violation]:
-    """Counted tries are numbered 1, 2, 3…; a try that was lost or given back leaves its number to the next."""
+    """Counted attempts are numbered 1, 2, 3…; one that was lost or released passes its number to the next."""
     counted = 0
     for attempt in attempts:
         never_began = attempt.outcome is Outcome.LOST and attempt.number == counted
@@ -161,7 +161,7 @@ def _numbers(run: Run, attempts: Sequence[Attempt]) -> Iterator[Violation]:
         counted += attempt.outcome in COUNTED
     expected = _expected_attempt(run, attempts, counted)
     if expected is None:
-        yield of_run(Code.ATTEMPT_HOLE, run, "it failed, but no attempt says how")
+        yield of_run(Code.ATTEMPT_HOLE, run, "it failed, but has no failed attempt")
     elif run.attempt != expected:
         detail = f"it is {run.state} at attempt {run.attempt}, but its attempts lead to {expected}"
         yield of_run(Code.ATTEMPT_HOLE, run, detail)
@@ -179,7 +179,7 @@ def _expected_attempt(run: Run, attempts: Sequence[Attempt], counted: int) -> in
             return counted
 
 
-def _giving_up(run: Run, attempts: Sequence[Attempt]) -> Iterator[Violation]:
+def _retry_budget(run: Run, attempts: Sequence[Attempt]) -> Iterator[Violation]:
     counted = sum(attempt.outcome in COUNTED for attempt in attempts)
     allowed = run.spec.policy.retry.max_retries + 1
     if counted > allowed:
@@ -191,23 +191,23 @@ def _giving_up(run: Run, attempts: Sequence[Attempt]) -> Iterator[Violation]:
         detail = f"{run.crashes} workers died of it, but it is {run.state} instead of failed"
         yield of_run(Code.NOT_A_DEAD_LETTER, run, detail)
     elif run.state is State.FAILED and counted < allowed and attempts and _is_plain(attempts[-1]):
-        detail = f"it was given up after {counted} of {allowed} attempts, for an error that allows another try"
+        detail = f"it was given up after {counted} of {allowed} attempts, for an error that allows a retry"
         yield of_run(Code.GAVE_UP_EARLY, run, detail)
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A try from its start to its end."""
+    """An attempt from its start to its end."""
 
     number: int
     node: NodeId | None
     start: datetime
     end: datetime | None
-    record: Attempt | None = None  # None for the one that succeeded or is under way
+    record: Attempt | None = None  # None for an attempt that succeeded or is running
 
 
 def _spans(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterator[Violation]:
-    """Tries follow one another, retries after their delay; only a try that was lost with its lease may go on."""
+    """Attempts do not overlap unless a lease was lost, and retries wait for their delay."""
     spans = [
         _Span(attempt.number, attempt.node, attempt.started_at, attempt.ended_at, attempt)
         for attempt in attempts
@@ -228,11 +228,11 @@ def _spans(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Itera
             delay = run.spec.policy.retry.delay_after(before.number, 0.0)
             if gap < delay - tolerance.early:
                 waited = f"{_milliseconds(gap)} after attempt {before.number} failed"
-                yield of_run(Code.RETRIED_EARLY, run, f"it was tried again {waited}, not after {_milliseconds(delay)}")
+                yield of_run(Code.RETRIED_EARLY, run, f"it was retried {waited}, not after {_milliseconds(delay)}")
 
 
 def _is_plain(attempt: Attempt) -> bool:
-    """Whether it failed by an error that had no say in the delay, or in whether there is another try."""
+    """Whether it failed by an error that can neither choose the retry delay nor forbid a retry."""
     if attempt.outcome is Outcome.TIMEOUT:
         return True
     return attempt.outcome is Outcome.FAILED and attempt.error is not None and attempt.error.type in PLAIN_ERRORS

@@ -7,15 +7,15 @@ import sys
 import time
 from pathlib import Path
 
-from horae.proof.bench.recorder import Recorder, count_starts, read_starts
+from horae.proof.bench.start_recorder import StartRecorder, count_starts, read_starts
 
 A_WINDOW = 65_536  # records that are mapped at a time
 
 ENDLESS = """
 import sys
 from pathlib import Path
-from horae.proof.bench.recorder import Recorder
-recorder, number = Recorder(Path(sys.argv[1])), 0
+from horae.proof.bench.start_recorder import StartRecorder
+recorder, number = StartRecorder(Path(sys.argv[1])), 0
 while True:
     recorder.write(number)
     if number == 100_000:
@@ -26,7 +26,7 @@ while True:
 
 def test_what_was_written_is_read_with_its_time(tmp_path: Path) -> None:
     before = time.time_ns()
-    recorder = Recorder(tmp_path)
+    recorder = StartRecorder(tmp_path)
     for number in (0, 7, 3):
         recorder.write(number)
     numbers, times = zip(*read_starts(tmp_path), strict=True)
@@ -35,7 +35,7 @@ def test_what_was_written_is_read_with_its_time(tmp_path: Path) -> None:
 
 
 def test_the_count_is_right_at_every_edge_of_a_window(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
+    recorder = StartRecorder(tmp_path)
     assert count_starts(tmp_path) == 0
     for number in range(2 * A_WINDOW + 1):
         recorder.write(number)

@@ -1,4 +1,4 @@
-"""The final state of a recorded history, read from a store when everything is quiet."""
+"""Reads the final state of a recorded history from a store in which all work is done."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
@@ -9,22 +9,22 @@ from horae.core.model import DISCARDED, Attempt, Job, Run, RunId, State
 from horae.core.schedule.parse import schedule_to_wire
 from horae.ports.reader import JobFilter, Reader, RunFilter
 from horae.proof.checking.findings import job_name, run_name
-from horae.proof.checking.history.recording import Closed, FinalAttempt, FinalJob, FinalRun, FinalSkip, Line
+from horae.proof.checking.history.records import Closed, FinalAttempt, FinalJob, FinalRun, FinalSkip, Line
 
 PAGE = 500
-AHEAD = timedelta(hours=1)  # planners make runs no later than this
+AHEAD = timedelta(hours=1)  # planners create runs at most this long before they are due
 
 
-def label_in(params: str) -> str:
-    """The label of a job in its parameters: their field `label`, unless a harness keeps it elsewhere."""
+def label_in_params(params: str) -> str:
+    """Return the field `label` of a job's parameters."""
     label = msgspec.json.decode(params).get("label", "")
     return label if isinstance(label, str) else ""
 
 
 async def read_final(
-    store: Reader, *, now: datetime, at: float, label_of: Callable[[str], str] = label_in
+    store: Reader, *, now: datetime, at: float, label_of: Callable[[str], str] = label_in_params
 ) -> AsyncIterator[Line]:
-    """Every job, run and skip. `now` is the store's time, `at` the harness' of the same moment."""
+    """Yield every job, run and skip; `now` is the time of the store, and `at` the same moment on the harness' clock."""
     async for job in _recurring(store):
         yield _job(job, at, label_of)
         async for skip in _skips(store, job, now, at):
@@ -78,7 +78,7 @@ def _job(job: Job, at: float, label_of: Callable[[str], str]) -> FinalJob:
 
 
 async def _skips(store: Reader, job: Job, now: datetime, at: float) -> AsyncIterator[FinalSkip]:
-    # The skips of a job come whole with each page of its runs, which are read elsewhere.
+    # Each page contains all skips of the job; its runs are read elsewhere.
     ledger = await store.ledger(job.id, start=job.created_at, end=now + AHEAD, limit=1)
     for skip in ledger.skips:
         yield FinalSkip(
