@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, fields
 
 from horae.core.errors import Invalid
 from horae.core.job_rules import job_of
@@ -18,10 +19,7 @@ from horae.core.model import (
     Job,
     JobError,
     JobStatus,
-    Misfire,
-    OnFailure,
     Outcome,
-    Overlap,
     Policy,
     Reason,
     Run,
@@ -70,64 +68,32 @@ STATES = {state.value: state for state in State}  # calling the enum takes eight
 TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
 
-class _PolicyRow(msgspec.Struct, frozen=True):
-    """A policy as stored: what is not the default, durations in seconds."""
-
-    max_retries: int = 3
-    initial: float = 5.0
-    factor: float = 2.0
-    maximum: float = 600.0
-    jitter: bool = True
-    timeout: float | None = None
-    start_within: float | None = None
-    overlap: Overlap = Overlap.SKIP
-    misfire: Misfire = Misfire.ONCE
-    catchup: float = 3600.0
-    on_failure: OnFailure = OnFailure.CONTINUE
-
-
-_DEFAULTS = msgspec.structs.asdict(_PolicyRow())
+_POLICY_FIELDS = (*fields(Policy), *fields(RetryPolicy))
+_POLICY_DEFAULTS = {field.name: field.default for field in _POLICY_FIELDS}
+_DURATIONS = {field.name for field in _POLICY_FIELDS if field.type in (timedelta, timedelta | None)}
 
 
 @lru_cache(4096)  # most runs share a handful of policies
 def encode_policy(policy: Policy) -> str:
-    """A policy as JSON text."""
-    given = {
-        "max_retries": policy.retry.max_retries,
-        "initial": policy.retry.initial.total_seconds(),
-        "factor": policy.retry.factor,
-        "maximum": policy.retry.maximum.total_seconds(),
-        "jitter": policy.retry.jitter,
-        "timeout": _seconds(policy.timeout),
-        "start_within": _seconds(policy.start_within),
-        "overlap": policy.overlap,
-        "misfire": policy.misfire,
-        "catchup": policy.catchup.total_seconds(),
-        "on_failure": policy.on_failure,
-    }
-    # A Struct would omit what *is* the default, which a number that was computed never is.
-    return msgspec.json.encode({name: value for name, value in given.items() if value != _DEFAULTS[name]}).decode()
+    """A policy as flat JSON text of the fields that differ from their defaults, durations in seconds."""
+    given = asdict(policy) | asdict(policy.retry)
+    del given["retry"]
+    changed = {name: value for name, value in given.items() if value != _POLICY_DEFAULTS[name]}
+    return msgspec.json.encode({name: _in_seconds(value) for name, value in changed.items()}).decode()
 
 
 @lru_cache(4096)
 def decode_policy(text: str) -> Policy:
     """The inverse of `encode_policy`."""
-    row = msgspec.json.decode(text, type=_PolicyRow)
-    return Policy(
-        retry=RetryPolicy(
-            max_retries=row.max_retries,
-            initial=timedelta(seconds=row.initial),
-            factor=row.factor,
-            maximum=timedelta(seconds=row.maximum),
-            jitter=row.jitter,
-        ),
-        timeout=_duration(row.timeout),
-        start_within=_duration(row.start_within),
-        overlap=row.overlap,
-        misfire=row.misfire,
-        catchup=timedelta(seconds=row.catchup),
-        on_failure=row.on_failure,
-    )
+    given = msgspec.json.decode(text, type=dict[str, Any])
+    for name in _DURATIONS & given.keys():
+        given[name] = None if given[name] is None else timedelta(seconds=given[name])
+    given["retry"] = {name: given.pop(name) for name in RetryPolicy.__struct_fields__ if name in given}
+    return msgspec.convert(given, Policy, builtin_types=(timedelta,))
+
+
+def _in_seconds(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def encode_labels(labels: Mapping[str, str]) -> str | None:
@@ -321,11 +287,3 @@ def _spec(row: Sequence[Any], at: int) -> Spec:
         decode_policy(row[at + 9]),
         row[at + 10],  # secrets
     )
-
-
-def _seconds(duration: timedelta | None) -> float | None:
-    return None if duration is None else duration.total_seconds()
-
-
-def _duration(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)
