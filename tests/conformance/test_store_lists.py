@@ -273,7 +273,9 @@ async def test_the_last_page_has_no_cursor(store: Store) -> None:
     assert (len(jobs.items), jobs.cursor) == (4, None)
 
 
-@pytest.mark.parametrize("cursor", ["x", "bm9wZQ", "WzFd", "WyJ4IiwgInkiXQ", "💥"])
+@pytest.mark.parametrize(
+    "cursor", ["x", "bm9wZQ", "WzFd", "WyJ4IiwgInkiXQ", "💥", "WyJ4Il0", "Wzk5OTk5OTk5OTk5OTk5OTk5OSwxXQ"]
+)
 async def test_a_cursor_that_is_not_ours_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(Invalid, match="cursor"):
         await store.list_runs(RunFilter(owner="ada"), cursor=cursor, limit=4)

@@ -1,6 +1,5 @@
 """Codecs between domain values and columns, shared by the SQL stores."""
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -10,7 +9,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, fields
 
-from horae.core.errors import Invalid
 from horae.core.job_rules import job_of
 from horae.core.model import (
     NO_LABELS,
@@ -151,22 +149,6 @@ def encode_error(error: JobError | None) -> str | None:
 def decode_error(text: str | None) -> JobError | None:
     """The inverse of `encode_error`."""
     return None if text is None else msgspec.json.decode(text, type=JobError)
-
-
-def encode_cursor(*position: str | int) -> str:
-    """A position in a list as an opaque token."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
-
-
-def decode_cursor(token: str, *shape: type[str] | type[int]) -> list[Any]:
-    """The inverse of `encode_cursor`; anything that we did not make is refused."""
-    try:
-        position = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return list(msgspec.convert(position, tuple[shape]))  # type: ignore[valid-type]
-    except (ValueError, msgspec.MsgspecError) as exc:
-        raise Invalid(
-            "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
-        ) from exc
 
 
 class Rows:

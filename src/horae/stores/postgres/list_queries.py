@@ -9,15 +9,13 @@ from typing import Any
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobError, JobStatus, Run, State
 from horae.ports.reader import JobFilter, RunFilter
-from horae.stores.common.codecs import decode_cursor, encode_cursor, encode_error
+from horae.stores.common.codecs import encode_error
+from horae.stores.common.listing import LATEST, Ident, Micros, decode_cursor, due_range, time_of
 from horae.stores.postgres.codecs import HIGHEST_ID, LOWEST_ID, birthday
 
-EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
-LATEST = datetime(9999, 12, 31, tzinfo=UTC)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK = timedelta(microseconds=1)
-
 Days = tuple[date, date]  # from the first to before the second
+RECENT = timedelta(hours=6)
+_SECOND_DAY = date.min + timedelta(days=1)
 
 
 def latest_first(day: date) -> list[Days]:
@@ -25,10 +23,6 @@ def latest_first(day: date) -> list[Days]:
     lately = (datetime.now(UTC) - RECENT).date()  # right or wrong, it only decides what is searched first
     split = min(max(day, _SECOND_DAY) - timedelta(days=1), lately)
     return [(split, date.max), (date.min, split)]
-
-
-RECENT = timedelta(hours=6)
-_SECOND_DAY = date.min + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +47,11 @@ class RunQuery:
 
     @classmethod
     def of(cls, which: RunFilter, cursor: str | None, limit: int) -> "RunQuery":
-        start, before = which.start_at or EARLIEST, (which.end_at or LATEST, LOWEST_ID)
-        if which.due is not None and which.now is not None:
-            if which.due:
-                before = min(before, (which.now + _TICK, LOWEST_ID))
-            else:
-                start = max(start, which.now + _TICK)
+        start, end = due_range(which)
+        before = (end, LOWEST_ID)
         if cursor is not None:
-            micros, ident = decode_cursor(cursor, int, str)
-            before = min(before, (_EPOCH + micros * _TICK, ident_of(ident)))
+            micros, ident = decode_cursor(cursor, Micros, Ident)
+            before = min(before, (time_of(micros), ident))
         states = frozenset(State) if which.states is None else which.states
         return cls(which=which, states=states, start=start, before_at=before[0], before_id=before[1], limit=limit + 1)
 
@@ -105,11 +95,6 @@ class RunQuery:
         )
 
 
-def run_cursor(run: Run) -> str:
-    """Where a list of runs goes on after this one."""
-    return encode_cursor((run.due_at - _EPOCH) // _TICK, run.id)
-
-
 def _live_searches(states: frozenset[State], *, stopping: bool | None) -> list[Search]:
     """What together finds live runs in these states; what waits for its first try may be much."""
     if stopping:
@@ -145,7 +130,7 @@ class JobQuery:
 
     @classmethod
     def of(cls, which: JobFilter, cursor: str | None, limit: int) -> "JobQuery":
-        before = HIGHEST_ID if cursor is None else ident_of(decode_cursor(cursor, str)[0])
+        before = HIGHEST_ID if cursor is None else decode_cursor(cursor, Ident)[0]
         return cls(which=which, before=before, limit=limit + 1)
 
     def searches(self) -> list[JobSearch]:
@@ -200,8 +185,3 @@ def _ended_states(status: JobStatus | None) -> frozenset[State]:
             return frozenset({State.CANCELLED})
         case _:
             return frozenset()
-
-
-def ident_of(text: str) -> str:
-    """An id from a cursor; anything else cannot be found, and sorts before everything."""
-    return text if len(text) == 32 and all(digit in "0123456789abcdef" for digit in text) else LOWEST_ID

@@ -1,6 +1,5 @@
 """Look-ups and lists in PostgreSQL: live runs and history are read apart, each by its own index, and merged here."""
 
-import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,11 +8,11 @@ from horae.core.job_rules import job_of
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
-from horae.stores.common.codecs import encode_cursor
+from horae.stores.common.listing import EARLIEST, micros_of, page
 from horae.stores.postgres.base import OVER, PostgresBase
 from horae.stores.postgres.codecs import FIRST_DAY, ROWS, birthday, first_day, node_of
 from horae.stores.postgres.database import Session
-from horae.stores.postgres.list_queries import EARLIEST, JobQuery, RunQuery, run_cursor
+from horae.stores.postgres.list_queries import JobQuery, RunQuery
 
 
 class PostgresReads(PostgresBase):
@@ -100,13 +99,8 @@ class PostgresReads(PostgresBase):
             for search in query.searches():
                 for row in await session.rows(search.name, *query.arguments(search, found.values())):
                     found[row[0]] = ROWS.run(row)
-        runs = heapq.nlargest(limit + 1, found.values(), key=lambda run: (run.due_at, run.id))
-        more = len(runs) > limit
-        last = runs[limit - 1] if more else None
-        return Listing(
-            items=runs[:limit],
-            cursor=None if last is None else run_cursor(last),
-        )
+        runs, following = page(found.values(), limit, lambda run: (micros_of(run.due_at), run.id))
+        return Listing(items=runs, cursor=following)
 
     async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
         """Newest first."""
@@ -117,9 +111,8 @@ class PostgresReads(PostgresBase):
                 decode = ROWS.job if search.name.startswith("list_jobs") else ROWS.one_shot
                 for row in await session.rows(search.name, *query.arguments(search, found)):
                     found[row[0]] = decode(row)
-        ids = heapq.nlargest(limit + 1, found)
-        items = [found[ident] for ident in ids[:limit]]
-        return Listing(items=items, cursor=encode_cursor(ids[limit - 1]) if len(ids) > limit else None)
+        jobs, following = page(found.values(), limit, lambda job: (job.id,))
+        return Listing(items=jobs, cursor=following)
 
     async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
         """What is known of the slots with start <= slot <= end; at most `limit` runs, the oldest."""

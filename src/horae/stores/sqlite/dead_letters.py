@@ -12,10 +12,11 @@ from horae.ports.store import Resolution
 from horae.stores.common.codecs import decode_error
 from horae.stores.sqlite import batches, idempotency
 from horae.stores.sqlite.claim import wake_next
-from horae.stores.sqlite.codecs import LAST, ROWS, to_blob, to_hex, to_time
+from horae.stores.sqlite.codecs import ROWS, to_blob, to_hex, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
-from horae.stores.sqlite.reads import MAX_DEPTH, run_parameters
+from horae.stores.sqlite.list_queries import dead_letter_groups
+from horae.stores.sqlite.reads import MAX_DEPTH
 
 
 def resolve(transaction: Transaction, resolutions: Sequence[Resolution], now: datetime) -> list[bool | Receipt]:
@@ -45,7 +46,6 @@ def _resolve(transaction: Transaction, resolution: Resolution, now: datetime) ->
 
 def groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGroup]:
     """Letters that failed alike, the most frequent first."""
-    parameters = {**run_parameters(which), "due_at": LAST, "seq": LAST, "limit": MAX_DEPTH}
     return [
         ErrorGroup(
             error=error,
@@ -55,12 +55,6 @@ def groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGroup]:
             task=task,
             example=RunId(to_hex(example)),
         )
-        for task, text, count, oldest, newest, example in db.execute(STATEMENTS[_statement(which)], parameters)
+        for task, text, count, oldest, newest, example in dead_letter_groups(db, which, MAX_DEPTH)
         if (error := decode_error(text)) is not None
     ]
-
-
-def _statement(which: RunFilter) -> str:
-    if which.job_id is not None:
-        return "group_dead_letters_of_job"
-    return "group_dead_letters_of_all" if which.owner is None else "group_dead_letters_of_owner"

@@ -23,7 +23,7 @@ from horae.ports.store import (
     Resolution,
     Retraction,
 )
-from horae.stores.sqlite import claim, dead_letters, events, idempotency, jobs, queues, reads
+from horae.stores.sqlite import claim, dead_letters, events, idempotency, jobs, list_queries, queues, reads
 from horae.stores.sqlite import declarations as sqlite_declarations
 from horae.stores.sqlite import runs as sqlite_runs
 from horae.stores.sqlite.blobs import SqliteBlobs
@@ -227,10 +227,10 @@ class SqliteStore:
         return await self._executor.read(lambda db: reads.last_runs(db, job_ids, now))
 
     async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
-        return await self._executor.read(lambda db: reads.list_jobs(db, which, cursor, limit))
+        return await self._executor.read(lambda db: list_queries.list_jobs(db, which, cursor, limit))
 
     async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        return await self._executor.read(lambda db: reads.list_runs(db, which, cursor, limit))
+        return await self._executor.read(lambda db: list_queries.list_runs(db, which, cursor, limit))
 
     async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
         return await self._executor.read(lambda db: reads.ledger(db, job_id, start, end, limit))

@@ -1,0 +1,68 @@
+"""Pages of lists: the range that a filter asks for, cursors, and the page that is cut from what statements find."""
+
+import base64
+import heapq
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from horae.core.errors import Invalid
+from horae.ports.reader import RunFilter
+
+T = TypeVar("T")
+
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Position = tuple[str | int, ...]  # in a list, as its cursor names it
+Ident = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Micros = Annotated[
+    int, Meta(ge=(EARLIEST - _EPOCH) // _MICROSECOND, le=(LATEST - _EPOCH) // _MICROSECOND)
+]  # since 1970
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of a row
+
+
+def due_range(which: RunFilter) -> tuple[datetime, datetime]:
+    """The due times that a filter asks for: from the first on, and before the second."""
+    start, end = which.start_at or EARLIEST, which.end_at or LATEST
+    if which.due is not None and which.now is not None:
+        after_now = which.now + _MICROSECOND
+        return (start, min(end, after_now)) if which.due else (max(start, after_now), end)
+    return start, end
+
+
+def page(found: Iterable[T], limit: int, position: Callable[[T], Position]) -> tuple[list[T], str | None]:
+    """The first `limit` by their positions, greatest first, and the cursor that continues after them, if any do."""
+    first = heapq.nlargest(limit + 1, found, key=position)
+    return first[:limit], encode_cursor(*position(first[limit - 1])) if len(first) > limit else None
+
+
+def encode_cursor(*position: str | int) -> str:
+    """A position in a list as an opaque token."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def decode_cursor(token: str, *shape: object) -> tuple[Any, ...]:
+    """The inverse of `encode_cursor`; anything that we did not make is refused."""
+    try:
+        position = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return msgspec.convert(position, tuple[shape])  # type: ignore[valid-type]
+    except (ValueError, msgspec.MsgspecError) as exc:
+        raise Invalid(
+            "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
+        ) from exc
+
+
+def micros_of(moment: datetime) -> int:
+    """A time as a cursor names it: in microseconds since 1970."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def time_of(micros: int) -> datetime:
+    """The inverse of `micros_of`."""
+    return _EPOCH + micros * _MICROSECOND
