@@ -23,7 +23,8 @@ from horae import Horae
 from horae.adapters import make_store
 from horae.config import load_settings
 from horae.ports.store import Store
-from horae.runtime.wiring import NodePlan, running_node
+from horae.runtime.plan import NodePlan
+from horae.runtime.wiring import running_node
 from tests.postgres_server import postgres_url, scratch_schema
 
 JOBS = 2_000  # in a round

@@ -216,7 +216,7 @@ class Horae:
         as for `horae worker`.
         """
         from horae.runtime.asgi import Embedded  # late: it imports everything
-        from horae.runtime.wiring import NodePlan, checked_roles
+        from horae.runtime.plan import NodePlan, checked_roles
 
         plan = NodePlan(roles=checked_roles(roles), queues=tuple(queues), concurrency=concurrency)
         return Embedded(self, lambda: self.settings, plan, trusting=auth == "host")

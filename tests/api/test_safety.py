@@ -11,7 +11,7 @@ from horae.cli.app import run
 from horae.config import Settings, load_settings
 from horae.core.errors import Misconfigured
 from horae.runtime.launch import run_node
-from horae.runtime.wiring import NodePlan
+from horae.runtime.plan import NodePlan
 from tests.api.tokens import RSA_KEY, WEAK_RSA_KEY, public_jwk
 
 NO_FILE = Path("there-is-no-such-file.toml")

@@ -127,7 +127,7 @@ def test_a_store_is_prepared_and_its_schema_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("serve", "--roles", "api,planer"), "--roles 'api,planer': choose among api, planner, worker"),
+        (("serve", "--roles", "api,planer"), "--roles api,planer: choose among api, planner, worker"),
         (("serve", "--concurrency", "0"), "--concurrency"),
         (("serve", "--processes", "0"), "--processes"),
         (("serve", "--host", "0.0.0.0"), "loopback"),

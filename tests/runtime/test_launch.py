@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from horae.config import load_settings
 from horae.core.errors import HoraeError, Misconfigured, Unavailable
 from horae.runtime.launch import join_with_retries, run_node, run_until_done
-from horae.runtime.wiring import NodePlan
+from horae.runtime.plan import NodePlan
 
 NO_FILE = Path("there-is-no-such-file.toml")
 

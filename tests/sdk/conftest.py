@@ -10,7 +10,8 @@ from horae import Horae
 from horae.adapters import make_store
 from horae.config import Settings, load_settings
 from horae.ports.store import Store
-from horae.runtime.wiring import NodePlan, RunningNode, running_node
+from horae.runtime.plan import NodePlan
+from horae.runtime.wiring import RunningNode, running_node
 from tests.sdk.tasks import Tasks, declare
 from tests.system.fixtures import scratch_store
 

@@ -21,7 +21,8 @@ from horae.core.errors import HoraeError, NotFound, Unavailable
 from horae.core.model import LOCAL
 from horae.engine.node import NodeService, describe_roles
 from horae.log_setup import configure_logs
-from horae.runtime.wiring import NodePlan, Program, RunningNode, running_node
+from horae.runtime.plan import NodePlan, Program
+from horae.runtime.wiring import RunningNode, running_node
 
 log = structlog.get_logger(__name__)
 

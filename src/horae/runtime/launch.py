@@ -21,9 +21,10 @@ from horae.core.errors import HoraeError, Unavailable
 from horae.engine.node import NodeService, describe_roles
 from horae.log_setup import configure_logs
 from horae.runtime.applications import load_app, with_store_of
+from horae.runtime.plan import NodePlan
 from horae.runtime.serving import bind, serving
 from horae.runtime.supervisor import Supervisor
-from horae.runtime.wiring import NodePlan, running_node
+from horae.runtime.wiring import running_node
 
 log = structlog.get_logger(__name__)
 

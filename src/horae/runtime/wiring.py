@@ -1,14 +1,12 @@
-"""The composition root: from settings and users' code to a working node, with everything that its roles need."""
+"""The composition root: builds a node with its roles from the settings and users' code, and runs it."""
 
 import contextlib
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 import structlog
 
@@ -18,7 +16,6 @@ from horae.api.app import Api, create_app
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.dispatch.context import Services
 from horae.config import ROLES, Settings
-from horae.core.errors import Misconfigured
 from horae.core.ids import Ids
 from horae.core.model import LOCAL, Node, NodeId
 from horae.engine.cluster.heartbeat import HeartbeatThread
@@ -31,13 +28,13 @@ from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
-from horae.jobs.declared import Declared
 from horae.jobs.declaring import Declaring, Outcome
 from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import StoreClock
 from horae.ports.store import Store
 from horae.runtime.demo import seed_demo_jobs
+from horae.runtime.plan import NodePlan, Program
 from horae.sdk.connection import Connection
 from horae.sdk.wait import Watch
 from horae.secrets.sealer import Sealer
@@ -46,41 +43,10 @@ from horae.tasks.registry import Registry
 
 log = structlog.get_logger(__name__)
 
-DEFAULT_CONCURRENCY = 100
-
-
-class Program(Protocol):
-    """Users' code: what a `Horae()` tells a node."""
-
-    name: str
-    owner: str
-
-    @property
-    def registry(self) -> Registry: ...
-
-    @property
-    def declared(self) -> Sequence[Declared]: ...
-
-    def bind(self, connection: Connection) -> AbstractContextManager[None]:
-        """Submit through this connection, in the event loop that runs here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlan:
-    """What one process shall do."""
-
-    roles: frozenset[str] = frozenset(ROLES)
-    app: str | None = None  # MODULE:APP
-    queues: Sequence[str] = ()
-    concurrency: int = DEFAULT_CONCURRENCY
-    demo: bool = False
-    local: bool = False  # for one person on one machine: under no other name than localhost
-    listener: socket.socket | None = None  # of several processes that share it; None: listen as the settings say
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What everything on a node shares."""
+    """What all parts of a node share."""
 
     settings: Settings
     plan: NodePlan
@@ -94,6 +60,7 @@ class Parts:
 
     @property
     def timing(self) -> Timing:
+        """The intervals that the settings name."""
         return Timing(
             heartbeat=self.settings.heartbeat_seconds,
             dead_after=self.settings.dead_after_seconds,
@@ -105,28 +72,20 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningNode:
-    """A node that has joined, and the API over its use cases."""
+    """A node that has joined the cluster, its use cases, and the API over them."""
 
     node: NodeService
     services: Services
     api: Api
 
 
-def checked_roles(roles: Iterable[str]) -> frozenset[str]:
-    """Roles that there are, and at least one; raises Misconfigured."""
-    given = frozenset(roles)
-    if not given or not given <= set(ROLES):
-        raise Misconfigured(f"roles {', '.join(sorted(given)) or '(none)'}: choose among {', '.join(ROLES)}")
-    return given
-
-
 @contextlib.asynccontextmanager
 async def running_node(
     settings: Settings, plan: NodePlan, program: Program, *, guard: Guard | None = None
 ) -> AsyncIterator[RunningNode]:
-    """A node with its roles, from joining the cluster to leaving it; whoever needs its API serves it.
+    """Join the cluster, run a node with its roles, and leave at the end; the caller serves the API.
 
-    `guard` lets requests in; None: as the settings say.
+    `guard` admits requests; None: as the settings say.
     """
     registry = program.registry.with_tasks(builtin_tasks())
     async with opened_store(settings.store) as opened:
@@ -150,8 +109,8 @@ async def running_node(
         services = _services(parts, node)
         guard = guard or guard_of(settings, now=lambda: clock.now().timestamp())
         api = create_app(services, guard=guard, local_names=plan.local)
-        with _bound(program, services) as connection:  # before the first run starts, and until the last one has ended
-            async with _working(node, executor):
+        with _bound(program, services) as connection:  # from before the first run starts until the last one has ended
+            async with _started(node, executor):
                 if plan.demo:
                     await seed_demo_jobs(services.jobs, store, owner=LOCAL)
                 if executor is not None and program.declared:
@@ -160,8 +119,8 @@ async def running_node(
 
 
 @contextlib.asynccontextmanager
-async def _working(node: NodeService, executor: Executor | None) -> AsyncIterator[None]:
-    """The duties of the node, and its executor if it is a worker."""
+async def _started(node: NodeService, executor: Executor | None) -> AsyncIterator[None]:
+    """Start the duties of the node, and stop them and the executor at the end."""
     try:
         await node.start()
         try:
@@ -186,78 +145,101 @@ def _executor(parts: Parts) -> Executor:
 
 
 def _node(parts: Parts, executor: Executor | None) -> NodeService:
-    timing, store, clock = parts.timing, parts.store, parts.clock
+    """Connect the duties of a node; without an executor it is no worker."""
+    store, clock, timing = parts.store, parts.clock, parts.timing
     lease = Lease(clock, timing)
-    worker: Worker | None = None
-    settler: Settler | None = None
-
-    wall = WallClockMonitor(clock)
-
-    def wall_ahead() -> timedelta:
-        ahead = wall.look()
-        parts.metrics.wall_seen(ahead)
-        return ahead
-
-    def beaten() -> None:
-        parts.metrics.synced(clock.offset)
-        node.beaten()
-
-    def make_heart(own_store: Store) -> Heartbeat:
-        return Heartbeat(
+    heartbeat = HeartbeatThread(
+        lambda: open_heartbeat_store(parts.settings.store),
+        lambda own_store: _heartbeat(
+            parts,
             own_store,
-            clock,
             lease,
-            _identity(parts),
-            timing,
-            new_id=parts.ids,
             running=lambda: 0 if worker is None else worker.running,
-            beaten=beaten,
-            wall_ahead=wall_ahead,
-        )
+            beaten=lambda: node.beaten(),
+        ),
+        clock,
+        timing,
+    )
 
-    pulse = HeartbeatThread(lambda: open_heartbeat_store(parts.settings.store), make_heart, clock, timing)
-
-    def node_id() -> NodeId:
-        assert pulse.heart is not None
-        return pulse.heart.node.id
+    def identity() -> Heartbeat:
+        assert heartbeat.heart is not None, "no duty starts before the node has joined"
+        return heartbeat.heart
 
     def shards() -> list[int]:
-        assert pulse.heart is not None
-        return shards_of(node_id(), pulse.heart.nodes, heard_since=clock.now() - timing.missed_after)
+        """Return the share of the plan that is this node's, among those that were heard of lately."""
+        return shards_of(identity().node.id, identity().nodes, heard_since=clock.now() - timing.missed_after)
 
-    if executor is not None:
-        settler = Settler(store, clock)
-        worker = Worker(
-            store=store,
-            clock=clock,
-            lease=lease,
-            executor=executor,
-            settler=settler,
-            metrics=parts.metrics,
-            timing=timing,
-            node_id=node_id,
-            tasks=parts.registry.names,
-            queues=parts.plan.queues,
-            concurrency=parts.plan.concurrency,
-            luck=random.random,
-        )
-    planner = Planner(store, clock, parts.metrics, horizon=timing.horizon, shards=shards, new_id=parts.ids)
+    settler = None if executor is None else Settler(store, clock)
+    worker = None
+    if executor is not None and settler is not None:
+        worker = _worker(parts, executor, settler, lease, node_id=lambda: identity().node.id)
+    planner = None
+    if "planner" in parts.plan.roles:
+        planner = Planner(store, clock, parts.metrics, horizon=timing.horizon, shards=shards, new_id=parts.ids)
     node = NodeService(
         store=store,
         clock=clock,
         lease=lease,
         timing=timing,
-        pulse=pulse,
+        pulse=heartbeat,
         janitor=Janitor(store, clock, lease, timing),
         retention=Retention(store, clock, keep=parts.settings.retention, blobs=blobs_to_prune(parts.blobs)),
-        planner=planner if "planner" in parts.plan.roles else None,
+        planner=planner,
         worker=worker,
         settler=settler,
     )
     return node
 
 
+def _worker(
+    parts: Parts, executor: Executor, settler: Settler, lease: Lease, *, node_id: Callable[[], NodeId]
+) -> Worker:
+    return Worker(
+        store=parts.store,
+        clock=parts.clock,
+        lease=lease,
+        executor=executor,
+        settler=settler,
+        metrics=parts.metrics,
+        timing=parts.timing,
+        node_id=node_id,
+        tasks=parts.registry.names,
+        queues=parts.plan.queues,
+        concurrency=parts.plan.concurrency,
+        luck=random.random,
+    )
+
+
+def _heartbeat(
+    parts: Parts, own_store: Store, lease: Lease, *, running: Callable[[], int], beaten: Callable[[], None]
+) -> Heartbeat:
+    """Return the heartbeat on a connection of its own; it also keeps the metrics of the clocks."""
+    wall = WallClockMonitor(parts.clock)
+
+    def wall_ahead() -> timedelta:
+        ahead = wall.look()
+        parts.metrics.wall_seen(ahead)
+        return ahead
+
+    def after_beat() -> None:
+        parts.metrics.synced(parts.clock.offset)
+        beaten()
+
+    return Heartbeat(
+        own_store,
+        parts.clock,
+        lease,
+        _identity(parts),
+        parts.timing,
+        new_id=parts.ids,
+        running=running,
+        beaten=after_beat,
+        wall_ahead=wall_ahead,
+    )
+
+
 def _identity(parts: Parts) -> Node:
+    """Return this process as the other nodes see it."""
     now = parts.clock.now()
     works = "worker" in parts.plan.roles
     return Node(
@@ -291,7 +273,7 @@ def _services(parts: Parts, node: NodeService) -> Services:
 
 @contextlib.contextmanager
 def _bound(program: Program, services: Services) -> Iterator[Connection]:
-    """Have tasks that run here submit others through the store of this node."""
+    """Let tasks that run here submit others through the store of this node."""
     with contextlib.closing(Watch(services.store)) as ends:
         connection = Connection(
             store=services.store,
@@ -305,9 +287,9 @@ def _bound(program: Program, services: Services) -> Iterator[Connection]:
 
 
 async def _declare(program: Program, connection: Connection) -> None:
-    """Bring the schedules of users' code to the store, and tell what became of them."""
+    """Apply the schedules that users' code declares, and log the outcome of each."""
     declaring = Declaring(connection.store, connection.clock, connection.jobs, owner=program.owner, app=program.name)
     for verdict in await declaring.apply(program.declared):
-        tell = log.error if verdict.outcome is Outcome.REFUSED else log.info
-        told = {"job": verdict.job_id, "detail": verdict.detail}
-        tell(f"schedule_{verdict.outcome}", key=verdict.key, **{name: value for name, value in told.items() if value})
+        write = log.error if verdict.outcome is Outcome.REFUSED else log.info
+        fields = {"key": verdict.key, "job": verdict.job_id, "detail": verdict.detail}
+        write(f"schedule_{verdict.outcome}", **{name: value for name, value in fields.items() if value})

@@ -1,13 +1,12 @@
 """`horae dev`, `serve` and `worker`: start a node and run until a signal stops it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from horae.cli.arguments import Flag, Positive, StoreUrl
 from horae.config import ROLES, load_settings
-from horae.core.errors import Misconfigured
 
 DEV_DRAIN_SECONDS = 2  # a person who presses Ctrl-C does not want to wait
 
@@ -33,7 +32,7 @@ def dev(
         "allow_shell": True,
         "drain_seconds": DEV_DRAIN_SECONDS,
     }
-    return _run(flags, roles=frozenset(ROLES), app=app, demo=not no_demo, local=True, banner=True)
+    return _run(flags, roles=ROLES, app=app, dev=True, demo=not no_demo)
 
 
 def serve(
@@ -49,7 +48,7 @@ def serve(
 ) -> int:
     """Start a node for production; any number of them share one store."""
     flags = {"host": host, "port": port, "store": store}
-    return _run(flags, roles=_roles(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
+    return _run(flags, roles=_names(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
 
 
 def worker(
@@ -60,43 +59,35 @@ def worker(
     concurrency: Concurrency = None,
 ) -> int:
     """Start a node that only runs tasks; the same as `serve --roles worker`."""
-    return _run({"store": store}, roles=frozenset({"worker"}), app=app, queues=queues, concurrency=concurrency)
+    return _run({"store": store}, roles=("worker",), app=app, queues=queues, concurrency=concurrency)
 
 
 def _run(
     flags: Mapping[str, object],
     *,
-    roles: frozenset[str],
+    roles: Sequence[str],
     app: str | None,
     queues: str | None = None,
     concurrency: int | None = None,
-    demo: bool = False,
-    local: bool = False,
     processes: int = 1,
-    banner: bool = False,
+    dev: bool = False,
+    demo: bool = False,
 ) -> int:
     from horae.cli.banner import Banner
     from horae.log_setup import shows_banner
     from horae.runtime.launch import run_node  # late: it imports everything
-    from horae.runtime.wiring import DEFAULT_CONCURRENCY, NodePlan
+    from horae.runtime.plan import DEFAULT_CONCURRENCY, NodePlan, checked_roles
 
     plan = NodePlan(
-        roles=roles,
+        roles=checked_roles(roles, option="--roles"),
         app=app,
         queues=_names(queues),
         concurrency=concurrency or DEFAULT_CONCURRENCY,
         demo=demo,
-        local=local,
+        local=dev,
     )
-    announcer = Banner() if banner and shows_banner() else None
+    announcer = Banner() if dev and shows_banner() else None
     return run_node(load_settings(flags), plan, processes=processes, announcer=announcer)
-
-
-def _roles(text: str) -> frozenset[str]:
-    given = frozenset(_names(text))
-    if not given or not given <= set(ROLES):
-        raise Misconfigured(f"--roles {text!r}: choose among {', '.join(ROLES)}")
-    return given
 
 
 def _names(text: str | None) -> tuple[str, ...]:
