@@ -13,18 +13,18 @@ from horae.core.model import JobId, Run
 from horae.core.results import succeed
 from horae.core.values import replace
 from horae.events import feed as feed_module
-from horae.events.event import SLICE, EventId, Happening, Interest, Loader, place_of, read_event_id
+from horae.events.event import SLICE, EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key
 from horae.events.feed import Feed, Listener, Tail
 from horae.jobs.params import Parameters
 from horae.ports.clock import Clock, StoreClock
 from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection
+from horae.queries.jobs import JobQueries
 from tests.conformance.builders import given_ended, given_job, given_running, one_shot, recurring
 from tests.engine.system import System
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-ADA = Interest(owner="ada")
+ADA = EventFilter(owner="ada")
 
 
 class Ears:
@@ -33,8 +33,8 @@ class Ears:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.tail = Tail(store, clock)
-        inspection = Inspection(store=store, blobs=store.blobs, parameters=Parameters(store.blobs), clock=clock)
-        self.loader = Loader(store, inspection)
+        queries = JobQueries(store=store, blobs=store.blobs, parameters=Parameters(store.blobs), clock=clock)
+        self.loader = EventLoader(store, queries)
 
     async def begin(self) -> EventId:
         await self.tail.tick()
@@ -43,14 +43,14 @@ class Ears:
     async def here(self) -> EventId:
         return EventId(position=await self.store.last_event(), count=0, at=NOW)
 
-    def listener(self, after: EventId, interest: Interest = ADA) -> Listener:
+    def listener(self, after: EventId, interest: EventFilter = ADA) -> Listener:
         return Listener(self.tail, self.store, self.loader, interest, after)
 
-    async def told(self, listener: Listener, *, tick: bool = True) -> list[Happening]:
+    async def told(self, listener: Listener, *, tick: bool = True) -> list[FeedEvent]:
         """Everything that a listener is told by now."""
         if tick:
             await self.tail.tick()
-        heard: list[Happening] = []
+        heard: list[FeedEvent] = []
         while some := await listener.next(0.02):
             heard += some
         return heard
@@ -65,11 +65,11 @@ async def settle(store: Store, *running: Run) -> None:
     assert await store.settle([succeed(run, '"done"', NOW) for run in running]) == [True] * len(running)
 
 
-def kinds(told: Sequence[Happening]) -> list[str]:
+def kinds(told: Sequence[FeedEvent]) -> list[str]:
     return [happening.kind.value for happening in told]
 
 
-def runs_of(told: Sequence[Happening]) -> list[str | None]:
+def runs_of(told: Sequence[FeedEvent]) -> list[str | None]:
     return [happening.run_id for happening in told if happening.kind is EventKind.RUN_SUCCEEDED]
 
 
@@ -86,7 +86,7 @@ async def test_a_listener_is_told_what_happens_with_the_thing_itself(ears: Ears)
 
 async def test_a_listener_is_told_nothing_of_other_owners(ears: Ears) -> None:
     listener = ears.listener(await ears.begin())
-    everybody = ears.listener(await ears.here(), Interest(owner=None))
+    everybody = ears.listener(await ears.here(), EventFilter(owner=None))
     await given_job(ears.store, recurring(owner="bob"))
     await given_ended(ears.store, one_shot(owner="bob"))
     assert await ears.told(listener) == []
@@ -186,8 +186,8 @@ async def test_where_a_quiet_listener_stands_moves_with_what_it_passed_over(ears
     listener = ears.listener(after)
     await given_ended(ears.store, one_shot(owner="bob"))
     assert await ears.told(listener) == []
-    seen = listener.seen(NOW)
-    assert place_of(seen.position) > place_of(after.position)
+    seen = listener.resume_id(NOW)
+    assert sort_key(seen.position) > sort_key(after.position)
     [run] = await given_ended(ears.store, one_shot())
     assert runs_of(await ears.told(ears.listener(seen))) == [run.id]
 
@@ -233,8 +233,8 @@ async def following(store: Store) -> Feed:
     clock = StoreClock()
     now = await store.time()
     clock.sync(now, asked_at=clock.elapsed(), answered_at=clock.elapsed())
-    inspection = Inspection(store=store, blobs=store.blobs, parameters=Parameters(store.blobs), clock=clock)
-    return Feed(store, inspection, clock)
+    queries = JobQueries(store=store, blobs=store.blobs, parameters=Parameters(store.blobs), clock=clock)
+    return Feed(store, queries, clock)
 
 
 def looks() -> int:
@@ -249,7 +249,7 @@ async def test_the_feed_looks_only_while_somebody_listens(system: System) -> Non
         with feed.listen(ADA, await feed.position(None)) as other:
             [run] = await given_ended(system.store, one_shot())
             for listener in (one, other):
-                heard: list[Happening] = []
+                heard: list[FeedEvent] = []
                 async with asyncio.timeout(10):
                     while len(heard) < 2:
                         heard += await listener.next(5)
@@ -292,4 +292,4 @@ def test_an_id_that_is_too_old_or_from_the_future_leads_nowhere(age: timedelta) 
 
 
 def test_positions_have_the_order_of_their_numbers() -> None:
-    assert place_of("9.1") < place_of("10.0") < place_of("10.2")
+    assert sort_key("9.1") < sort_key("10.0") < sort_key("10.2")

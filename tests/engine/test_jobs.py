@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from horae.batcher import Batcher
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
@@ -17,14 +18,13 @@ from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
 from horae.jobs import stop
-from horae.jobs.group_commit import Group
 from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
 from horae.jobs.task_catalog import TaskBook
 from horae.metrics import Metrics
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection
-from horae.queries.ledger import Entry, SlotOutcome
+from horae.queries.jobs import JobQueries
+from horae.queries.ledger import SlotEntry, SlotOutcome
 from tests.engine.system import System, failing, instantly, taking
 
 TICK = timedelta(microseconds=1)
@@ -63,9 +63,9 @@ async def create_one_shot(system: System, draft: Draft) -> Run:
     return job.run
 
 
-async def ledger(system: System, job: Job, end: datetime | None = None) -> list[Entry]:
+async def ledger(system: System, job: Job, end: datetime | None = None) -> list[SlotEntry]:
     """What became of every slot of a job."""
-    looking = Inspection(
+    looking = JobQueries(
         store=system.store, blobs=system.store.blobs, parameters=Parameters(system.store.blobs), clock=system.clock
     )
     page = await looking.slots(job.id, owner=None, start=None, end=end, cursor=None, limit=100_000)
@@ -77,7 +77,7 @@ def slots_so_far(system: System, job: Job) -> int:
     return count_between(job.schedule, job.created_at + TICK, system.clock.now() + TICK)
 
 
-def counts(entries: Sequence[Entry]) -> dict[str, int]:
+def counts(entries: Sequence[SlotEntry]) -> dict[str, int]:
     """How many slots ended how."""
     found: dict[str, int] = {}
     for entry in entries:
@@ -525,7 +525,7 @@ async def test_one_shots_are_in_the_ledger_of_their_own(system: System) -> None:
     await system.add_node()
     run = await create_one_shot(system, Draft(task="echo"))
     await system.advance(seconds=1)
-    looking = Inspection(
+    looking = JobQueries(
         store=system.store, blobs=system.store.blobs, parameters=Parameters(system.store.blobs), clock=system.clock
     )
     page = await looking.slots(run.job_id, owner=None, start=None, end=None, cursor=None, limit=10)
@@ -584,7 +584,7 @@ async def test_what_comes_while_a_batch_is_written_becomes_the_next_batch() -> N
         await gate.wait()
         return [item * 10 for item in items]
 
-    group = Group(write)
+    group = Batcher(write)
     first = asyncio.create_task(group.add(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -604,7 +604,7 @@ async def test_a_batch_that_fails_fails_for_all_of_it_and_the_next_one_is_writte
             raise Unavailable("the store is down")
         return list(items)
 
-    group = Group(write)
+    group = Batcher(write)
     answers = await asyncio.gather(*(group.add(number) for number in range(3)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [Unavailable] * 3
     failing = False
@@ -618,7 +618,7 @@ async def test_a_request_that_is_given_up_does_not_harm_its_batch() -> None:
         await gate.wait()
         return list(items)
 
-    group = Group(write)
+    group = Batcher(write)
     waiting = [asyncio.create_task(group.add(number)) for number in range(3)]
     await asyncio.sleep(0)
     waiting[1].cancel()

@@ -26,7 +26,7 @@ from horae.core.schedule.evaluate import next_after
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.ports.reader import Ledger
-from horae.queries.ledger import Entry, SlotOutcome, entries
+from horae.queries.ledger import SlotEntry, SlotOutcome, slot_entries
 
 new_id = Ids()
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ def a_run(job: Job, slot: datetime, **changes: object) -> Run:
 
 def outcome_of(run: Run) -> tuple[SlotOutcome, Reason | None]:
     job = a_job(next_fire_at=None)
-    [entry] = entries(job, replace(NOTHING, runs=[run]), start=START, end=second(100), now=second(100))
+    [entry] = slot_entries(job, replace(NOTHING, runs=[run]), start=START, end=second(100), now=second(100))
     assert entry.run_id == run.id
     return entry.outcome, entry.reason
 
@@ -96,26 +96,28 @@ def test_a_slot_that_a_change_of_schedule_gave_a_new_run_is_told_once() -> None:
     job = a_job(next_fire_at=None)
     old = a_run(job, second(1), revision=1, state=State.CANCELLED)
     new = a_run(job, second(1), revision=2)
-    [entry] = entries(job, replace(NOTHING, runs=[old, new]), start=START, end=second(9), now=second(9))
+    [entry] = slot_entries(job, replace(NOTHING, runs=[old, new]), start=START, end=second(9), now=second(9))
     assert entry.run_id == new.id
 
 
 def test_slots_that_nobody_fired_yet_are_pending() -> None:
     job = a_job(next_fire_at=second(4))
-    [entry] = entries(job, NOTHING, start=START, end=second(9), now=second(5))
-    assert entry == Entry(start=second(4), end=second(9), count=6, outcome=SlotOutcome.PENDING)
+    [entry] = slot_entries(job, NOTHING, start=START, end=second(9), now=second(5))
+    assert entry == SlotEntry(start=second(4), end=second(9), count=6, outcome=SlotOutcome.PENDING)
 
 
 def test_slots_that_passed_in_a_pause_are_skipped_and_those_to_come_are_pending() -> None:
     job = a_job(next_fire_at=second(4), status=JobStatus.PAUSED)
-    passed, coming = entries(job, NOTHING, start=START, end=second(9), now=second(5))
-    assert passed == Entry(start=second(4), end=second(5), count=2, outcome=SlotOutcome.SKIPPED, reason=Reason.PAUSED)
-    assert coming == Entry(start=second(6), end=second(9), count=4, outcome=SlotOutcome.PENDING)
+    passed, coming = slot_entries(job, NOTHING, start=START, end=second(9), now=second(5))
+    assert passed == SlotEntry(
+        start=second(4), end=second(5), count=2, outcome=SlotOutcome.SKIPPED, reason=Reason.PAUSED
+    )
+    assert coming == SlotEntry(start=second(6), end=second(9), count=4, outcome=SlotOutcome.PENDING)
 
 
 def test_a_job_that_is_over_has_no_slots_to_come() -> None:
     for status in (JobStatus.CANCELLED, JobStatus.FINISHED):
-        assert entries(a_job(status=status), NOTHING, start=START, end=second(9), now=second(9)) == []
+        assert slot_entries(a_job(status=status), NOTHING, start=START, end=second(9), now=second(9)) == []
 
 
 def test_slots_that_are_being_caught_up_with_are_pending_but_those_a_user_backfills_are_none() -> None:
@@ -131,14 +133,14 @@ def test_slots_that_are_being_caught_up_with_are_pending_but_those_a_user_backfi
     )
     asked_for = replace(backfill, id=new_id(), trigger=Trigger.BACKFILL)
     ledger = replace(NOTHING, backfills=[backfill, asked_for])
-    [entry] = entries(job, ledger, start=second(5), end=second(9), now=second(9))
-    assert entry == Entry(start=second(5), end=second(9), count=5, outcome=SlotOutcome.PENDING)
+    [entry] = slot_entries(job, ledger, start=second(5), end=second(9), now=second(9))
+    assert entry == SlotEntry(start=second(5), end=second(9), count=5, outcome=SlotOutcome.PENDING)
 
 
 def test_a_skipped_range_is_told_as_it_was_kept() -> None:
     job = a_job(next_fire_at=None)
     skipped = Skip(job_id=job.id, revision=1, start=second(2), end=second(40), count=39, reason=Reason.MISFIRE)
-    [entry] = entries(job, replace(NOTHING, skips=[skipped]), start=second(10), end=second(20), now=second(60))
+    [entry] = slot_entries(job, replace(NOTHING, skips=[skipped]), start=second(10), end=second(20), now=second(60))
     assert (entry.start, entry.end, entry.count) == (second(2), second(40), 39)
     assert (entry.outcome, entry.reason) == (SlotOutcome.SKIPPED, Reason.MISFIRE)
 
@@ -205,7 +207,7 @@ def test_whatever_pauses_and_resumes_a_job_every_slot_is_accounted_for_once(
             book.apply(resume(book.job, missed, now=now, new_id=new_id))
             assert book.job.status is JobStatus.SCHEDULED
     end = now + timedelta(seconds=60)
-    found = entries(book.job, book.ledger(), start=START, end=end, now=now)
+    found = slot_entries(book.job, book.ledger(), start=START, end=end, now=now)
     assert _slots_told([entry for entry in found if entry.start <= end], schedule, end) == _slots(schedule, end)
 
 
@@ -218,7 +220,7 @@ def _slots(schedule: object, end: datetime) -> list[datetime]:
     return slots
 
 
-def _slots_told(found: list[Entry], schedule: object, end: datetime) -> list[datetime]:
+def _slots_told(found: list[SlotEntry], schedule: object, end: datetime) -> list[datetime]:
     """Every slot of every entry: in order, so that one that is told twice shows."""
     told: list[datetime] = []
     for entry in found:

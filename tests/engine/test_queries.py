@@ -11,7 +11,7 @@ from horae.core.errors import NotFound
 from horae.core.model import Job, JobId, RunId
 from horae.jobs.params import Parameters
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection
+from horae.queries.jobs import JobQueries
 from tests.engine.system import System
 from tests.engine.test_jobs import jobs_of
 
@@ -28,8 +28,8 @@ class Counting:
         return getattr(self._store, name)
 
 
-def inspection_of(system: System, store: Counting) -> Inspection:
-    return Inspection(
+def queries_of(system: System, store: Counting) -> JobQueries:
+    return JobQueries(
         store=cast(Store, store),
         blobs=system.store.blobs,
         parameters=Parameters(system.store.blobs),
@@ -44,7 +44,7 @@ async def given_one_shots(system: System, count: int, owner: str = "local") -> l
 
 async def test_jobs_that_are_asked_for_at_the_same_time_are_read_together(system: System) -> None:
     store = Counting(system.store)
-    looking = inspection_of(system, store)
+    looking = queries_of(system, store)
     jobs = await given_one_shots(system, 20)
     found = await asyncio.gather(*(looking.job(job.id, owner="local") for job in [*jobs, *jobs]))
     assert [overview.job for overview in found] == [*jobs, *jobs]
@@ -52,7 +52,7 @@ async def test_jobs_that_are_asked_for_at_the_same_time_are_read_together(system
 
 
 async def test_jobs_that_have_not_run_are_read_together_with_those_that_have(system: System) -> None:
-    looking = inspection_of(system, store := Counting(system.store))
+    looking = queries_of(system, store := Counting(system.store))
     [due] = await given_one_shots(system, 1)
     later, recurring = [
         await jobs_of(system).create(draft, owner="local", by="local")
@@ -70,7 +70,7 @@ async def test_jobs_that_have_not_run_are_read_together_with_those_that_have(sys
 
 async def test_runs_that_are_asked_for_at_the_same_time_are_read_together(system: System) -> None:
     store = Counting(system.store)
-    looking = inspection_of(system, store)
+    looking = queries_of(system, store)
     runs = [job.run for job in await given_one_shots(system, 20)]
     found = await asyncio.gather(*(looking.run(run.id, owner="local") for run in [*runs, *runs]))
     assert [run for run, _ in found] == [*runs, *runs]
@@ -78,7 +78,7 @@ async def test_runs_that_are_asked_for_at_the_same_time_are_read_together(system
 
 
 async def test_what_is_not_there_and_what_is_anothers_is_missing_for_its_asker_only(system: System) -> None:
-    looking = inspection_of(system, Counting(system.store))
+    looking = queries_of(system, Counting(system.store))
     [mine] = await given_one_shots(system, 1)
     [theirs] = await given_one_shots(system, 1, owner="bob")
     nobodys = system.new_id()
@@ -88,4 +88,4 @@ async def test_what_is_not_there_and_what_is_anothers_is_missing_for_its_asker_o
     assert [isinstance(answer, NotFound) for answer in answers] == [False, True, True] * 2
     assert (await looking.job(theirs.id, owner=None)).job == theirs
     with pytest.raises(NotFound):
-        await looking.glance(theirs.id, owner="local")
+        await looking.status(theirs.id, owner="local")

@@ -8,7 +8,7 @@ import pytest
 from horae.core.model import JobError, JobId, Node, NodeId, Reason, Run, RunId, Spec, State
 from horae.core.values import replace
 from horae.ports.reader import QueueDepth
-from horae.queries.why import Cause, Surroundings, explain_by_itself, explain_by_surroundings
+from horae.queries.why import Cause, StartConditions, explain_by_conditions, explain_by_run
 from tests.conformance.builders import NOW
 
 RUN = Run(
@@ -29,9 +29,9 @@ def worker(**fields: Any) -> Node:
     return Node(id=NodeId("2" * 32), name="w", roles=("worker",), version="1", started_at=NOW, beat_at=NOW, **fields)
 
 
-def around(*workers: Node, ahead: tuple[Run, ...] = (), **queue: Any) -> Surroundings:
+def around(*workers: Node, ahead: tuple[Run, ...] = (), **queue: Any) -> StartConditions:
     depth = QueueDepth(**{"queue": "mail", "depth": 1, "oldest_due_at": NOW, "running": 0} | queue)
-    return Surroundings(queue=depth, ahead=ahead, workers=workers)
+    return StartConditions(queue=depth, ahead=ahead, workers=workers)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def around(*workers: Node, ahead: tuple[Run, ...] = (), **queue: Any) -> Surroun
     ],
 )
 def test_what_a_run_tells_by_itself(changes: dict[str, Any], cause: Cause) -> None:
-    explanation = explain_by_itself(replace(RUN, **changes), NOW)
+    explanation = explain_by_run(replace(RUN, **changes), NOW)
     assert explanation is not None
     assert explanation.cause is cause
     assert (explanation.expected_at is not None) == (cause in (Cause.NOT_DUE, Cause.RETRY_DELAY, Cause.STARTING))
@@ -58,11 +58,11 @@ def test_what_a_run_tells_by_itself(changes: dict[str, Any], cause: Cause) -> No
 
 @pytest.mark.parametrize("run", [RUN, replace(RUN, state=State.RETRYING, attempt=1)])
 def test_a_run_that_is_due_and_waits_tells_nothing_by_itself(run: Run) -> None:
-    assert explain_by_itself(run, NOW) is None
+    assert explain_by_run(run, NOW) is None
 
 
 def test_a_suspect_tells_how_many_workers_died() -> None:
-    explanation = explain_by_itself(replace(RUN, crashes=3, wake_at=LATER), NOW)
+    explanation = explain_by_run(replace(RUN, crashes=3, wake_at=LATER), NOW)
     assert explanation is not None
     assert explanation.detail.startswith("3 workers died while they held it")
 
@@ -70,7 +70,7 @@ def test_a_suspect_tells_how_many_workers_died() -> None:
 def test_a_delay_names_what_failed() -> None:
     error = JobError(type="Timeout", message="too slow")
     run = replace(RUN, state=State.RETRYING, attempt=2, wake_at=LATER, error=error)
-    explanation = explain_by_itself(run, NOW)
+    explanation = explain_by_run(run, NOW)
     assert explanation is not None
     assert "attempt 2 failed with Timeout" in explanation.detail
 
@@ -80,7 +80,7 @@ FAILED = replace(AHEAD, state=State.FAILED)
 
 
 @pytest.mark.parametrize(
-    ("surroundings", "cause", "word"),
+    ("conditions", "cause", "word"),
     [
         (around(paused=True, ahead=(AHEAD,)), Cause.QUEUE_PAUSED, "mail"),
         (around(ahead=(AHEAD, FAILED)), Cause.WAITING_FOR_RUN, "run_333"),
@@ -95,7 +95,7 @@ FAILED = replace(AHEAD, state=State.FAILED)
         (around(worker(), concurrency=3, running=2), Cause.STARTING, "any moment"),
     ],
 )
-def test_what_a_run_waits_for(surroundings: Surroundings, cause: Cause, word: str) -> None:
-    explanation = explain_by_surroundings(RUN, surroundings)
+def test_what_a_run_waits_for(conditions: StartConditions, cause: Cause, word: str) -> None:
+    explanation = explain_by_conditions(RUN, conditions)
     assert explanation.cause is cause
     assert word in explanation.detail

@@ -1,1 +1,1 @@
-"""The event feed."""
+"""The event feed: stored events of jobs and runs, and best-effort progress."""

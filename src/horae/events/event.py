@@ -1,4 +1,4 @@
-"""What listeners are told: one event with the job or run that it is about, and the id by which they come back."""
+"""Events as the feed delivers them: with the job or run that they are about, and an id to resume after."""
 
 import asyncio
 import re
@@ -12,19 +12,19 @@ from horae.core.events import EventKind
 from horae.core.model import JobId, Run, RunId
 from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.ports.reader import Reader
-from horae.queries.jobs import Inspection, Overview
+from horae.queries.jobs import JobQueries, Overview
 
-SLICE = 100  # subjects of a batch that are loaded together
-KEPT_SLICES = 16  # that were loaded last: listeners that keep up share them
-MARGIN = timedelta(minutes=1)  # events are not committed exactly in the order of their times
+SLICE = 100  # events of a batch that are loaded together
+KEPT_SLICES = 16  # loaded last, shared by listeners that keep up
+MARGIN = timedelta(minutes=1)  # events may be committed out of the order of their times by as much
 
 _ID = re.compile(r"(?P<position>\d+(?:\.\d+)*)-(?P<count>\d{1,9})-(?P<at>\d{1,11})")
-_START_ANEW = "connect again without Last-Event-ID, and read the jobs or runs that matter to you anew"
+_RESTART = "connect again without Last-Event-ID, and read the current state of your jobs and runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventId:
-    """Where a listener stands: everything up to a position, and so many subjects of the batch after it."""
+    """A point in the feed: everything up to a position, and the first `count` events of the batch after it."""
 
     position: str
     count: int
@@ -33,74 +33,69 @@ class EventId:
     def __str__(self) -> str:
         return f"{self.position}-{self.count}-{int(self.at.timestamp())}"
 
-    @property
-    def place(self) -> tuple[int, ...]:
-        return place_of(self.position)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Happening:
-    """One event; the same object for all who are told of it."""
+class FeedEvent:
+    """One event; all listeners get the same object."""
 
     kind: EventKind
     at: datetime
     owner: str
-    job_id: JobId | None  # None: its run is not kept any more
+    job_id: JobId | None  # None for an event of a run that has been deleted
     run_id: RunId | None = None
-    job: Overview | None = None  # of an event of a job: as it is now; None when it is not kept any more
-    run: Run | None = None  # of an event of a run: the same
-    id: EventId | None = None  # None: seen, but not kept, so that nobody can come back for it
+    job: Overview | None = None  # of a job event: the job as it is now; None when it has been deleted
+    run: Run | None = None  # of a run event: likewise
+    id: EventId | None = None  # None for a best-effort event, which is not stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interest:
-    """What a listener wants to hear of."""
+class EventFilter:
+    """Which events a listener gets."""
 
-    owner: str | None  # None: everybody's
+    owner: str | None  # None means every owner
     kinds: frozenset[EventKind] = frozenset(EventKind)
     job_id: JobId | None = None
 
-    def may_concern(self, kind: EventKind, owner: str) -> bool:
-        """Whether events of a kind and owner are worth a look."""
+    def may_match(self, kind: EventKind, owner: str) -> bool:
+        """Whether some events of this kind and owner can match."""
         return kind in self.kinds and self.owner in (None, owner)
 
-    def concerns(self, happening: Happening) -> bool:
-        """Whether it is to be told."""
-        fits = self.job_id is None or self.job_id == happening.job_id
-        return fits and self.may_concern(happening.kind, happening.owner)
+    def matches(self, event: FeedEvent) -> bool:
+        """Whether the listener gets this event."""
+        return self.job_id in (None, event.job_id) and self.may_match(event.kind, event.owner)
 
 
-def place_of(position: str) -> tuple[int, ...]:
-    """A position as numbers, which have the order of the events."""
+def sort_key(position: str) -> tuple[int, ...]:
+    """Return a position as numbers that sort in the order of the events."""
     return tuple(map(int, position.split(".")))
 
 
 def read_event_id(text: str, *, like: str, now: datetime) -> EventId:
-    """The id that a listener comes back with; raises Gone when what followed it may not be kept any more.
+    """Parse the id that a listener resumes after; raises Gone when later events may have expired.
 
-    `like` is any position of this store: those of another one look different, or lie in the future.
+    `like` is any position of this store: positions of other stores have another shape, or lie in the future.
     """
     found = _ID.fullmatch(text)
-    if found is None or len(text) > 100 or len(place_of(found["position"])) != len(place_of(like)):
-        raise Gone(f"the event id {text[:100]!r} is not one that this server gave out; {_START_ANEW}")
+    if found is None or len(text) > 100 or len(sort_key(found["position"])) != len(sort_key(like)):
+        raise Gone(f"the event id {text[:100]!r} is not one that this server gave out; {_RESTART}")
     at = datetime.fromtimestamp(int(found["at"]), UTC)
     if at > now + MARGIN:
-        raise Gone(f"the event id {text!r} is from the future, so it was given out by another server; {_START_ANEW}")
+        raise Gone(f"the event id {text!r} is from the future, so it was given out by another server; {_RESTART}")
     if at < now - EVENT_LIFE + MARGIN:
-        raise Gone(f"events are kept for {EVENT_LIFE // timedelta(hours=1)} h, and {text!r} is older; {_START_ANEW}")
+        raise Gone(f"events are kept for {EVENT_LIFE // timedelta(hours=1)} h, and {text!r} is older; {_RESTART}")
     return EventId(position=found["position"], count=int(found["count"]), at=at)
 
 
-class Loader:
-    """Makes events of batches, in slices; what several listeners want at about the same time is read once."""
+class EventLoader:
+    """Loads the events of batches slice by slice; listeners at the same place share one read."""
 
-    def __init__(self, store: Reader, inspection: Inspection) -> None:
+    def __init__(self, store: Reader, queries: JobQueries) -> None:
         self._store = store
-        self._inspection = inspection
-        self._slices: OrderedDict[tuple[str, str, int], asyncio.Task[list[Happening]]] = OrderedDict()
+        self._queries = queries
+        self._slices: OrderedDict[tuple[str, str, int], asyncio.Task[list[FeedEvent]]] = OrderedDict()
 
-    async def load(self, batch: EventBatch, first: int, before: str) -> list[Happening]:
-        """Up to SLICE events of a batch from the subject `first` on; `before` is the position of the batch before."""
+    async def load(self, batch: EventBatch, first: int, before: str) -> list[FeedEvent]:
+        """Return up to SLICE events of a batch from number `first` on; `before` is the position before the batch."""
         key = (before, batch.position, first)
         loading = self._slices.get(key)
         if loading is None:
@@ -108,31 +103,33 @@ class Loader:
             loading.add_done_callback(lambda done: self._loaded(key, done))
             while len(self._slices) > KEPT_SLICES:
                 self._slices.popitem(last=False)
-        return await asyncio.shield(loading)  # others may wait for it when this listener leaves
+        return await asyncio.shield(loading)  # when this listener disconnects others may still wait for it
 
-    def _loaded(self, key: tuple[str, str, int], loading: asyncio.Task[list[Happening]]) -> None:
-        """What failed is tried again by the next who asks."""
+    def _loaded(self, key: tuple[str, str, int], loading: asyncio.Task[list[FeedEvent]]) -> None:
+        """Forget a failed read, so that the next listener retries it."""
         if loading.cancelled() or loading.exception() is not None:
             self._slices.pop(key, None)
 
-    async def _load(self, batch: EventBatch, first: int, before: str) -> list[Happening]:
+    async def _load(self, batch: EventBatch, first: int, before: str) -> list[FeedEvent]:
         subjects = batch.subjects[first : first + SLICE]
-        ids = [_id(batch, place, before) for place in range(first, first + len(subjects))]
+        ids = [_event_id(batch, place, before) for place in range(first, first + len(subjects))]
         of_jobs = batch.kind.startswith("job.")
-        return await (self._of_jobs if of_jobs else self._of_runs)(batch, subjects, ids)
+        return await (self._job_events if of_jobs else self._run_events)(batch, subjects, ids)
 
-    async def _of_jobs(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[Happening]:
+    async def _job_events(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[FeedEvent]:
         jobs = await self._store.jobs([JobId(subject) for subject in subjects])
-        shown = dict(zip(jobs, await self._inspection.overviews(list(jobs.values())), strict=True))
+        overviews = dict(zip(jobs, await self._queries.overviews_of(list(jobs.values())), strict=True))
         return [
-            Happening(kind=batch.kind, at=batch.at, owner=batch.owner, job_id=job_id, job=shown.get(job_id), id=ident)
+            FeedEvent(
+                kind=batch.kind, at=batch.at, owner=batch.owner, job_id=job_id, job=overviews.get(job_id), id=ident
+            )
             for job_id, ident in zip(map(JobId, subjects), ids, strict=True)
         ]
 
-    async def _of_runs(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[Happening]:
+    async def _run_events(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[FeedEvent]:
         runs = {run.id: run for run in await self._store.ended([RunId(subject) for subject in subjects])}
         return [
-            Happening(
+            FeedEvent(
                 kind=batch.kind,
                 at=batch.at,
                 owner=batch.owner,
@@ -145,8 +142,8 @@ class Loader:
         ]
 
 
-def _id(batch: EventBatch, place: int, before: str) -> EventId:
-    """The id of a subject of a batch; that of the last is the position after it, which needs no counting."""
+def _event_id(batch: EventBatch, place: int, before: str) -> EventId:
+    """Return the id of an event of a batch; that of the last is the position of the batch itself."""
     if place + 1 == len(batch.subjects):
         return EventId(position=batch.position, count=0, at=batch.at)
     return EventId(position=before, count=place + 1, at=batch.at)

@@ -1,4 +1,4 @@
-"""What happens, for whoever listens: one look at the store for all of them, and none while nobody does."""
+"""The event feed: one poll of the store serves all listeners, and without listeners there is none."""
 
 import asyncio
 from collections import Counter, deque
@@ -12,102 +12,102 @@ import structlog
 
 from horae.core.errors import Unavailable
 from horae.core.signals import Signal
-from horae.events.event import EventId, Happening, Interest, Loader, place_of, read_event_id
-from horae.events.progress import SIGHTED, Sightings
+from horae.events.event import EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key
+from horae.events.progress import BEST_EFFORT, ProgressPoll
 from horae.loop import Loop
 from horae.ports.clock import Clock
 from horae.ports.events import EventBatch
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection
+from horae.queries.jobs import JobQueries
 
 log = structlog.get_logger(__name__)
 
 POLL = timedelta(milliseconds=200)
-GAP = timedelta(milliseconds=40)  # between a signal and the look that it causes, so that many cause one
-LOOK = timedelta(milliseconds=500)  # between two looks at what runs
-PAGE = 100  # batches read at a time; each may tell of 10,000 jobs
-KEPT = 50_000  # events that the tail remembers; who is further behind reads the store
+SIGNAL_DELAY = timedelta(milliseconds=40)  # between a signal and its poll, so that many signals cause one
+PROGRESS_POLL = timedelta(milliseconds=500)
+PAGE = 100  # batches per read; each may hold 10,000 events
+KEPT = 50_000  # events in the tail; a listener that is further behind reads the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A batch that was committed, or runs that were sighted."""
+class TailEntry:
+    """A batch of stored events, or some best-effort events."""
 
-    position: str  # of what was committed last
+    position: str  # of the last stored batch
     before: str
     batch: EventBatch | None = None
-    sighted: Sequence[Happening] = ()
+    best_effort: Sequence[FeedEvent] = ()
 
     @property
     def size(self) -> int:
-        return len(self.sighted) if self.batch is None else len(self.batch.subjects)
+        return len(self.best_effort) if self.batch is None else len(self.batch.subjects)
 
 
 class Tail:
-    """The latest events of everybody, read once for all listeners."""
+    """The latest events of all owners, read once for all listeners."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._entries: deque[Entry] = deque()
-        self._size = 0  # events in the entries
-        self._news = asyncio.Event()
-        self._sightings = Sightings(store)
-        self._look_at = clock.now()
-        self.position: str | None = None  # of what was committed last; None before the first look
-        self.end = 0  # grows with every entry: their numbers are below
-        self.owners: Counter[str | None] = Counter()  # whose starts and progress somebody wants to hear of
+        self._entries: deque[TailEntry] = deque()
+        self._size = 0  # how many events the entries hold
+        self._changed = asyncio.Event()
+        self._progress = ProgressPoll(store)
+        self._poll_progress_at = clock.now()
+        self.position: str | None = None  # of the last stored batch; None before the first poll
+        self.end = 0  # the number of the next entry
+        self.owners: Counter[str | None] = Counter()  # whose best-effort events are listened to
         self.failed = False
 
     async def tick(self) -> datetime:
-        """Read what is new; when to look again."""
+        """Read new events, and return when to poll again."""
         now = self._clock.now()
         if self.position is None:
             self.position = await self._store.last_event()
-            self.end += 1  # what happened until here is news for who was here before
+            self.end += 1  # wakes listeners that resume before this position
             self.wake()
         batches = await self._store.events(after=self.position, owner=None, limit=PAGE)
         for batch in batches:
-            self._add(Entry(position=batch.position, before=self.position, batch=batch))
-        if now >= self._look_at:
-            self._look_at = now + LOOK
-            await self._look(now, self.position)
+            self._add(TailEntry(position=batch.position, before=self.position, batch=batch))
+        if now >= self._poll_progress_at:
+            self._poll_progress_at = now + PROGRESS_POLL
+            await self._add_progress(now, self.position)
         return now if len(batches) == PAGE else now + POLL
 
     def fail(self) -> None:
-        """Nothing more will come."""
+        """Let every listener raise Unavailable: the tail is no longer read."""
         self.failed = True
         self.wake()
 
     def wake(self) -> None:
-        """Have every listener look."""
-        self._news.set()
-        self._news = asyncio.Event()
+        """Wake every listener that waits."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def wait(self, end: int, seconds: float) -> None:
-        """Until there are more entries than `end`, somebody wakes everybody, or time is up."""
+        """Wait until there are entries beyond `end`, `wake` is called, or the time is up."""
         if self.end == end and not self.failed:
             try:
-                await asyncio.wait_for(self._news.wait(), seconds)
+                await asyncio.wait_for(self._changed.wait(), seconds)
             except TimeoutError:
                 return
 
-    def knows(self, place: tuple[int, ...]) -> bool:
-        """Whether everything after a place is remembered here."""
+    def covers(self, key: tuple[int, ...]) -> bool:
+        """Whether the tail still holds everything after a position."""
         first = self._entries[0].before if self._entries else self.position
-        return first is not None and place >= place_of(first)
+        return first is not None and key >= sort_key(first)
 
-    def entries(self, start: int) -> list[Entry] | None:
-        """The entries from the one with this number on; None when some of them are forgotten."""
+    def entries(self, start: int) -> list[TailEntry] | None:
+        """Return the entries from number `start` on; None when some of them were dropped."""
         first = self.end - len(self._entries)
         return None if start < first else list(islice(self._entries, start - first, None))
 
-    def number_after(self, place: tuple[int, ...]) -> int:
-        """The number of the first entry that a listener at a place has not heard."""
-        heard = sum(1 for entry in self._entries if place_of(entry.position) <= place)
-        return self.end - len(self._entries) + heard
+    def number_after(self, key: tuple[int, ...]) -> int:
+        """Return the number of the first entry after a position."""
+        passed = sum(1 for entry in self._entries if sort_key(entry.position) <= key)
+        return self.end - len(self._entries) + passed
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: TailEntry) -> None:
         self._entries.append(entry)
         self._size += entry.size
         while self._size > KEPT and len(self._entries) > 1:
@@ -116,137 +116,137 @@ class Tail:
         self.end += 1
         self.wake()
 
-    async def _look(self, now: datetime, position: str) -> None:
-        sighted = await self._sightings.look(self.owners.keys(), now) if self.owners else []
-        if sighted:
-            self._add(Entry(position=position, before=position, sighted=sighted))
+    async def _add_progress(self, now: datetime, position: str) -> None:
+        events = await self._progress.poll(self.owners.keys(), now) if self.owners else []
+        if events:
+            self._add(TailEntry(position=position, before=position, best_effort=events))
 
 
 class Listener:
-    """One who listens, however slowly: what the tail has forgotten is read from the store."""
+    """One subscriber of the feed; one that is behind the tail reads from the store."""
 
-    def __init__(self, tail: Tail, store: Store, loader: Loader, interest: Interest, after: EventId) -> None:
+    def __init__(self, tail: Tail, store: Store, loader: EventLoader, which: EventFilter, after: EventId) -> None:
         self._tail = tail
         self._store = store
         self._loader = loader
-        self._interest = interest
+        self._filter = which
         self._position = after.position
-        self._skip = after.count  # subjects of the next batch that were told already
-        self._seen_at = after.at
+        self._skip = after.count  # events of the next batch that were delivered already
+        self._read_at = after.at
         self._number: int | None = None  # of the next entry of the tail; None while catching up
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[TailEntry] = deque()
 
-    async def next(self, seconds: float) -> list[Happening]:
-        """What comes next; nothing when nothing of interest was found within so many seconds."""
+    async def next(self, seconds: float) -> list[FeedEvent]:
+        """Return the next events that match; none when there are none within so many seconds."""
         deadline = asyncio.get_running_loop().time() + seconds
         while True:
             while self._waiting:
-                told = await self._tell(self._waiting[0])
-                if told or asyncio.get_running_loop().time() > deadline:
-                    return told
+                events = await self._matching_in(self._waiting[0])
+                if events or asyncio.get_running_loop().time() > deadline:
+                    return events
             end = self._tail.end
             await self._fetch()
             if not self._waiting:
                 await self._tail.wait(end, deadline - asyncio.get_running_loop().time())
                 if self._tail.failed:
-                    raise Unavailable("the events cannot be read at the moment")
+                    raise Unavailable("events cannot be read at the moment")
                 if self._tail.end == end:
                     return []
 
-    def seen(self, now: datetime) -> EventId:
-        """Where to come back to when everything that was told until now has arrived."""
+    def resume_id(self, now: datetime) -> EventId:
+        """Return the id to resume after once everything that was returned so far has been delivered."""
         if self._number is not None and not self._waiting:
-            self._seen_at = now
-        return EventId(position=self._position, count=self._skip, at=self._seen_at)
+            self._read_at = now
+        return EventId(position=self._position, count=self._skip, at=self._read_at)
 
     async def _fetch(self) -> None:
-        """Take what the tail has, or while it has forgotten some of it, what the store has."""
-        if not self._joins():
+        """Queue new entries: from the tail if it still holds them, otherwise from the store."""
+        if not self._joins_tail():
             await self._catch_up()
-        if self._joins():
-            place = place_of(self._position)
+        if self._joins_tail():
+            key = sort_key(self._position)
             entries = self._tail.entries(self._number or 0) or []
             self._number = self._tail.end
-            self._waiting.extend(entry for entry in entries if entry.batch is None or place_of(entry.position) > place)
+            self._waiting.extend(entry for entry in entries if entry.batch is None or sort_key(entry.position) > key)
 
-    def _joins(self) -> bool:
-        """Whether everything that comes next is in the tail."""
+    def _joins_tail(self) -> bool:
+        """Whether the tail holds everything that comes next."""
         if self._number is not None and self._tail.entries(self._number) is None:
             self._number = None
-        place = place_of(self._position)
-        if self._number is None and self._skip == 0 and not self._waiting and self._tail.knows(place):
-            self._number = self._tail.number_after(place)
+        key = sort_key(self._position)
+        if self._number is None and self._skip == 0 and not self._waiting and self._tail.covers(key):
+            self._number = self._tail.number_after(key)
         return self._number is not None
 
     async def _catch_up(self) -> None:
-        """Read on in the store."""
-        place = place_of(self._position)
-        reached = self._tail.position  # before the read: if it brings nothing, there is nothing up to here
+        """Queue the next batches of the store."""
+        key = sort_key(self._position)
+        reached = self._tail.position  # taken before the read: if that finds nothing, nothing lies up to here
         before = self._position
-        for batch in await self._store.events(after=before, owner=self._interest.owner, limit=PAGE):
-            self._waiting.append(Entry(position=batch.position, before=before, batch=batch))
+        for batch in await self._store.events(after=before, owner=self._filter.owner, limit=PAGE):
+            self._waiting.append(TailEntry(position=batch.position, before=before, batch=batch))
             before = batch.position
-        if not self._waiting and self._skip == 0 and reached is not None and place_of(reached) > place:
+        if not self._waiting and self._skip == 0 and reached is not None and sort_key(reached) > key:
             self._position = reached
 
-    async def _tell(self, entry: Entry) -> list[Happening]:
-        """The next events of the first entry that waits, which is taken away when it is told to its end."""
+    async def _matching_in(self, entry: TailEntry) -> list[FeedEvent]:
+        """Return the next matching events of the first queued entry, and drop it when it is read to its end."""
         batch = entry.batch
         if batch is None:
             self._waiting.popleft()
-            return [happening for happening in entry.sighted if self._interest.concerns(happening)]
-        self._seen_at = batch.at
-        if not self._interest.may_concern(batch.kind, batch.owner):
-            self._passed(entry)
+            return [event for event in entry.best_effort if self._filter.matches(event)]
+        self._read_at = batch.at
+        if not self._filter.may_match(batch.kind, batch.owner):
+            self._pass(entry)
             return []
         found = await self._loader.load(batch, self._skip, entry.before)
         self._skip += len(found)
         if self._skip >= len(batch.subjects):
-            self._passed(entry)
-        return [happening for happening in found if self._interest.concerns(happening)]
+            self._pass(entry)
+        return [event for event in found if self._filter.matches(event)]
 
-    def _passed(self, entry: Entry) -> None:
+    def _pass(self, entry: TailEntry) -> None:
         self._waiting.popleft()
         self._position, self._skip = entry.position, 0
 
 
 class _Session:
-    """A tail that is kept up to date."""
+    """A tail and the loop that polls for it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.tail = Tail(store, clock)
         self.listeners = 0
         self._clock = clock
         self._loop = Loop("feed", self.tail.tick, clock, idle=POLL)
-        self._looping = asyncio.create_task(self._loop.run(), name="feed")
-        self._looping.add_done_callback(self._ended)
-        self._unsubscribe = store.subscribe(self._heard)
+        self._polling = asyncio.create_task(self._loop.run(), name="feed")
+        self._polling.add_done_callback(self._ended)
+        self._unsubscribe = store.subscribe(self._on_signal)
 
     def stop(self) -> None:
-        """End after the look that is under way."""
+        """Stop after the poll that is under way."""
         self._unsubscribe()
         self._loop.stop()
 
-    def _heard(self, signal: Signal) -> None:
-        self._loop.wake(self._clock.now() + GAP)
+    def _on_signal(self, signal: Signal) -> None:
+        self._loop.wake(self._clock.now() + SIGNAL_DELAY)
 
-    def _ended(self, looping: asyncio.Task[None]) -> None:
-        if not looping.cancelled() and (error := looping.exception()) is not None:
+    def _ended(self, polling: asyncio.Task[None]) -> None:
+        if not polling.cancelled() and (error := polling.exception()) is not None:
             log.error("feed_failed", exc_info=error)
             self.tail.fail()
 
 
 class Feed:
-    """Lets anybody listen, and looks at the store only while somebody does."""
+    """Hands out listeners, and polls the store only while there are any."""
 
-    def __init__(self, store: Store, inspection: Inspection, clock: Clock) -> None:
+    def __init__(self, store: Store, queries: JobQueries, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._loader = Loader(store, inspection)
+        self._loader = EventLoader(store, queries)
         self._session: _Session | None = None
 
     async def position(self, last_id: str | None) -> EventId:
-        """Where to begin: after an event that was told, or now; raises Gone when the id leads nowhere."""
+        """Return where to start: after the event with this id, or now; raises Gone when the events after it expired."""
         last = await self._store.last_event()
         now = self._clock.now()
         if last_id is None:
@@ -254,16 +254,16 @@ class Feed:
         return read_event_id(last_id, like=last, now=now)
 
     @contextmanager
-    def listen(self, interest: Interest, after: EventId) -> Iterator[Listener]:
-        """Somebody who listens from a position on. Leaving waits for nothing, for it may happen in a cancellation."""
+    def listen(self, which: EventFilter, after: EventId) -> Iterator[Listener]:
+        """Open a listener for events after an id. Closing it never awaits, as it may happen during a cancellation."""
         session = self._session
         if session is None or session.tail.failed:
             session = self._session = _Session(self._store, self._clock)
-        watched = Counter([interest.owner] if interest.kinds & SIGHTED else [])
+        watched = Counter([which.owner] if which.kinds & BEST_EFFORT else [])
         session.listeners += 1
         session.tail.owners += watched
         try:
-            yield Listener(session.tail, self._store, self._loader, interest, after)
+            yield Listener(session.tail, self._store, self._loader, which, after)
         finally:
             session.tail.owners -= watched
             session.listeners -= 1
@@ -272,6 +272,6 @@ class Feed:
                 self._session = None if self._session is session else self._session
 
     def wake(self) -> None:
-        """Have every listener return from its wait."""
+        """Let every waiting listener return."""
         if self._session is not None:
             self._session.tail.wake()

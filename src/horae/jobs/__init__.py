@@ -1,1 +1,1 @@
-"""What people do with jobs: create, update, pause, cancel, backfill, requeue."""
+"""The use cases that change jobs: create, update, pause, cancel, backfill, requeue."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from horae.batcher import Batcher
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.firing import Firing
@@ -14,7 +15,6 @@ from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.new_runs import manual_run
 from horae.core.records import Receipt
 from horae.core.values import replace
-from horae.jobs.group_commit import Group
 from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of
 from horae.jobs.optimistic import find, over, refuse_over
 from horae.jobs.params import Parameters
@@ -54,7 +54,7 @@ class Creating:
         self._parameters = parameters
         self._receipts = receipts
         self._ids = ids
-        self._creates: Group[Item | Receipted, JobId | Receipt] = Group(store.create)
+        self._creates: Batcher[Item | Receipted, JobId | Receipt] = Batcher(store.create)
         self._turn: Turn | None = None
 
     # --- one job

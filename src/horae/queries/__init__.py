@@ -1,1 +1,1 @@
-"""What people ask about jobs and runs."""
+"""Read-only queries about jobs, runs, slots and logs."""

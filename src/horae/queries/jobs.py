@@ -1,9 +1,10 @@
-"""What users look at: jobs with their last run, runs with their attempts, the times to come, the ledger, logs."""
+"""Queries about jobs and runs: one by one, in pages, the times to come, and the slots of a job."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from horae.batcher import Batcher
 from horae.core.errors import Invalid, NotFound
 from horae.core.job_rules import job_of, next_run_at
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
@@ -11,42 +12,42 @@ from horae.core.schedule.evaluate import jittered
 from horae.core.schedule.preview import Fire, preview
 from horae.core.schedule.timestamps import parse_timestamp, rfc3339
 from horae.core.values import Value, replace
-from horae.jobs.group_commit import Group
+from horae.jobs.optimistic import find
 from horae.jobs.params import Parameters
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
-from horae.ports.reader import JobFilter, Listing, Reader, RunFilter
-from horae.queries.ledger import Entry, entries, of_one_shot
+from horae.ports.reader import JobFilter, Listing, Reader
+from horae.queries.ledger import SlotEntry, one_shot_entries, slot_entries
 from horae.run_logs import read_log
 
 SNAPSHOT_TRIES = 5
-MAX_AHEAD = timedelta(days=3653)  # of slots that are told
+MAX_AHEAD = timedelta(days=3653)  # how far into the future slots are listed
 _TICK = timedelta(microseconds=1)
 
 
 class Overview(Value, frozen=True, kw_only=True):
-    """A job as it is shown."""
+    """A job with what answers about it show beside its definition."""
 
     job: Job
-    params: str | None  # None where they are large and were not asked for
-    last_run: Run | None  # the latest that is already due
+    params: str | None  # None when they are kept as a blob that was not read
+    last_run: Run | None  # the latest run that is already due
     next_run_at: datetime | None
-    seen_at: datetime
+    read_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upcoming:
-    """A slot to come."""
+class UpcomingRun:
+    """A slot in the future and the time at which its run will be due."""
 
     slot: datetime
-    due_at: datetime  # the slot, later by its jitter
+    due_at: datetime  # the slot plus its jitter
     note: str | None = None
 
 
-class Inspection:
-    """Reads of jobs and runs; nothing here changes anything. `owner` None reaches every owner's.
+class JobQueries:
+    """Reads jobs and runs; look-ups of single ones that come at the same time are batched.
 
-    Those that are asked for one by one at the same time are read together.
+    `owner` None reads those of every owner; for any other, those of somebody else raise NotFound.
     """
 
     def __init__(self, *, store: Reader, blobs: Blobs, parameters: Parameters, clock: Clock) -> None:
@@ -54,73 +55,73 @@ class Inspection:
         self._blobs = blobs
         self._parameters = parameters
         self._clock = clock
-        self._jobs: Group[JobId, Overview | None] = Group(self._read_jobs)
-        self._runs: Group[RunId, tuple[Run, Sequence[Attempt]] | None] = Group(self._read_runs)
+        self._jobs: Batcher[JobId, Overview | None] = Batcher(self._read_jobs)
+        self._runs: Batcher[RunId, tuple[Run, Sequence[Attempt]] | None] = Batcher(self._read_runs)
 
     # --- jobs
 
     async def job(self, job_id: JobId, *, owner: str | None) -> Overview:
-        """One job with its parameters and its last run."""
-        found = await self.glance(job_id, owner=owner)
+        """Return a job with its parameters and its last run."""
+        found = await self.status(job_id, owner=owner)
         if found.params is not None:
             return found
         return replace(found, params=await self._parameters.of(found.job.spec))
 
-    async def glance(self, job_id: JobId, *, owner: str | None) -> Overview:
-        """One job with its last run; large parameters are left out."""
+    async def status(self, job_id: JobId, *, owner: str | None) -> Overview:
+        """Return a job with its last run, without parameters that are kept as a blob."""
         found = await self._jobs.add(job_id)
         if found is None or owner not in (None, found.job.owner):
             raise NotFound("job", f"job_{job_id}")
         return found
 
     async def _read_jobs(self, job_ids: Sequence[JobId]) -> list[Overview | None]:
-        """The run of a one-shot is its latest run unless it ran again, so that most are read in one look-up."""
-        now, asked = self._clock.now(), dict.fromkeys(job_ids)
-        last_runs = await self._store.last_runs([*asked], now=now)
+        now, wanted = self._clock.now(), dict.fromkeys(job_ids)
+        last_runs = await self._store.last_runs([*wanted], now=now)
+        # A one-shot is stored as its run. Unless it ran again that is its last run, and needs no second query.
         jobs = {job_id: job_of(run) for job_id, run in last_runs.items() if run.one_shot}
-        if others := [job_id for job_id in asked if job_id not in jobs]:
+        if others := [job_id for job_id in wanted if job_id not in jobs]:
             jobs |= await self._store.jobs(others)
-        found = {job_id: _glimpse(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
+        found = {job_id: _overview_without_blob(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
         return [found.get(job_id) for job_id in job_ids]
 
-    async def overview(self, job: Job) -> Overview:
-        """A job that was just read or written, as it is shown."""
+    async def overview_of(self, job: Job) -> Overview:
+        """Return the overview of a job that the caller has just read or written."""
         now = self._clock.now()
         last_run = (await self._store.last_runs([job.id], now=now)).get(job.id)
         return _overview(job, last_run, await self._parameters.of(job.spec), now)
 
-    async def created(self, job: Job) -> Overview:
-        """A job that was just created: nothing has to be read to show it."""
+    async def overview_of_new(self, job: Job) -> Overview:
+        """Return the overview of a job that was just created, without reading the store."""
         now = self._clock.now()
         last_run = job.run if job.run is not None and job.run.due_at <= now else None
         return _overview(job, last_run, await self._parameters.of(job.spec), now)
 
     async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Overview]:
-        """A page of jobs; large parameters are left out."""
+        """Return a page of jobs, without parameters that are kept as blobs."""
         page = await self._store.list_jobs(which, cursor=cursor, limit=limit)
-        return Listing(items=await self.overviews(page.items), cursor=page.cursor)
+        return Listing(items=await self.overviews_of(page.items), cursor=page.cursor)
 
-    async def overviews(self, jobs: Sequence[Job]) -> list[Overview]:
-        """Jobs that were just read, as they are shown; large parameters are left out."""
+    async def overviews_of(self, jobs: Sequence[Job]) -> list[Overview]:
+        """Return the overviews of jobs that the caller has just read, without parameters that are kept as blobs."""
         now = self._clock.now()
         last_runs = await self._store.last_runs([job.id for job in jobs], now=now) if jobs else {}
-        return [_glimpse(job, last_runs.get(job.id), now) for job in jobs]
+        return [_overview_without_blob(job, last_runs.get(job.id), now) for job in jobs]
 
-    async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[Upcoming]:
-        """The next times at which the job will run; none while it is paused, for then it will not."""
-        job = await self._find_job(job_id, owner)
+    async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[UpcomingRun]:
+        """Return the next times at which the job will run; none while it is paused."""
+        job = await find(self._store, job_id, owner=owner)
         now = self._clock.now()
         if job.status is not JobStatus.SCHEDULED:
             return []
         if not job.recurring:
             at = next_run_at(job, now)
-            return [] if at is None or at <= now else [Upcoming(slot=at, due_at=at)]
+            return [] if at is None or at <= now else [UpcomingRun(slot=at, due_at=at)]
         return [_upcoming(job, fire) for fire in preview(job.schedule, now, count)]
 
     # --- runs
 
     async def run(self, run_id: RunId, *, owner: str | None) -> tuple[Run, Sequence[Attempt]]:
-        """A run and its attempts that did not succeed."""
+        """Return a run with its attempts that did not succeed."""
         found = await self._runs.add(run_id)
         if found is None or owner not in (None, found[0].owner):
             raise NotFound("run", f"run_{run_id}")
@@ -132,19 +133,15 @@ class Inspection:
         found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
         return [found.get(run_id) for run_id in run_ids]
 
-    async def runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        """A page of runs, by due time, latest first."""
-        return await self._store.list_runs(which, cursor=cursor, limit=limit)
-
     async def last_run(self, job_id: JobId, *, owner: str | None) -> Run:
-        """The latest run of a job that is already due; raises NotFound when there is none yet."""
-        overview = await self.glance(job_id, owner=owner)
-        if overview.last_run is None:
+        """Return the latest run of a job that is already due; raises NotFound when there is none yet."""
+        last_run = (await self.status(job_id, owner=owner)).last_run
+        if last_run is None:
             raise NotFound("run yet of job", f"job_{job_id}")
-        return overview.last_run
+        return last_run
 
     def logs(self, run_id: RunId) -> AsyncIterator[str]:
-        """What the attempts of a run wrote, in order."""
+        """Yield the log of a run, attempt after attempt."""
         return read_log(self._blobs, run_id)
 
     # --- the ledger
@@ -158,53 +155,46 @@ class Inspection:
         end: datetime | None,
         cursor: str | None,
         limit: int,
-    ) -> Listing[Entry]:
-        """What became of the slots from `start` (creation) to `end` (now)."""
+    ) -> Listing[SlotEntry]:
+        """Return a page of the ledger: the slots from `start` (default: creation) to `end` (default: now)."""
         after = None if cursor is None else _position(cursor) + _TICK
         for _ in range(SNAPSHOT_TRIES):
-            job = await self._find_job(job_id, owner)
+            job = await find(self._store, job_id, owner=owner)
             now = self._clock.now()
             _refuse_far(job, end, now)
             begin = max(start or _begin(job), after or _begin(job))
             found, complete = await self._slots(job, begin, end or now, now, limit + 1)
             if await self._store.job(job_id, owner=owner) == job:
-                break  # nobody fired or changed it between the two reads, so no slot is missing or told twice
+                break  # the job was not fired or changed between the two reads: no slot is missing or listed twice
         return _page(found, limit, complete=complete)
 
     async def _slots(
         self, job: Job, start: datetime, end: datetime, now: datetime, limit: int
-    ) -> tuple[Sequence[Entry], bool]:
-        """The entries of a range, and whether they are all of it."""
+    ) -> tuple[Sequence[SlotEntry], bool]:
+        """Return the entries of a range, and whether they cover all of it."""
         if job.run is not None:
-            return of_one_shot([job.run] if start <= job.run.due_at <= end else []), True
+            return one_shot_entries([job.run] if start <= job.run.due_at <= end else []), True
         ledger = await self._store.ledger(job.id, start=start, end=end, limit=limit)
         if len(ledger.runs) < limit:
-            return entries(job, ledger, start=start, end=end, now=now), True
+            return slot_entries(job, ledger, start=start, end=end, now=now), True
         known_to = ledger.runs[-1].slot or end
-        found = entries(job, ledger, start=start, end=known_to, now=now)
+        found = slot_entries(job, ledger, start=start, end=known_to, now=now)
         return [entry for entry in found if entry.end <= known_to], False
 
     # --- nodes
 
     async def workers(self) -> list[Node]:
-        """The registered nodes that run tasks."""
+        """Return the registered nodes that run tasks."""
         return [node for node in await self._store.nodes() if "worker" in node.roles]
-
-    async def _find_job(self, job_id: JobId, owner: str | None) -> Job:
-        job = await self._store.job(job_id, owner=owner)
-        if job is None:
-            raise NotFound("job", f"job_{job_id}")
-        return job
 
 
 def _refuse_far(job: Job, end: datetime | None, now: datetime) -> None:
-    """Raise Invalid for slots so far ahead that to count them takes seconds."""
+    """Raise Invalid when `end` is so far ahead that counting the slots would take seconds."""
     if job.recurring and end is not None and end - now > MAX_AHEAD:
-        raise Invalid(f"slots are told up to {MAX_AHEAD.days} days ahead", pointer="/end")
+        raise Invalid(f"slots are listed up to {MAX_AHEAD.days} days ahead", pointer="/end")
 
 
-def _glimpse(job: Job, last_run: Run | None, now: datetime) -> Overview:
-    """A job without its parameters where they are large."""
+def _overview_without_blob(job: Job, last_run: Run | None, now: datetime) -> Overview:
     return _overview(job, last_run, None if job.spec.params_blob else job.spec.params, now)
 
 
@@ -214,7 +204,7 @@ def _overview(job: Job, last_run: Run | None, params: str | None, now: datetime)
         params=params,
         last_run=last_run,
         next_run_at=next_run_at(job, now),
-        seen_at=now,
+        read_at=now,
     )
 
 
@@ -222,8 +212,8 @@ def _begin(job: Job) -> datetime:
     return job.created_at if job.run is None else min(job.created_at, job.run.due_at)
 
 
-def _page(found: Sequence[Entry], limit: int, *, complete: bool) -> Listing[Entry]:
-    """The first entries; those that end together stay together, for the cursor is the end of the last."""
+def _page(found: Sequence[SlotEntry], limit: int, *, complete: bool) -> Listing[SlotEntry]:
+    """Return the first entries; those with the same end stay on one page, for that end is the cursor."""
     size = limit
     while size < len(found) and found[size].end == found[size - 1].end:
         size += 1
@@ -232,8 +222,8 @@ def _page(found: Sequence[Entry], limit: int, *, complete: bool) -> Listing[Entr
     return Listing(items=items, cursor=rfc3339(items[-1].end) if more and items else None)
 
 
-def _upcoming(job: Job, fire: Fire) -> Upcoming:
-    return Upcoming(slot=fire.at, due_at=jittered(job.schedule, job.id, fire.at), note=fire.note)
+def _upcoming(job: Job, fire: Fire) -> UpcomingRun:
+    return UpcomingRun(slot=fire.at, due_at=jittered(job.schedule, job.id, fire.at), note=fire.note)
 
 
 def _position(cursor: str) -> datetime:

@@ -1,4 +1,4 @@
-"""The ledger of a job: every slot once, as what became of it."""
+"""The ledger of a job: each of its slots once, with its outcome."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _TICK = timedelta(microseconds=1)
 
 
 class SlotOutcome(StrEnum):
-    """What became of a slot."""
+    """Whether a slot was run, was skipped, or is still open."""
 
     RAN = "ran"
     SKIPPED = "skipped"
@@ -23,8 +23,8 @@ class SlotOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A slot, or a range of slots with one fate; both ends are slots."""
+class SlotEntry:
+    """A slot, or a range of slots with the same outcome; both ends are slots."""
 
     start: datetime
     end: datetime
@@ -34,27 +34,27 @@ class Entry:
     run_id: RunId | None = None
 
 
-def entries(job: Job, ledger: Ledger, *, start: datetime, end: datetime, now: datetime) -> list[Entry]:
-    """What became of the slots with `start <= slot <= end`, in the order of their ends.
+def slot_entries(job: Job, ledger: Ledger, *, start: datetime, end: datetime, now: datetime) -> list[SlotEntry]:
+    """Return the entries of the slots with `start <= slot <= end`, in the order of their ends.
 
-    A skipped range that reaches beyond the asked one is told whole.
+    A skipped range that reaches beyond `start` or `end` is not cut.
     """
     found = [
-        *(_of_run(run) for run in _valid(ledger.runs)),
+        *(_of_run(run) for run in _current_runs(ledger.runs)),
         *(_of_skip(skipped) for skipped in ledger.skips),
-        *_to_fill(job.schedule, ledger.backfills, start, end),
+        *_unfilled(job.schedule, ledger.backfills, start, end),
         *_unfired(job, start, end, now),
     ]
     return sorted(found, key=lambda entry: (entry.end, entry.start))
 
 
-def of_one_shot(runs: Sequence[Run]) -> list[Entry]:
-    """A job that runs once has one slot: the time it is due."""
+def one_shot_entries(runs: Sequence[Run]) -> list[SlotEntry]:
+    """Return the entries of a one-shot, whose only slot is the time at which it is due."""
     return [_of_run(run) for run in runs]
 
 
-def _valid(runs: Sequence[Run]) -> Iterator[Run]:
-    """One run for each slot: one that was stopped before its start gives way to that of a later revision."""
+def _current_runs(runs: Sequence[Run]) -> Iterator[Run]:
+    """Yield one run per slot: a run that was stopped before its start is replaced by that of a later revision."""
     latest = {run.slot: run.revision for run in sorted(runs, key=lambda run: run.revision)}
     return (run for run in runs if run.revision == latest[run.slot] or not _stopped_unstarted(run))
 
@@ -63,13 +63,13 @@ def _stopped_unstarted(run: Run) -> bool:
     return run.first_started_at is None and (run.stop is not None or run.state in (State.CANCELLED, State.SKIPPED))
 
 
-def _of_run(run: Run) -> Entry:
+def _of_run(run: Run) -> SlotEntry:
     slot = run.slot or run.due_at
-    outcome, reason = _fate(run)
-    return Entry(start=slot, end=slot, count=1, outcome=outcome, reason=reason, run_id=run.id)
+    outcome, reason = _outcome(run)
+    return SlotEntry(start=slot, end=slot, count=1, outcome=outcome, reason=reason, run_id=run.id)
 
 
-def _fate(run: Run) -> tuple[SlotOutcome, Reason | None]:
+def _outcome(run: Run) -> tuple[SlotOutcome, Reason | None]:
     if run.state not in FINAL:
         return SlotOutcome.PENDING, None
     if run.state is State.SKIPPED:
@@ -79,8 +79,8 @@ def _fate(run: Run) -> tuple[SlotOutcome, Reason | None]:
     return SlotOutcome.RAN, None
 
 
-def _of_skip(skipped: Skip) -> Entry:
-    return Entry(
+def _of_skip(skipped: Skip) -> SlotEntry:
+    return SlotEntry(
         start=skipped.start,
         end=skipped.end,
         count=skipped.count,
@@ -89,15 +89,15 @@ def _of_skip(skipped: Skip) -> Entry:
     )
 
 
-def _to_fill(schedule: Schedule, backfills: Sequence[Backfill], start: datetime, end: datetime) -> Iterator[Entry]:
-    """Missed slots that planners are still turning into runs; what users backfill fills no slot."""
+def _unfilled(schedule: Schedule, backfills: Sequence[Backfill], start: datetime, end: datetime) -> Iterator[SlotEntry]:
+    """Yield missed slots that planners are still turning into runs; backfills by users fill no slot."""
     for backfill in backfills:
         if backfill.trigger is Trigger.SCHEDULE:
             yield from _range(schedule, max(backfill.start, start), min(backfill.end, end), SlotOutcome.PENDING)
 
 
-def _unfired(job: Job, start: datetime, end: datetime, now: datetime) -> Iterator[Entry]:
-    """Slots that nobody has decided on yet: to come, or passed in a pause that is not over."""
+def _unfired(job: Job, start: datetime, end: datetime, now: datetime) -> Iterator[SlotEntry]:
+    """Yield slots that are not accounted for yet: future ones, and those that passed in a pause that still lasts."""
     if job.next_fire_at is None or job.status in (JobStatus.CANCELLED, JobStatus.FINISHED):
         return
     first = max(job.next_fire_at, start)
@@ -109,10 +109,10 @@ def _unfired(job: Job, start: datetime, end: datetime, now: datetime) -> Iterato
 
 def _range(
     schedule: Schedule, start: datetime, end: datetime, outcome: SlotOutcome, reason: Reason | None = None
-) -> Iterator[Entry]:
-    """The slots with `start <= slot <= end` as one entry, if there are any."""
+) -> Iterator[SlotEntry]:
+    """Yield the slots with `start <= slot <= end` as one entry, if there are any."""
     count = count_between(schedule, start, end + _TICK)
     first = next_after(schedule, start - _TICK)
     last = last_before(schedule, end + _TICK, not_before=start)
     if count and first is not None and last is not None:
-        yield Entry(start=first, end=last, count=count, outcome=outcome, reason=reason)
+        yield SlotEntry(start=first, end=last, count=count, outcome=outcome, reason=reason)

@@ -1,8 +1,8 @@
-"""Reads a log while it is written, from before the run starts until it has ended."""
+"""Follows the log of a run while it is being written, from before its start to its end."""
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from horae.core.errors import Gone
@@ -11,47 +11,47 @@ from horae.core.model import JobId, JobStatus, Run, RunId
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
-from horae.queries.jobs import Inspection
+from horae.queries.jobs import JobQueries
 from horae.run_logs import PREFIX
 
 POLL_SECONDS = 0.25
 IDLE_SECONDS = 1.0  # while the run is not due yet
-LAST_LINES = timedelta(seconds=0.5)  # the end of a run may be known before its last lines are kept
-CHUNKS = 8  # read at a time
+LAST_LINES = timedelta(seconds=0.5)  # the end of a run may be stored before the last lines of its log
+CHUNKS = 8  # read in one poll
 
 _PLACE = re.compile(r"[0-9a-f]{32}/\d{8}/\d{6}")
 
-Find = Callable[[], Awaitable[tuple[Run | None, bool]]]  # the run, if there is one already, and whether to wait for it
+FindRun = Callable[[], Awaitable[tuple[Run | None, bool]]]  # the run, and while there is none whether to wait for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Whole lines of a log, and where they are."""
+    """Whole lines of a log, and their place in it."""
 
     place: str
     text: str
 
 
 @dataclass
-class Follower:
-    """One who follows a log."""
+class LogTail:
+    """Reads the new chunks of one log, poll by poll."""
 
-    find: Find
+    find: FindRun
     blobs: Blobs
     clock: Clock
-    after: str = ""  # the place of the last chunk that was told
+    after: str = ""  # the place of the last chunk that was read
     run: Run | None = None
-    over: bool = False
-    seconds: float = field(default=IDLE_SECONDS)  # to wait before the next look
+    ended: bool = False
+    seconds: float = IDLE_SECONDS  # to wait before the next poll
 
-    async def look(self) -> list[Chunk]:
-        """What was written since the last look; `over` when there will be no more."""
-        run, waits = await self.find()
+    async def poll(self) -> list[Chunk]:
+        """Return the chunks since the last poll; sets `ended` when no more will come."""
+        run, expected = await self.find()
         now = self.clock.now()
         self.run = run
         chunks = [] if run is None else await self._read(run.id)
         self.seconds = 0.0 if len(chunks) == CHUNKS else _interval(run, now)
-        self.over = not chunks and (not waits if run is None else _complete(run, now))
+        self.ended = not chunks and (not expected if run is None else _complete(run, now))
         return chunks
 
     async def _read(self, run_id: RunId) -> list[Chunk]:
@@ -65,47 +65,47 @@ class Follower:
         return chunks
 
 
-class Following:
-    """Follows logs of runs, and of the latest runs of jobs."""
+class LogTails:
+    """Opens tails of the logs of runs, and of the latest runs of jobs."""
 
-    def __init__(self, store: Reader, inspection: Inspection, blobs: Blobs, clock: Clock) -> None:
+    def __init__(self, store: Reader, queries: JobQueries, blobs: Blobs, clock: Clock) -> None:
         self._store = store
-        self._inspection = inspection
+        self._queries = queries
         self._blobs = blobs
         self._clock = clock
 
-    def run(self, run_id: RunId, *, after: str | None) -> Follower:
-        """The log of a run, from a place on; raises Gone for a place that is not in it."""
+    def run(self, run_id: RunId, *, after: str | None) -> LogTail:
+        """Follow the log of a run after a place in it; raises Gone for a place that is not in this log."""
         if after is not None and _run_at(after) != run_id:
-            raise _elsewhere(after)
-        return Follower(find=self._finding(run_id), blobs=self._blobs, clock=self._clock, after=after or "")
+            raise _no_such_place(after)
+        return LogTail(find=self._find_run(run_id), blobs=self._blobs, clock=self._clock, after=after or "")
 
-    async def job(self, job_id: JobId, *, after: str | None) -> Follower:
-        """The log of the latest run of a job that is due, or of its first if there is none yet.
+    async def job(self, job_id: JobId, *, after: str | None) -> LogTail:
+        """Follow the log of the latest due run of a job, or wait for its first run.
 
-        Whoever comes back with a place follows the run that it is in.
+        With `after` it is the run that this place belongs to.
         """
         if after is None:
-            return Follower(find=self._finding_latest(job_id), blobs=self._blobs, clock=self._clock)
+            return LogTail(find=self._find_latest_of(job_id), blobs=self._blobs, clock=self._clock)
         run = await self._store.run(_run_at(after), owner=None)
         if run is None or run.job_id != job_id:
-            raise _elsewhere(after)
-        return Follower(find=self._finding(run.id), blobs=self._blobs, clock=self._clock, after=after)
+            raise _no_such_place(after)
+        return LogTail(find=self._find_run(run.id), blobs=self._blobs, clock=self._clock, after=after)
 
-    def _finding(self, run_id: RunId) -> Find:
+    def _find_run(self, run_id: RunId) -> FindRun:
         async def find() -> tuple[Run | None, bool]:
             return await self._store.run(run_id, owner=None), False
 
         return find
 
-    def _finding_latest(self, job_id: JobId) -> Find:
-        """The latest run at the first look that finds one is followed to its end."""
+    def _find_latest_of(self, job_id: JobId) -> FindRun:
+        """Choose the latest run when there is one for the first time, and stay with it."""
         chosen: list[RunId] = []
 
         async def find() -> tuple[Run | None, bool]:
             if chosen:
                 return await self._store.run(chosen[0], owner=None), False
-            overview = await self._inspection.job(job_id, owner=None)
+            overview = await self._queries.job(job_id, owner=None)
             if overview.last_run is not None:
                 chosen.append(overview.last_run.id)
             return overview.last_run, overview.job.status in (JobStatus.SCHEDULED, JobStatus.PAUSED)
@@ -125,9 +125,9 @@ def _complete(run: Run, now: datetime) -> bool:
 
 def _run_at(place: str) -> RunId:
     if not _PLACE.fullmatch(place):
-        raise _elsewhere(place)
+        raise _no_such_place(place)
     return RunId(place.partition("/")[0])
 
 
-def _elsewhere(place: str) -> Gone:
-    return Gone(f"{place[:100]!r} is no place in this log; follow it again without Last-Event-ID")
+def _no_such_place(place: str) -> Gone:
+    return Gone(f"{place[:100]!r} is not a place in this log; follow it again without Last-Event-ID")

@@ -1,4 +1,4 @@
-"""Why a run has not started, in words that somebody can act on."""
+"""Explains why a run has not started, in words that users can act on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from horae.ports.reader import QueueDepth, Reader
 
 
 class Cause(StrEnum):
-    """What keeps a run from starting, or that nothing does any more."""
+    """What keeps a run from starting, or that it has started or ended."""
 
     STARTED = "started"
     ENDED = "ended"
@@ -35,24 +35,24 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a run has not started."""
+    """Why a run has not started yet."""
 
     cause: Cause
     detail: str
-    expected_at: datetime | None = None  # when it should, as far as that is known
+    expected_at: datetime | None = None  # when it should start; None when that is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the start of a run depends on beside itself."""
+class StartConditions:
+    """What the start of a due run depends on beside the run itself."""
 
     queue: QueueDepth
-    ahead: Sequence[Run]  # in its gate, earliest first
-    workers: Sequence[Node]  # that are alive
+    ahead: Sequence[Run]  # that come before it in its gate, earliest first
+    workers: Sequence[Node]  # only live ones
 
 
-class Why:
-    """Looks at a run and its surroundings, and says what it waits for."""
+class StartExplainer:
+    """Finds out what a run is waiting for."""
 
     def __init__(self, store: Reader, clock: Clock, *, dead_after: timedelta) -> None:
         self._store = store
@@ -60,14 +60,14 @@ class Why:
         self._dead_after = dead_after
 
     async def explain(self, run_id: RunId, *, owner: str | None) -> Explanation:
-        """Why the run has not started; raises NotFound also for another owner's."""
+        """Explain why the run has not started; raises NotFound also for a run of another owner."""
         run = await self._store.run(run_id, owner=owner)
         if run is None:
             raise NotFound("run", f"run_{run_id}")
         now = self._clock.now()
-        return explain_by_itself(run, now) or explain_by_surroundings(run, await self._look_around(run, now))
+        return explain_by_run(run, now) or explain_by_conditions(run, await self._conditions(run, now))
 
-    async def _look_around(self, run: Run, now: datetime) -> Surroundings:
+    async def _conditions(self, run: Run, now: datetime) -> StartConditions:
         alive = now - self._dead_after
         settings = await self._store.queue_settings(run.spec.queue)
         nodes = [node for node in await self._store.nodes() if "worker" in node.roles and node.beat_at > alive]
@@ -75,7 +75,7 @@ class Why:
         if settings.concurrency is not None:
             depths = await self._store.queues(now=now)
             running = sum(depth.running for depth in depths if depth.queue == run.spec.queue)
-        return Surroundings(
+        return StartConditions(
             queue=QueueDepth(
                 queue=run.spec.queue,
                 depth=0,
@@ -89,14 +89,16 @@ class Why:
         )
 
 
-def explain_by_itself(run: Run, now: datetime) -> Explanation | None:
-    """What the run alone tells; None when it is due and waits for something else."""
+def explain_by_run(run: Run, now: datetime) -> Explanation | None:
+    """Explain by the state of the run alone; None when it is due and waits for something else."""
     if run.state in FINAL:
         return Explanation(cause=Cause.ENDED, detail=_ended(run))
     if run.state is State.RUNNING:
-        return Explanation(cause=Cause.STARTED, detail=f"attempt {run.attempt} runs on {_told(run.node)}")
+        return Explanation(cause=Cause.STARTED, detail=f"attempt {run.attempt} runs on {_worker_name(run.node)}")
     if run.state in HELD and run.stop is Reason.CANCELLED:
-        return Explanation(cause=Cause.CANCELLING, detail=f"{_told(run.node)} is asked to give it up for a cancel")
+        return Explanation(
+            cause=Cause.CANCELLING, detail=f"{_worker_name(run.node)} is asked to give it up for a cancel"
+        )
     if run.paused:
         return Explanation(cause=Cause.JOB_PAUSED, detail=f"job_{run.job_id} is paused; resume it")
     if run.wake_at > now and (run.state is State.RETRYING or run.attempt > 0):
@@ -106,21 +108,21 @@ def explain_by_itself(run: Run, now: datetime) -> Explanation | None:
     if run.due_at > now:
         return Explanation(cause=Cause.NOT_DUE, detail=f"it is due at {rfc3339(run.due_at)}", expected_at=run.due_at)
     if run.state is State.CLAIMED:
-        detail = f"{_told(run.node)} has taken it and is about to start it"
+        detail = f"{_worker_name(run.node)} has taken it and is about to start it"
         return Explanation(cause=Cause.STARTING, detail=detail, expected_at=now)
     return None
 
 
-def explain_by_surroundings(run: Run, around: Surroundings) -> Explanation:
-    """What a run waits for that could start as far as it goes."""
+def explain_by_conditions(run: Run, conditions: StartConditions) -> Explanation:
+    """Explain what a due run is waiting for."""
     queue = run.spec.queue
-    if around.queue.paused:
+    if conditions.queue.paused:
         return Explanation(
             cause=Cause.QUEUE_PAUSED, detail=f"the queue {queue} is paused; an administrator can resume it"
         )
-    if around.ahead:
-        return _behind(around.ahead[0])
-    return _unstaffed(run, around.workers) or _crowded(run, around)
+    if conditions.ahead:
+        return _behind(conditions.ahead[0])
+    return _without_worker(run, conditions.workers) or _at_capacity(run, conditions)
 
 
 def _behind(ahead: Run) -> Explanation:
@@ -131,8 +133,8 @@ def _behind(ahead: Run) -> Explanation:
     return Explanation(cause=Cause.WAITING_FOR_RUN, detail=detail)
 
 
-def _unstaffed(run: Run, workers: Sequence[Node]) -> Explanation | None:
-    """Why no worker would take the run, if none would."""
+def _without_worker(run: Run, workers: Sequence[Node]) -> Explanation | None:
+    """Explain that no live worker can take the run; None when one can."""
     task, queue = run.spec.task, run.spec.queue
     if not workers:
         return Explanation(cause=Cause.NO_WORKER, detail="no worker is alive; start one with `horae worker`")
@@ -146,13 +148,13 @@ def _unstaffed(run: Run, workers: Sequence[Node]) -> Explanation | None:
     return None
 
 
-def _crowded(run: Run, around: Surroundings) -> Explanation:
-    """Why nobody who would take the run has done so yet."""
-    queue, limit = run.spec.queue, around.queue.concurrency
-    if limit is not None and around.queue.running >= limit:
+def _at_capacity(run: Run, conditions: StartConditions) -> Explanation:
+    """Explain why no worker that could take the run has taken it yet."""
+    queue, limit = run.spec.queue, conditions.queue.concurrency
+    if limit is not None and conditions.queue.running >= limit:
         detail = f"the queue {queue} runs at most {limit} at a time, and that many are running"
         return Explanation(cause=Cause.QUEUE_FULL, detail=detail)
-    able = [node for node in around.workers if _serves(node, queue) and run.spec.task in node.tasks]
+    able = [node for node in conditions.workers if _serves(node, queue) and run.spec.task in node.tasks]
     if all(node.running >= node.concurrency for node in able):
         detail = f"all {len(able)} workers that could take it are busy; it starts when one is free, or add workers"
         return Explanation(cause=Cause.WORKERS_BUSY, detail=detail)
@@ -166,7 +168,7 @@ def _serves(node: Node, queue: str) -> bool:
 def _ended(run: Run) -> str:
     at = "" if run.finished_at is None else f" at {rfc3339(run.finished_at)}"
     why = "" if run.reason is None else f" ({run.reason})"
-    return f"it is over: {run.state}{why}{at}"
+    return f"it has ended: {run.state}{why}{at}"
 
 
 def _delayed(run: Run) -> str:
@@ -178,5 +180,5 @@ def _suspected(run: Run) -> str:
     return f"{run.crashes} workers died while they held it; it is tried again at {rfc3339(run.wake_at)}"
 
 
-def _told(node: str | None) -> str:
+def _worker_name(node: str | None) -> str:
     return "a worker" if node is None else f"the worker {node}"

@@ -279,7 +279,6 @@ def _bound(program: Program, services: Services) -> Iterator[Connection]:
             store=services.store,
             clock=services.clock,
             jobs=services.jobs,
-            inspection=services.inspection,
             ends=ends,
         )
         with program.bind(connection):

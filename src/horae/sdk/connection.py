@@ -3,7 +3,7 @@
 This is the seam for everything that runs an application on something else than the store of its settings. A node binds
 its own (`wiring`), and `horae.testing` binds one over its store and its virtual clock:
 
-    connection = Connection(store=store, clock=clock, jobs=jobs, inspection=inspection, ends=ends)
+    connection = Connection(store=store, clock=clock, jobs=jobs, ends=ends)
     with app.bind(connection):          # in the event loop that the store was opened in
         await task.submit(...)          # goes to `connection`, without a thread or a second connection
 
@@ -23,7 +23,6 @@ from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection
 from horae.sdk.wait import Ends, Watch
 from horae.secrets.sealer import Sealer
 from horae.tasks.registry import Registry
@@ -38,7 +37,6 @@ class Connection:
     store: Store
     clock: Clock
     jobs: Jobs
-    inspection: Inspection
     ends: Ends
 
     @classmethod
@@ -67,5 +65,4 @@ class Connection:
             horizon=horizon,
             sealer=sealer,
         )
-        inspection = Inspection(store=store, blobs=kept_in, parameters=parameters, clock=clock)
-        return cls(store=store, clock=clock, jobs=jobs, inspection=inspection, ends=ends or Watch(store))
+        return cls(store=store, clock=clock, jobs=jobs, ends=ends or Watch(store))

@@ -28,9 +28,9 @@ from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
-from horae.queries.jobs import Inspection
-from horae.queries.log_tail import Following
-from horae.queries.why import Why
+from horae.queries.jobs import JobQueries
+from horae.queries.log_tail import LogTails
+from horae.queries.why import StartExplainer
 from horae.secrets.sealer import Sealer
 
 Item = TypeVar("Item")
@@ -44,13 +44,13 @@ class Services:
     """The use cases behind the routes."""
 
     jobs: Jobs
-    inspection: Inspection
+    queries: JobQueries
     dead_letters: DeadLetters
     queues: Queues
-    why: Why
+    why: StartExplainer
     tasks: TaskBook
     feed: Feed
-    following: Following
+    log_tails: LogTails
     store: Store
     clock: Clock
     metrics: Metrics
@@ -76,7 +76,7 @@ class Services:
         """The use cases over a store; `task_defaults` answers None for a task that this process does not know."""
         parameters = Parameters(blobs)
         tasks = TaskBook(store, clock, defaults=task_defaults, check_params=check_params)
-        inspection = Inspection(store=store, blobs=blobs, parameters=parameters, clock=clock)
+        queries = JobQueries(store=store, blobs=blobs, parameters=parameters, clock=clock)
         return cls(
             jobs=Jobs(
                 store=store,
@@ -88,15 +88,15 @@ class Services:
                 horizon=horizon,
                 sealer=sealer,
             ),
-            inspection=inspection,
+            queries=queries,
             dead_letters=DeadLetters(
                 store=store, clock=clock, tasks=tasks, parameters=parameters, new_id=new_id, sealer=sealer
             ),
             queues=Queues(store, clock),
-            why=Why(store, clock, dead_after=dead_after),
+            why=StartExplainer(store, clock, dead_after=dead_after),
             tasks=tasks,
-            feed=Feed(store, inspection, clock),
-            following=Following(store, inspection, blobs, clock),
+            feed=Feed(store, queries, clock),
+            log_tails=LogTails(store, queries, blobs, clock),
             store=store,
             clock=clock,
             metrics=metrics,

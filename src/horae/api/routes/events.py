@@ -32,7 +32,7 @@ from horae.api.schemas.run_views import RunView, run_view
 from horae.core.errors import Invalid, NotFound, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId
-from horae.events.event import EventId, Happening, Interest
+from horae.events.event import EventFilter, EventId, FeedEvent
 
 EVERYBODY = "*"
 ENCODED = 500  # messages that are kept for the next who is told of the same event
@@ -71,13 +71,13 @@ async def listen(request: Request) -> Response:
     """
     services = services_of(request)
     query = Query(request)
-    interest = await _interest(services, query, principal(request))
+    which = await _filter(services, query, principal(request))
     after = await services.feed.position(last_event_id(request, query))
-    return stream(_messages(services, Span(request), interest, after))
+    return stream(_messages(services, Span(request), which, after))
 
 
-async def _messages(services: Services, span: Span, interest: Interest, after: EventId) -> AsyncIterator[bytes]:
-    with services.feed.listen(interest, after) as listener:
+async def _messages(services: Services, span: Span, which: EventFilter, after: EventId) -> AsyncIterator[bytes]:
+    with services.feed.listen(which, after) as listener:
         yield BEGINNING + message(ident=str(after))
         while not span.over:
             try:
@@ -88,36 +88,36 @@ async def _messages(services: Services, span: Span, interest: Interest, after: E
             if found:
                 yield b"".join(map(_message, found))
             else:  # tells also where the listener stands, so that it need not go back to the last event it was told
-                yield comment("keep-alive") + message(ident=str(listener.seen(services.clock.now())))
+                yield comment("keep-alive") + message(ident=str(listener.resume_id(services.clock.now())))
 
 
 @lru_cache(ENCODED)
-def _message(happening: Happening) -> bytes:
+def _message(event: FeedEvent) -> bytes:
     """Written once, however many are told."""
-    ident = None if happening.id is None else str(happening.id)
-    return message(msgspec.json.encode(event_view(happening)), event=happening.kind, ident=ident)
+    ident = None if event.id is None else str(event.id)
+    return message(msgspec.json.encode(event_view(event)), event=event.kind, ident=ident)
 
 
-def event_view(happening: Happening) -> EventView:
+def event_view(event: FeedEvent) -> EventView:
     """An event as users see it."""
     view = EventView(
-        type=happening.kind,
-        at=happening.at,
-        job_id=None if happening.job_id is None else f"job_{happening.job_id}",
+        type=event.kind,
+        at=event.at,
+        job_id=None if event.job_id is None else f"job_{event.job_id}",
     )
-    if happening.run_id is None:
-        view.job = None if happening.job is None else job_view(happening.job)
+    if event.run_id is None:
+        view.job = None if event.job is None else job_view(event.job)
     else:
-        view.run_id = f"run_{happening.run_id}"
-        view.run = None if happening.run is None else run_view(happening.run, happening.at)
+        view.run_id = f"run_{event.run_id}"
+        view.run = None if event.run is None else run_view(event.run, event.at)
     return view
 
 
-async def _interest(services: Services, query: Query, who: Principal) -> Interest:
+async def _filter(services: Services, query: Query, who: Principal) -> EventFilter:
     owner = _owner(query, who)
     types, job = query.text("types"), query.text("job_id")
     kinds = frozenset(EventKind) if types is None else _kinds(types)
-    return Interest(owner=owner, kinds=kinds, job_id=None if job is None else await _job(services, job, owner))
+    return EventFilter(owner=owner, kinds=kinds, job_id=None if job is None else await _job(services, job, owner))
 
 
 def _owner(query: Query, who: Principal) -> str | None:

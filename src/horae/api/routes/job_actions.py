@@ -115,7 +115,7 @@ async def pause(request: Request) -> Response:
     await services.jobs.find(job_id, owner=who.reach)
     await read_empty_body(request)
     job = await services.jobs.pause(job_id, owner=who.reach)
-    return job_answer(await services.inspection.overview(job))
+    return job_answer(await services.queries.overview_of(job))
 
 
 @operation(scope=Scope.WRITE, tag="jobs", body=ResumeBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
@@ -126,7 +126,7 @@ async def resume(request: Request) -> Response:
     await services.jobs.find(job_id, owner=who.reach)
     missed = decode(await read_body(request), _RESUME).missed or Misfire.SKIP
     job = await services.jobs.resume(job_id, missed=missed, owner=who.reach)
-    return job_answer(await services.inspection.overview(job))
+    return job_answer(await services.queries.overview_of(job))
 
 
 ROUTES = [

@@ -68,7 +68,7 @@ async def create(request: Request) -> Response:
         return await services.jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue)
 
     async def told(job: Job) -> Response:
-        return job_answer(await services.inspection.created(job), 201, _place(request, job))
+        return job_answer(await services.queries.overview_of_new(job), 201, _place(request, job))
 
     return await once(request, who, data, act, told)
 
@@ -79,7 +79,7 @@ async def list_jobs(request: Request) -> Response:
     services = services_of(request)
     query = Query(request)
     which = job_filter(query, principal(request), services.clock.now())
-    found = await services.inspection.jobs(which, cursor=query.cursor, limit=query.limit)
+    found = await services.queries.jobs(which, cursor=query.cursor, limit=query.limit)
     return page([job_view(overview) for overview in found.items], found.cursor)
 
 
@@ -90,7 +90,7 @@ async def list_jobs(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """Show a job."""
     job_id, who = asked(request)
-    return job_answer(await services_of(request).inspection.job(job_id, owner=who.reach))
+    return job_answer(await services_of(request).queries.job(job_id, owner=who.reach))
 
 
 @operation(
@@ -106,19 +106,19 @@ async def patch(request: Request) -> Response:
     """Change some fields of a job by a merge patch."""
     job_id, who = asked(request)
     services = services_of(request)
-    before = await services.inspection.job(job_id, owner=who.reach)
+    before = await services.queries.job(job_id, owner=who.reach)
     expected = expected_revision(request, before.job)
     data = await read_body(request)
 
     async def revise(job: Job) -> Draft:
-        overview = before if job == before.job else await services.inspection.overview(job)
+        overview = before if job == before.job else await services.queries.overview_of(job)
         assert overview.params is not None
         draft = read_patch(data, job, overview.params)
         refuse_shell(who, draft.task)
         return draft
 
     job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
-    return job_answer(await services.inspection.overview(job))
+    return job_answer(await services.queries.overview_of(job))
 
 
 @operation(
@@ -146,7 +146,7 @@ async def put(request: Request) -> Response:
         return draft
 
     job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
-    return job_answer(await services.inspection.overview(job))
+    return job_answer(await services.queries.overview_of(job))
 
 
 @operation(
@@ -171,7 +171,7 @@ async def put_by_key(request: Request) -> Response:
     done = await services.jobs.put(
         draft, owner=who.owner, by=who.subject, check=lambda there: refuse_changed(request, there)
     )
-    overview = services.inspection.created if done.created else services.inspection.overview
+    overview = services.queries.overview_of_new if done.created else services.queries.overview_of
     return job_answer(await overview(done.job), 201 if done.created else 200, _place(request, done.job))
 
 
@@ -195,14 +195,14 @@ async def cancel(request: Request) -> Response:
     await services.jobs.find(job_id, owner=who.reach)
     running = Query(request).one_of("running", ("cancel", "keep"))
     job = await services.jobs.cancel(job_id, keep_running=running == "keep", owner=who.reach)
-    return job_answer(await services.inspection.overview(job))
+    return job_answer(await services.queries.overview_of(job))
 
 
 @operation(scope=Scope.READ, tag="jobs", answers={200: StatusView})
 async def status(request: Request) -> Response:
     """Show how the latest run of a job that is due stands."""
     job_id, who = asked(request)
-    return answer(status_view(await services_of(request).inspection.glance(job_id, owner=who.reach)))
+    return answer(status_view(await services_of(request).queries.status(job_id, owner=who.reach)))
 
 
 @operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: Page[RunView]})
@@ -214,7 +214,7 @@ async def list_runs(request: Request) -> Response:
     query = Query(request)
     now = services.clock.now()
     which = run_filter(query, owner=job.owner, job_id=job_id, now=now)
-    found = await services.inspection.runs(which, cursor=query.cursor, limit=query.limit)
+    found = await services.store.list_runs(which, cursor=query.cursor, limit=query.limit)
     return page([run_view(run, now) for run in found.items], found.cursor)
 
 
@@ -230,7 +230,7 @@ async def upcoming(request: Request) -> Response:
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     count = Query(request).number("count", 10, 1000)
-    found = await services.inspection.upcoming(job_id, count, owner=who.reach)
+    found = await services.queries.upcoming(job_id, count, owner=who.reach)
     return page([upcoming_view(one) for one in found], None)
 
 
@@ -252,7 +252,7 @@ async def slots(request: Request) -> Response:
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     query = Query(request)
-    found = await services.inspection.slots(
+    found = await services.queries.slots(
         job_id,
         owner=who.reach,
         start=query.time("start"),

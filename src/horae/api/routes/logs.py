@@ -29,7 +29,7 @@ from horae.api.schemas.run_views import ErrorView, error_view
 from horae.core.errors import Unavailable
 from horae.core.job_rules import run_status
 from horae.core.model import JobId, Run, RunId
-from horae.queries.log_tail import Follower
+from horae.queries.log_tail import LogTail
 
 TEXT = "text/plain"
 LOG_MEDIA = (TEXT, MEDIA)
@@ -52,12 +52,12 @@ class LogEnd(Struct):
 async def run_log(request: Request, run_id: RunId) -> Response:
     """The log of a run."""
     services = services_of(request)
-    run, _ = await services.inspection.run(run_id, owner=principal(request).reach)
+    run, _ = await services.queries.run(run_id, owner=principal(request).reach)
     query = Query(request)
     if not _follows(query):
         return _text(request, run)
-    follower = services.following.run(run_id, after=last_event_id(request, query))
-    return stream(_messages(follower, Span(request)), _naming(run_id))
+    tail = services.log_tails.run(run_id, after=last_event_id(request, query))
+    return stream(_messages(tail, Span(request)), _naming(run_id))
 
 
 async def job_log(request: Request, job_id: JobId) -> Response:
@@ -66,31 +66,31 @@ async def job_log(request: Request, job_id: JobId) -> Response:
     await services.jobs.find(job_id, owner=owner)
     query = Query(request)
     if not _follows(query):
-        return _text(request, await services.inspection.last_run(job_id, owner=owner))
-    follower = await services.following.job(job_id, after=last_event_id(request, query))
-    return stream(_messages(follower, Span(request)))
+        return _text(request, await services.queries.last_run(job_id, owner=owner))
+    tail = await services.log_tails.job(job_id, after=last_event_id(request, query))
+    return stream(_messages(tail, Span(request)))
 
 
-async def _messages(follower: Follower, span: Span) -> AsyncIterator[bytes]:
+async def _messages(tail: LogTail, span: Span) -> AsyncIterator[bytes]:
     yield BEGINNING
     spoken_at = monotonic()
     while not span.over:
         try:
-            chunks = await follower.look()
+            chunks = await tail.poll()
         except Unavailable as error:  # the listener comes back, and is answered when the store is
             yield comment(str(error))
             return
         for chunk in chunks:
             yield message(chunk.text, event="log", ident=chunk.place)
-        if follower.over:
-            yield message(msgspec.json.encode(_end(follower.run)), event="end")
+        if tail.ended:
+            yield message(msgspec.json.encode(_end(tail.run)), event="end")
             return
         if chunks:
             spoken_at = monotonic()
         elif monotonic() - spoken_at >= KEEP_ALIVE_SECONDS:
             spoken_at = monotonic()
             yield KEEP_ALIVE
-        await span.wait(follower.seconds)
+        await span.wait(tail.seconds)
 
 
 def _end(run: Run | None) -> LogEnd:
@@ -105,7 +105,7 @@ def _follows(query: Query) -> bool:
 
 
 def _text(request: Request, run: Run) -> Response:
-    text = services_of(request).inspection.logs(run.id)
+    text = services_of(request).queries.logs(run.id)
     headers = _naming(run.id) | {"X-Content-Type-Options": "nosniff"}  # whatever a task wrote, a browser shows text
     return StreamingResponse(text, media_type=f"{TEXT}; charset=utf-8", headers=headers)
 

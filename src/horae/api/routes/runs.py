@@ -51,7 +51,7 @@ async def list_runs(request: Request) -> Response:
     which = run_filter(
         query, owner=owner_asked_for(query, who), job_id=None if job is None else read_job_id(job), now=now
     )
-    found = await services.inspection.runs(which, cursor=query.cursor, limit=query.limit)
+    found = await services.store.list_runs(which, cursor=query.cursor, limit=query.limit)
     return page([run_view(run, now) for run in found.items], found.cursor)
 
 
@@ -60,7 +60,7 @@ async def show(request: Request) -> Response:
     """Show a run and its attempts."""
     services = services_of(request)
     run_id, who = _asked(request)
-    run, attempts = await services.inspection.run(run_id, owner=who.reach)
+    run, attempts = await services.queries.run(run_id, owner=who.reach)
     return answer(run_view(run, services.clock.now(), attempts))
 
 
@@ -69,10 +69,10 @@ async def cancel(request: Request) -> Response:
     """Cancel a run; it is `cancelling` until its worker confirms."""
     services = services_of(request)
     run_id, who = _asked(request)
-    await services.inspection.run(run_id, owner=who.reach)
+    await services.queries.run(run_id, owner=who.reach)
     await read_empty_body(request)
     await services.jobs.cancel_run(run_id, owner=who.reach)
-    run, attempts = await services.inspection.run(run_id, owner=who.reach)
+    run, attempts = await services.queries.run(run_id, owner=who.reach)
     return answer(run_view(run, services.clock.now(), attempts))
 
 
@@ -96,7 +96,7 @@ async def retry(request: Request) -> Response:
     """Try a failed run again, as a new run that takes its place."""
     services = services_of(request)
     run_id, who = _asked(request)
-    run, _ = await services.inspection.run(run_id, owner=who.reach)
+    run, _ = await services.queries.run(run_id, owner=who.reach)
     refuse_shell(who, run.spec.task)
     data = await read_body(request)
 

@@ -42,7 +42,7 @@ async def list_tasks(request: Request) -> Response:
 @operation(scope=Scope.READ, tag="tasks", answers={200: Page[WorkerView]})
 async def list_workers(request: Request) -> Response:
     """List every node that runs tasks."""
-    return page([_worker_view(node) for node in await services_of(request).inspection.workers()], None)
+    return page([_worker_view(node) for node in await services_of(request).queries.workers()], None)
 
 
 ROUTES = [resource("/v1/tasks", GET=list_tasks), resource("/v1/workers", GET=list_workers)]

@@ -14,8 +14,8 @@ from horae.core.retry import RetryPolicy
 from horae.core.schedule.describe import describe
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.schedule.types import Schedule
-from horae.queries.jobs import Overview, Upcoming
-from horae.queries.ledger import Entry
+from horae.queries.jobs import Overview, UpcomingRun
+from horae.queries.ledger import SlotEntry
 
 
 class RetryView(Struct, frozen=True):
@@ -150,7 +150,7 @@ def status_view(overview: Overview) -> StatusView:
     return StatusView(
         job_id=job_id,
         run_id=f"run_{run.id}",
-        status=run_status(run, overview.seen_at),
+        status=run_status(run, overview.read_at),
         due_at=run.due_at,
         started_at=run.first_started_at,
         finished_at=run.finished_at,
@@ -162,7 +162,7 @@ def status_view(overview: Overview) -> StatusView:
     )
 
 
-def slot_view(entry: Entry) -> SlotView:
+def slot_view(entry: SlotEntry) -> SlotView:
     """Return an entry of the ledger as responses show it."""
     return SlotView(
         from_=entry.start,
@@ -174,7 +174,7 @@ def slot_view(entry: Entry) -> SlotView:
     )
 
 
-def upcoming_view(upcoming: Upcoming) -> UpcomingView:
+def upcoming_view(upcoming: UpcomingRun) -> UpcomingView:
     """Return a coming run as responses show it."""
     return UpcomingView(at=upcoming.due_at, slot=upcoming.slot, note=upcoming.note)
 
