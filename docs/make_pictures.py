@@ -1,4 +1,4 @@
-"""Makes the README's pictures from the real thing: `python docs/make_pictures.py` starts Horae and types into it."""
+"""Draws the pictures of the documentation from the output of real commands: `python docs/make_pictures.py`."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def main() -> None:
 
 @contextmanager
 def running_horae(folder: str) -> Iterator[dict[str, str]]:
-    """Horae with its demo jobs, long enough for some of them to have run."""
+    """Start Horae with its demo jobs, and wait until some of them have run."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HORAE_")}
@@ -81,7 +81,7 @@ def wait_until_ready(url: str) -> None:
 
 
 def typed(command: Sequence[str], folder: str, environment: dict[str, str]) -> Text:
-    """What the command prints on both streams, with its colours."""
+    """Return what a command prints on both streams, with its colours."""
     done = subprocess.run(
         [HORAE, *command],
         cwd=folder,
@@ -95,7 +95,7 @@ def typed(command: Sequence[str], folder: str, environment: dict[str, str]) -> T
 
 
 def write(path: Path, picture: Console) -> None:
-    """Without web fonts and other addresses: a picture must not ask another server for anything."""
+    """Write a picture without web fonts and other addresses: it must not load anything from another server."""
     svg = picture.export_svg(title="horae")
     path.write_text(ADDRESSES.sub("", svg).replace("Fira Code", "ui-monospace"), "utf-8")
 

@@ -17,18 +17,7 @@ from horae.cli.app import build
 
 DOCS = Path(__file__).parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-TOLD_ONCE = {
-    "400",
-    "401",
-    "403",
-    "408",
-    "413",
-    "414",
-    "422",
-    "429",
-    "431",
-    "503",
-}  # told once, above the tables
+COMMON = {"400", "401", "403", "408", "413", "414", "422", "429", "431", "503"}  # listed once, above the tables
 
 Schema = Mapping[str, Any]
 
@@ -39,12 +28,12 @@ def main() -> None:
 
 
 def pages() -> list[Path]:
-    """The pages with generated parts."""
+    """Return the pages that have generated parts."""
     return [page for page in sorted(DOCS.rglob("*.md")) if PART.search(page.read_text("utf-8"))]
 
 
 def filled(text: str) -> str:
-    """A page with its generated parts as the code has them now."""
+    """Return a page with its generated parts written from the present code."""
     return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
 
 
@@ -56,7 +45,7 @@ def openapi() -> Schema:
 
 
 def operations() -> str:
-    """A table of operations for each tag, in the order of the OpenAPI document."""
+    """Return a table of operations for each tag, in the order of the OpenAPI document."""
     found: dict[str, list[list[str]]] = {tag: [] for tag in TAGS}
     for path, methods in openapi()["paths"].items():
         for method, operation in methods.items():
@@ -71,7 +60,7 @@ def operations() -> str:
 def _operation_row(method: str, path: str, operation: Schema) -> list[str]:
     taken = [param["name"] for param in operation["parameters"] if param["in"] != "path"]
     scopes = [scope for needed in operation["security"] for scope in needed["bearer"]]
-    answers = [status for status in operation["responses"] if status not in TOLD_ONCE]
+    answers = [status for status in operation["responses"] if status not in COMMON]
     return [
         f"`{method.upper()} {path}`",
         operation["summary"],
@@ -82,7 +71,7 @@ def _operation_row(method: str, path: str, operation: Schema) -> list[str]:
 
 
 def job_fields() -> str:
-    """The fields of a new job, with their defaults and limits."""
+    """Return the fields of a new job, with their defaults and limits."""
     schema = openapi()["components"]["schemas"]["JobRequest"]
     rows = [
         [f"`{name}`", _default(name, field, schema["required"]), _limits(field), field.get("description", "")]
@@ -107,7 +96,7 @@ def _compact(value: object) -> str:
 
 
 def _limits(field: Schema) -> str:
-    """The type of a field in words."""
+    """Return the type of a field in words."""
     if "anyOf" in field:
         return " or ".join(words for each in field["anyOf"] if (words := _limits(each)))
     if "$ref" in field:
@@ -137,7 +126,7 @@ def _referred(name: str) -> str:
 
 
 def refusals() -> str:
-    """What each status of a refusal means."""
+    """Return what each status of an error means."""
     return _table(("status", "means that"), [[str(status), meaning] for status, meaning in REFUSALS.items()])
 
 
@@ -168,7 +157,7 @@ def _command(words: str, app: App) -> str:
 
 
 def _sentences(app: App) -> str:
-    """The docstring of a command, which says more than the line in the list of commands."""
+    """Return the docstring of a command, which is longer than its line in the list of commands."""
     text = getattr(app.default_command, "__doc__", None) or app.help or ""
     return re.sub(r"\s+", " ", text).strip()
 
@@ -185,11 +174,11 @@ def _option(argument: Any) -> str:
 
 def _meaning(argument: Any) -> str:
     choices = [choice for hint in (argument.hint, *get_args(argument.hint)) for choice in _literals(hint)]
-    said = [argument.parameter.help or "", ", ".join(f"`{choice}`" for choice in choices)]
+    parts = [argument.parameter.help or "", ", ".join(f"`{choice}`" for choice in choices)]
     default = argument.field_info.default
     if isinstance(default, str | int) and not isinstance(default, bool):
-        said.append(f"(default `{default}`)")
-    return " ".join(filter(None, said))
+        parts.append(f"(default `{default}`)")
+    return " ".join(filter(None, parts))
 
 
 def _literals(hint: object) -> tuple[object, ...]:

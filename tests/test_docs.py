@@ -1,6 +1,6 @@
-"""The documentation is true: links lead somewhere, what is drawn or listed is the code's, and the README's tour runs.
+"""Links of the documentation work, its diagram and settings match the code, and the README's tour runs.
 
-The snippets of all other pages are played in `tests/docs`.
+`tests/docs` runs the snippets of all other pages.
 """
 
 import re

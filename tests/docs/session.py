@@ -1,6 +1,6 @@
-"""A Python session of a reader: runs pieces of code one after another, in one module and one event loop.
+"""A Python session that runs the snippets of a page one after another, in one module and one event loop.
 
-Run as a program by `stage.py`: it reads a JSON document a line, and answers with one.
+A program that `stage.py` starts: it reads one JSON document per line, and answers each with one.
 """
 
 import ast
@@ -23,10 +23,10 @@ def main() -> None:
     with asyncio.Runner() as runner:
         for line in sys.stdin:
             request = json.loads(line)
-            print(json.dumps(_ran(request["code"], request["place"], vars(module), runner.run)), flush=True)
+            print(json.dumps(_run(request["code"], request["place"], vars(module), runner.run)), flush=True)
 
 
-def _ran(code: str, place: str, names: dict[str, Any], run: Callable[[Any], Any]) -> dict[str, object]:
+def _run(code: str, place: str, names: dict[str, Any], run: Callable[[Any], Any]) -> dict[str, object]:
     printed = io.StringIO()
     failed = False
     with contextlib.redirect_stdout(printed):
@@ -35,7 +35,7 @@ def _ran(code: str, place: str, names: dict[str, Any], run: Callable[[Any], Any]
             answer = eval(compiled, names)
             if inspect.iscoroutine(answer):
                 run(answer)
-        except Exception:  # noqa: BLE001 - told to whoever reads the answer
+        except Exception:  # noqa: BLE001 - reported in the answer
             traceback.print_exc(file=printed)
             failed = True
     return {"failed": failed, "printed": printed.getvalue()}

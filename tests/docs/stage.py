@@ -1,4 +1,4 @@
-"""Where a page is played: a folder with a live Horae, a shell, a Python session and whatever the page starts itself."""
+"""Runs the blocks of a page in a folder with a live Horae, a shell, a Python session, and what the page starts."""
 
 import asyncio
 import configparser
@@ -29,17 +29,17 @@ from tests.live import Live, free_port, live_horae
 from tests.postgres_server import postgres_binaries, postgres_url
 
 DEV_URL = "http://127.0.0.1:8765"
-DATABASE = "://horae@db.example.com/horae"  # what the pages call the database of a company
-WEB_PORT = "8000"  # what the pages call the port of a web application
-EXPORTED = ".exported"  # what was exported in the terminal so far
+DATABASE = "://horae@db.example.com/horae"  # the database in the pages; replaced by one on the test server
+WEB_PORT = "8000"  # the port of a web application in the pages; replaced by a free one
+EXPORTED = ".exported"  # a file with the variables that were exported so far
 READY = re.compile(r"event=ready\b|Application startup complete")
-PYTEST_OPTIONS = "-p no:cacheprovider -p no:schemathesis"  # as in this repository, where the reader is
+PYTEST_OPTIONS = "-p no:cacheprovider -p no:schemathesis"  # the same plugins as in this repository
 WITHIN = 60.0  # seconds for one block
 REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/\S+)")
 
 
 class Stage:
-    """Plays the blocks of one page, and remembers what the last one printed."""
+    """Runs the blocks of one page in order, and keeps the output of the last one."""
 
     def __init__(self, live: Live, *, databases: ExitStack, processes: ExitStack) -> None:
         self.live = live
@@ -47,13 +47,13 @@ class Stage:
         self._databases = databases
         self._processes = processes
         self._environment = live.environment | {"PYTEST_ADDOPTS": PYTEST_OPTIONS}
-        self._environment.pop("COLUMNS", None)  # 80 in xdist's workers; a reader's pipe gets whole lines
+        self._environment.pop("COLUMNS", None)  # xdist sets it to 80 in its workers; in a pipe, lines are not cut
         self._url = live.url
         self._web_port = str(free_port())
         (live.folder / EXPORTED).touch()
 
     def play(self, block: Block) -> None:
-        """Do what a block says; fails when it is not true."""
+        """Run a block, or compare it with the last output; raises AssertionError."""
         if not block.is_run:
             _check_unrun(block)
             return
@@ -65,7 +65,7 @@ class Stage:
             return
         match block.language, block.note:
             case "sh", None:
-                self._type(block)
+                self._shell(block)
             case "sh", "another terminal":
                 self._open_terminals(block)
             case "python", None:
@@ -83,11 +83,11 @@ class Stage:
             case "sql", None:
                 _administer(block.text)
             case language, note:
-                raise AssertionError(f"{block.place}: nobody knows what to do with {language} ({note})")
+                raise AssertionError(f"{block.place}: there is no way to run {language} ({note})")
 
-    # --- the ways to run something
+    # --- ways to run a block
 
-    def _type(self, block: Block) -> None:
+    def _shell(self, block: Block) -> None:
         script = f"set -euo pipefail\n. ./{EXPORTED}\n{block.text}\nexport -p >{EXPORTED}"
         done = subprocess.run(
             ["bash", "-c", script],
@@ -103,17 +103,17 @@ class Stage:
         self.printed = done.stdout
 
     def _open_terminals(self, block: Block) -> None:
-        """Each line is a command that stays; the first with an API is who is asked from now on."""
+        """Start each line as a command that keeps running; later requests go to the last one that serves the API."""
         for line in filter(str.strip, block.text.splitlines()):
             port = str(free_port())
-            self._processes.enter_context(self._staying(line, block.place, port))
+            self._processes.enter_context(self._started(line, block.place, port))
             if re.match(r"horae (serve|dev)", line) and "--roles worker" not in line:
                 self._url = f"http://127.0.0.1:{port}"
                 with (self.live.folder / EXPORTED).open("a") as exported:
                     exported.write(f"export HORAE_URL={self._url}\n")
 
     @contextmanager
-    def _staying(self, command: str, place: str, port: str) -> Iterator[None]:
+    def _started(self, command: str, place: str, port: str) -> Iterator[None]:
         log = self.live.folder / f"terminal-{port}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -126,9 +126,9 @@ class Stage:
             )
         try:
             deadline = time.monotonic() + WITHIN
-            while READY.search(told := log.read_text("utf-8", "replace")) is None:
-                assert process.poll() is None, f"{place}: {command} ended by itself:\n{told}"
-                assert time.monotonic() < deadline, f"{place}: {command} is not ready:\n{told}"
+            while READY.search(output_so_far := log.read_text("utf-8", "replace")) is None:
+                assert process.poll() is None, f"{place}: {command} ended by itself:\n{output_so_far}"
+                assert time.monotonic() < deadline, f"{place}: {command} is not ready:\n{output_so_far}"
                 time.sleep(0.05)
             yield
         finally:
@@ -160,7 +160,7 @@ class Stage:
         return process
 
     def _send(self, block: Block, method: str, path: str) -> None:
-        """As a body; the id of the job or run that was last told of stands for {id}."""
+        """Send a block as a body; {id} stands for the last job or run id in the output."""
         kind = "run" if path.startswith("/v1/runs") else "job"
         known = re.search(rf"{kind}_[0-9a-f]{{32}}" if "{id}" in path else "", self.printed)
         assert known is not None, f"{block.place}: there is no id for {path}"
@@ -172,7 +172,7 @@ class Stage:
 
     def _javascript(self, block: Block) -> None:
         if (node := shutil.which("node")) is None:
-            pytest.skip(f"{block.place} needs Node.js; everything above it holds")
+            pytest.skip(f"{block.place} needs Node.js; everything above it passed")
         done = subprocess.run(
             [node, "--input-type=module", "--eval", block.text],
             cwd=self.live.folder,
@@ -185,7 +185,7 @@ class Stage:
         assert done.returncode == 0, f"{block.place}:\n{done.stdout}"
         self.printed = done.stdout
 
-    # --- names that stand for something else here
+    # --- names in the pages that stand for something else in a test
 
     def _localized(self, block: Block) -> str:
         text = block.text.replace(DEV_URL, self._url).replace(WEB_PORT, self._web_port)
@@ -193,7 +193,7 @@ class Stage:
 
     @cached_property
     def _database(self) -> str:
-        """A database for this page, on the server of the tests, whose programs are on the path from now on."""
+        """Create a database for this page on the test server, and put the programs of PostgreSQL on the path."""
         name = f"docs_{secrets.token_hex(6)}"
         asyncio.run(_execute_all([f"CREATE DATABASE {name}"]))
         self._databases.callback(lambda: asyncio.run(_execute_all([f"DROP DATABASE {name} WITH (FORCE)"])))
@@ -204,13 +204,13 @@ class Stage:
 
 @contextmanager
 def opened_stage(folder: Path) -> Iterator[Stage]:
-    """A stage with `horae dev` on SQLite, as a reader has it."""
+    """Open a stage with `horae dev` on SQLite, as readers have it."""
     with live_horae(folder, "dev") as live, ExitStack() as databases, ExitStack() as processes:
         yield Stage(live, databases=databases, processes=processes)
 
 
 def compare(expected: str, printed: str) -> None:
-    """Each expected line is printed, in this order; `…` stands for anything, and blanks do not count."""
+    """Assert that each expected line was printed, in this order; `…` matches anything, and blanks are ignored."""
     lines = iter(printed.splitlines())
     for line in expected.splitlines():
         parts = [r"\s+".join(map(re.escape, part.split())) for part in line.split("…")]
@@ -219,7 +219,7 @@ def compare(expected: str, printed: str) -> None:
 
 
 def compare_json(expected: Any, actual: Any, place: str) -> None:
-    """What is shown of an answer is true; what is not shown may be there nevertheless."""
+    """Assert that everything expected is in the actual value, which may have more fields."""
     if expected == "…":
         return
     if isinstance(expected, Mapping):
@@ -252,11 +252,11 @@ def _check_file(block: Block, path: Path) -> None:
             for line in block.text.splitlines() if path.suffix == ".ndjson" else [block.text]:
                 json.loads(line)
         case _:
-            raise AssertionError(f"{block.place}: nobody checks files like {path.name}")
+            raise AssertionError(f"{block.place}: there is no check for files like {path.name}")
 
 
 def _check_unrun(block: Block) -> None:
-    """What can be said of a block that nothing here can run."""
+    """Check the syntax of a block that cannot be run, where that is possible."""
     match block.language:
         case "python":
             compile(block.text, block.place, "exec")
@@ -267,7 +267,7 @@ def _check_unrun(block: Block) -> None:
 
 
 def _administer(script: str) -> None:
-    """Each statement by itself, as `psql` does; the names are changed before, and what it made is taken away."""
+    """Execute each statement by itself, as `psql` does, under other names, and drop what it created."""
     name = f"docs_{secrets.token_hex(6)}"
     statements = [re.sub(r"\bhorae\b", name, statement) for statement in script.split(";") if statement.strip()]
     try:

@@ -1,4 +1,4 @@
-"""What the documentation lists is what there is: generated parts, tests that show promises, metrics in alert rules."""
+"""The documentation matches the code: generated parts, tests and modules that pages name, metrics in alert rules."""
 
 import importlib.util
 import re

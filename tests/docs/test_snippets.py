@@ -1,4 +1,4 @@
-"""Every snippet of the documentation runs, or is known not to."""
+"""Every snippet of the documentation runs as printed, except a few that are listed here."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,9 +10,9 @@ from tests.docs.stage import opened_stage
 
 PLAYED = [page for page in PAGES if page.name != "README.md" and any(block.is_run for block in blocks_of(page))]
 
-# What nothing here can run. A new one is a decision: can it not be run after all?
+# Blocks that cannot be run in a test. Before you add one, look for a way to run it.
 UNRUN = {
-    ("README.md", "sh"): 2,  # `make dev`, which the harness and `tests/acceptance/test_01_dev.py` start; `pip install`
+    ("README.md", "sh"): 2,  # `make dev`, which the test and `tests/acceptance/test_01_dev.py` start; `pip install`
     ("docs/operations/deploy.md", "haproxy"): 1,
     ("docs/operations/deploy.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
     ("docs/operations/deploy.md", "nginx"): 1,
