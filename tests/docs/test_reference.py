@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -85,6 +86,21 @@ def _exists(path: str, test: str) -> bool:
 def test_every_module_that_is_named_exists(page: Path) -> None:
     named = NAMED_MODULE.findall(page.read_text("utf-8"))
     assert [path for path in named if not any([*ROOT.glob(path), *ROOT.glob(f"src/horae/{path}")])] == []
+
+
+def test_the_drawing_of_the_layers_is_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    [drawn] = [block.text for block in blocks_of(ROOT / "docs/internals/architecture.md") if not block.language]
+    assert drawn.splitlines() == layers
+
+
+def test_every_package_is_in_the_table_of_rooms() -> None:
+    rooms = (ROOT / "docs/internals/architecture.md").read_text("utf-8").partition("## What may import what")[0]
+    places = [place for place in (ROOT / "src/horae").iterdir() if not place.name.startswith("__")]
+    names = [place.stem for place in places if place.suffix == ".py"]
+    names += [f"{place.name}/" for place in places if place.is_dir()]
+    assert [name for name in sorted(names) if f"`{name}`" not in rooms] == []
 
 
 def test_every_metric_is_documented() -> None:
