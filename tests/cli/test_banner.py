@@ -101,11 +101,11 @@ def test_a_port_in_use_is_explained_and_nothing_is_started(tmp_path: Path) -> No
     second.mkdir()
     with live_horae(first, "dev") as live:
         port = live.url.rpartition(":")[2]
-        said = subprocess.run(
+        result = subprocess.run(
             [HORAE, "dev", "--port", port], cwd=second, env=environment(), capture_output=True, text=True, timeout=30
         )
-    assert said.returncode == 2
-    assert said.stderr == (
+    assert result.returncode == 2
+    assert result.stderr == (
         f"error: port {port} is in use, perhaps by another Horae; stop that one,"
         " or choose another port with --port or HORAE_PORT\n"
     )

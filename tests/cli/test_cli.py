@@ -42,9 +42,9 @@ def horae(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_explain_says_the_schedule_in_words_and_when_it_fires_next() -> None:
-    said = horae("explain", "0 9 * * mon-fri", "--tz", "Europe/Paris", "--count", "3")
-    assert said.returncode == 0
-    sentence, blank, title, *instants = said.stdout.splitlines()
+    result = horae("explain", "0 9 * * mon-fri", "--tz", "Europe/Paris", "--count", "3")
+    assert result.returncode == 0
+    sentence, blank, title, *instants = result.stdout.splitlines()
     assert (sentence, blank, title) == ("at 09:00 on Monday through Friday (Europe/Paris)", "", "NEXT")
     assert len(instants) == 3
     assert all(
@@ -53,50 +53,50 @@ def test_explain_says_the_schedule_in_words_and_when_it_fires_next() -> None:
 
 
 def test_explain_tells_what_daylight_saving_will_do() -> None:
-    said = horae("explain", "30 2 * * *", "--tz", "Europe/Paris")
-    assert "does not exist" in said.stdout
-    assert "happens twice" in said.stdout
+    result = horae("explain", "30 2 * * *", "--tz", "Europe/Paris")
+    assert "does not exist" in result.stdout
+    assert "happens twice" in result.stdout
 
 
 def test_explain_in_json_is_the_answer_of_the_preview_route() -> None:
-    said = json.loads(horae("explain", "every 5m", "-n", "2", "-o", "json").stdout)
-    first, second = (datetime.fromisoformat(fire["at"]) for fire in said["fires"])
-    assert said["description"] == "every 5 minutes"
+    result = json.loads(horae("explain", "every 5m", "-n", "2", "-o", "json").stdout)
+    first, second = (datetime.fromisoformat(fire["at"]) for fire in result["fires"])
+    assert result["description"] == "every 5 minutes"
     assert second - first == timedelta(minutes=5)
-    assert said["warnings"] == []
+    assert result["warnings"] == []
 
 
 def test_explain_takes_an_object_too() -> None:
-    said = horae("explain", '{"type": "calendar", "hour": 9, "weekdays": ["mon"]}', "--tz", "Asia/Tokyo")
-    assert said.stdout.startswith("at 09:00 on Monday (Asia/Tokyo)\n")
+    result = horae("explain", '{"type": "calendar", "hour": 9, "weekdays": ["mon"]}', "--tz", "Asia/Tokyo")
+    assert result.stdout.startswith("at 09:00 on Monday (Asia/Tokyo)\n")
 
 
 @pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 30 2 *", "whenever"])
 def test_a_schedule_that_cannot_be_is_refused_with_a_sentence(schedule: str) -> None:
-    said = horae("explain", schedule)
-    assert said.returncode == 1
-    assert said.stderr.startswith("error: ")
-    assert said.stdout == ""
+    result = horae("explain", schedule)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stdout == ""
 
 
 def test_wrong_usage_exits_with_2_and_says_where_help_is() -> None:
-    said = horae("jobs", "creat")
-    assert said.returncode == 2
-    assert 'Did you mean "create"?' in said.stderr
-    assert "see horae jobs --help" in said.stderr
+    result = horae("jobs", "creat")
+    assert result.returncode == 2
+    assert 'Did you mean "create"?' in result.stderr
+    assert "see horae jobs --help" in result.stderr
 
 
 def test_a_server_that_cannot_be_reached_exits_with_3_and_says_how_to_start_one() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    said = horae("jobs", "ls", HORAE_URL=url)
-    assert said.returncode == 3
-    assert said.stderr == f"error: cannot reach Horae at {url}; start it with `horae dev`, or set HORAE_URL\n"
+    result = horae("jobs", "ls", HORAE_URL=url)
+    assert result.returncode == 3
+    assert result.stderr == f"error: cannot reach Horae at {url}; start it with `horae dev`, or set HORAE_URL\n"
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    said = horae("jobs", "ls", HORAE_URL="localhost:8765")
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "HORAE_URL = 'localhost:8765' is not a URL" in said.stderr
+    result = horae("jobs", "ls", HORAE_URL="localhost:8765")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "HORAE_URL = 'localhost:8765' is not a URL" in result.stderr
 
 
 def test_every_command_has_a_help_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,9 +107,9 @@ def test_every_command_has_a_help_page(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_help_is_quick_because_it_imports_no_command() -> None:
     code = "import sys; from horae.cli.app import run; run(['--help']); print(*sorted(sys.modules), file=sys.stderr)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not set(HEAVY) & set(said.stderr.split())
-    assert all(command in said.stdout for command in COMMANDS)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(HEAVY) & set(result.stderr.split())
+    assert all(command in result.stdout for command in COMMANDS)
 
 
 def test_a_store_is_prepared_and_its_schema_shown(tmp_path: Path) -> None:
@@ -136,10 +136,12 @@ def test_a_store_is_prepared_and_its_schema_shown(tmp_path: Path) -> None:
     ],
 )
 def test_a_node_that_cannot_work_is_refused_at_once(tmp_path: Path, words: tuple[str, ...], complaint: str) -> None:
-    said = subprocess.run([HORAE, *words], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=30)
-    assert said.returncode == 2
-    assert said.stderr.startswith("error: ")
-    assert complaint in said.stderr
+    result = subprocess.run(
+        [HORAE, *words], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=30
+    )
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
+    assert complaint in result.stderr
 
 
 def test_params_are_json_where_they_are_json_and_text_where_not() -> None:
@@ -237,22 +239,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What a command answered."""
+class CommandResult:
+    """What a command printed, and its exit code."""
 
     returncode: int
     stdout: str
     stderr: str
 
 
-Say = Callable[..., Said]
+RunCommand = Callable[..., CommandResult]
 
 
 @pytest.fixture
-def say(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+def command(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """A command against the server, in this process: starting one for each takes most of the time."""
 
-    def say(*words: str, **extra: str) -> Said:
+    def command(*words: str, **extra: str) -> CommandResult:
         with monkeypatch.context() as patch:
             patch.setenv("HORAE_URL", server.url)
             patch.delenv("COLUMNS", raising=False)
@@ -260,22 +262,22 @@ def say(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
                 patch.setenv(name, value)
             code = run(words)
         printed = capsys.readouterr()
-        return Said(returncode=code, stdout=printed.out, stderr=printed.err)
+        return CommandResult(returncode=code, stdout=printed.out, stderr=printed.err)
 
-    return say
+    return command
 
 
-def made(say: Say, *words: str) -> dict[str, Any]:
+def made(command: RunCommand, *words: str) -> dict[str, Any]:
     """A job, as JSON."""
-    said = say("jobs", "create", *words, "-o", "json")
-    assert said.returncode == 0, said.stderr
-    job: dict[str, Any] = json.loads(said.stdout)
+    result = command("jobs", "create", *words, "-o", "json")
+    assert result.returncode == 0, result.stderr
+    job: dict[str, Any] = json.loads(result.stdout)
     return job
 
 
-def test_a_job_is_created_from_its_options(say: Say) -> None:
+def test_a_job_is_created_from_its_options(command: RunCommand) -> None:
     job = made(
-        say,
+        command,
         *(
             "demo.echo",
             "--name",
@@ -312,130 +314,132 @@ def test_a_job_is_created_from_its_options(say: Say) -> None:
     assert {field: job[field] for field in expected} == expected
 
 
-def test_a_job_is_found_by_id_key_and_name(say: Say) -> None:
-    job = made(say, "demo.echo", "--name", "found", "--key", "found-1", "--schedule", "@daily")
+def test_a_job_is_found_by_id_key_and_name(command: RunCommand) -> None:
+    job = made(command, "demo.echo", "--name", "found", "--key", "found-1", "--schedule", "@daily")
     for name in (job["id"], "found-1", "found"):
-        assert json.loads(say("jobs", "show", name, "-o", "json").stdout)["id"] == job["id"]
+        assert json.loads(command("jobs", "show", name, "-o", "json").stdout)["id"] == job["id"]
 
 
-def test_a_name_that_nobody_or_many_have_is_told(say: Say) -> None:
-    first, second = (made(say, "demo.echo", "--name", "twin", "--schedule", "@daily") for _ in range(2))
-    many = say("jobs", "show", "twin")
+def test_a_name_that_nobody_or_many_have_is_told(command: RunCommand) -> None:
+    first, second = (made(command, "demo.echo", "--name", "twin", "--schedule", "@daily") for _ in range(2))
+    many = command("jobs", "show", "twin")
     assert many.returncode == 1
     assert "2 jobs have the name 'twin'" in many.stderr
     assert first["id"] in many.stderr
     assert second["id"] in many.stderr
-    nobody = say("jobs", "show", "nobody")
+    nobody = command("jobs", "show", "nobody")
     assert (nobody.returncode, nobody.stderr) == (1, "error: there is no job with the id, key or name 'nobody'\n")
 
 
-def test_an_unfinished_job_is_meant_before_finished_ones_of_its_name(say: Say) -> None:
-    made(say, "demo.echo", "--name", "again", "--schedule", "@daily")
-    assert say("jobs", "cancel", "again").returncode == 0
-    job = made(say, "demo.echo", "--name", "again", "--schedule", "@daily")
-    assert json.loads(say("jobs", "show", "again", "-o", "json").stdout)["id"] == job["id"]
+def test_an_unfinished_job_is_meant_before_finished_ones_of_its_name(command: RunCommand) -> None:
+    made(command, "demo.echo", "--name", "again", "--schedule", "@daily")
+    assert command("jobs", "cancel", "again").returncode == 0
+    job = made(command, "demo.echo", "--name", "again", "--schedule", "@daily")
+    assert json.loads(command("jobs", "show", "again", "-o", "json").stdout)["id"] == job["id"]
 
 
 @pytest.mark.parametrize("width", ["80", "120"])
-def test_lists_fit_the_terminal(say: Say, width: str) -> None:
-    made(say, "demo.echo", "--name", "a rather long name for a job that runs at night", "--schedule", "0 3 * * *")
-    made(say, "demo.echo")
+def test_lists_fit_the_terminal(command: RunCommand, width: str) -> None:
+    made(command, "demo.echo", "--name", "a rather long name for a job that runs at night", "--schedule", "0 3 * * *")
+    made(command, "demo.echo")
     for words in (("jobs", "ls"), ("runs", "ls")):
-        lines = say(*words, COLUMNS=width).stdout.splitlines()
+        lines = command(*words, COLUMNS=width).stdout.splitlines()
         assert lines[0].startswith("ID ")
         assert all(cell_len(line) <= int(width) for line in lines)
 
 
-def test_the_list_of_jobs_can_be_narrowed_and_paged(say: Say) -> None:
+def test_the_list_of_jobs_can_be_narrowed_and_paged(command: RunCommand) -> None:
     for number in range(3):
-        made(say, "demo.echo", "--name", f"page-{number}", "--label", "page=yes", "--schedule", "@daily")
-    first = json.loads(say("jobs", "ls", "--label", "page=yes", "--limit", "2", "-o", "json").stdout)
+        made(command, "demo.echo", "--name", f"page-{number}", "--label", "page=yes", "--schedule", "@daily")
+    first = json.loads(command("jobs", "ls", "--label", "page=yes", "--limit", "2", "-o", "json").stdout)
     assert [job["name"] for job in first["items"]] == ["page-2", "page-1"]
-    rest = json.loads(say("jobs", "ls", "--label", "page", "--cursor", first["next_cursor"], "-o", "json").stdout)
+    rest = json.loads(command("jobs", "ls", "--label", "page", "--cursor", first["next_cursor"], "-o", "json").stdout)
     assert [job["name"] for job in rest["items"]] == ["page-0"]
-    assert say("jobs", "ls", "--name", "never").stdout == "no jobs; create one with `horae jobs create TASK`\n"
+    assert command("jobs", "ls", "--name", "never").stdout == "no jobs; create one with `horae jobs create TASK`\n"
 
 
-def test_a_job_is_edited_paused_resumed_and_cancelled(say: Say) -> None:
-    made(say, "demo.echo", "--name", "changing", "--schedule", "@daily", "--label", "a=1")
-    edited = say("jobs", "edit", "changing", "--set", "schedule=0 9 * * *", "--set", "retry.jitter=false", "-o", "json")
+def test_a_job_is_edited_paused_resumed_and_cancelled(command: RunCommand) -> None:
+    made(command, "demo.echo", "--name", "changing", "--schedule", "@daily", "--label", "a=1")
+    edited = command(
+        "jobs", "edit", "changing", "--set", "schedule=0 9 * * *", "--set", "retry.jitter=false", "-o", "json"
+    )
     job = json.loads(edited.stdout)
     assert job["schedule"] == {"type": "cron", "expression": "0 9 * * *"}
     assert (job["retry"]["jitter"], job["retry"]["factor"], job["labels"]) == (False, 2, {"a": "1"})
-    assert say("jobs", "pause", "changing").stdout.startswith(f"paused  {job['id']} (changing)\n")
-    assert json.loads(say("jobs", "show", "changing", "-o", "json").stdout)["status"] == "paused"
-    assert "next run" in say("jobs", "resume", "changing", "--missed", "once").stdout
-    assert say("jobs", "cancel", "changing").returncode == 0
-    assert json.loads(say("jobs", "show", job["id"], "-o", "json").stdout)["status"] == "cancelled"
-    late = say("jobs", "pause", job["id"])
+    assert command("jobs", "pause", "changing").stdout.startswith(f"paused  {job['id']} (changing)\n")
+    assert json.loads(command("jobs", "show", "changing", "-o", "json").stdout)["status"] == "paused"
+    assert "next run" in command("jobs", "resume", "changing", "--missed", "once").stdout
+    assert command("jobs", "cancel", "changing").returncode == 0
+    assert json.loads(command("jobs", "show", job["id"], "-o", "json").stdout)["status"] == "cancelled"
+    late = command("jobs", "pause", job["id"])
     assert late.returncode == 1
     assert late.stderr.startswith("error: ")
 
 
-def test_the_next_times_of_a_job_are_shown(say: Say) -> None:
-    made(say, "demo.echo", "--name", "nightly", "--schedule", "0 3 * * *")
-    lines = say("jobs", "next", "nightly", "--count", "3").stdout.splitlines()
+def test_the_next_times_of_a_job_are_shown(command: RunCommand) -> None:
+    made(command, "demo.echo", "--name", "nightly", "--schedule", "0 3 * * *")
+    lines = command("jobs", "next", "nightly", "--count", "3").stdout.splitlines()
     assert lines[0].startswith("WHEN")
     assert len(lines) == 4
 
 
-def test_a_wrong_job_is_told_as_one_block_with_its_place(say: Say) -> None:
-    said = say("jobs", "create", "demo.echo", "--priority", "500")
-    assert said.returncode == 1
-    first, *places = said.stderr.splitlines()
+def test_a_wrong_job_is_told_as_one_block_with_its_place(command: RunCommand) -> None:
+    result = command("jobs", "create", "demo.echo", "--priority", "500")
+    assert result.returncode == 1
+    first, *places = result.stderr.splitlines()
     assert first.startswith("error: ")
     assert [place for place in places if place.startswith("  at /priority")]
 
 
-def test_a_task_that_nobody_knows_is_refused_unless_asked_for(say: Say) -> None:
-    refused = say("jobs", "create", "nobody.knows")
+def test_a_task_that_nobody_knows_is_refused_unless_asked_for(command: RunCommand) -> None:
+    refused = command("jobs", "create", "nobody.knows")
     assert refused.returncode == 1
     assert "nobody.knows" in refused.stderr
-    assert made(say, "nobody.knows", "--allow-unknown-task", "--schedule", "@daily")["status"] == "scheduled"
+    assert made(command, "nobody.knows", "--allow-unknown-task", "--schedule", "@daily")["status"] == "scheduled"
 
 
-def test_following_a_run_prints_its_log_and_ends_as_it_does(say: Say) -> None:
-    made(say, "demo.echo", "--name", "echo", "--schedule", "@daily", "--param", "message=hello there")
-    said = say("run", "echo", "--follow")
-    assert said.returncode == 0
-    assert "hello there" in said.stdout
-    assert said.stderr.splitlines()[-1].endswith("succeeded: hello there")
+def test_following_a_run_prints_its_log_and_ends_as_it_does(command: RunCommand) -> None:
+    made(command, "demo.echo", "--name", "echo", "--schedule", "@daily", "--param", "message=hello there")
+    result = command("run", "echo", "--follow")
+    assert result.returncode == 0
+    assert "hello there" in result.stdout
+    assert result.stderr.splitlines()[-1].endswith("succeeded: hello there")
 
 
-def test_following_a_run_that_fails_exits_with_1(say: Say) -> None:
-    made(say, "demo.fail", "--name", "broken", "--schedule", "@daily", "--max-retries", "0")
-    said = say("jobs", "run", "broken", "--follow")
-    assert said.returncode == 1
-    assert re.search(r"failed: DemoError: attempt 1 failed", said.stderr.splitlines()[-1])
+def test_following_a_run_that_fails_exits_with_1(command: RunCommand) -> None:
+    made(command, "demo.fail", "--name", "broken", "--schedule", "@daily", "--max-retries", "0")
+    result = command("jobs", "run", "broken", "--follow")
+    assert result.returncode == 1
+    assert re.search(r"failed: DemoError: attempt 1 failed", result.stderr.splitlines()[-1])
 
 
-def test_a_run_takes_parameters_of_its_own(say: Say) -> None:
-    made(say, "demo.echo", "--name", "other", "--schedule", "@daily", "--param", "message=usual")
-    run = json.loads(say("run", "other", "--param", "message=special", "--follow", "-o", "json").stdout)
+def test_a_run_takes_parameters_of_its_own(command: RunCommand) -> None:
+    made(command, "demo.echo", "--name", "other", "--schedule", "@daily", "--param", "message=usual")
+    run = json.loads(command("run", "other", "--param", "message=special", "--follow", "-o", "json").stdout)
     assert (run["status"], run["result"]) == ("succeeded", "special")
 
 
-def test_a_run_is_shown_with_its_attempts_and_its_log(say: Say) -> None:
-    made(say, "demo.echo", "--name", "shown", "--schedule", "@daily", "--param", "message=seen")
-    run = json.loads(say("run", "shown", "--follow", "-o", "json").stdout)
-    shown = say("runs", "show", run["id"]).stdout
+def test_a_run_is_shown_with_its_attempts_and_its_log(command: RunCommand) -> None:
+    made(command, "demo.echo", "--name", "shown", "--schedule", "@daily", "--param", "message=seen")
+    run = json.loads(command("run", "shown", "--follow", "-o", "json").stdout)
+    shown = command("runs", "show", run["id"]).stdout
     assert run["id"] in shown
     assert "succeeded" in shown
-    assert "seen" in say("runs", "logs", run["id"]).stdout
-    listed = json.loads(say("runs", "ls", "--job", "shown", "-o", "json").stdout)["items"]
+    assert "seen" in command("runs", "logs", run["id"]).stdout
+    listed = json.loads(command("runs", "ls", "--job", "shown", "-o", "json").stdout)["items"]
     assert [item["id"] for item in listed] == [run["id"]]
 
 
-def test_a_run_is_cancelled(say: Say) -> None:
-    made(say, "demo.sleep", "--name", "sleeper", "--schedule", "@daily", "--param", "seconds=60")
-    run = json.loads(say("run", "sleeper", "-o", "json").stdout)
-    assert say("runs", "cancel", run["id"]).returncode == 0
+def test_a_run_is_cancelled(command: RunCommand) -> None:
+    made(command, "demo.sleep", "--name", "sleeper", "--schedule", "@daily", "--param", "seconds=60")
+    run = json.loads(command("run", "sleeper", "-o", "json").stdout)
+    assert command("runs", "cancel", run["id"]).returncode == 0
     deadline = time.monotonic() + 10
-    while (status := json.loads(say("runs", "show", run["id"], "-o", "json").stdout)["status"]) != "cancelled":
+    while (status := json.loads(command("runs", "show", run["id"], "-o", "json").stdout)["status"]) != "cancelled":
         assert time.monotonic() < deadline, status
 
 
-def test_a_job_is_no_run(say: Say) -> None:
-    said = say("runs", "show", "job_0")
-    assert said.returncode == 1
-    assert "a run is named by its id" in said.stderr
+def test_a_job_is_no_run(command: RunCommand) -> None:
+    result = command("runs", "show", "job_0")
+    assert result.returncode == 1
+    assert "a run is named by its id" in result.stderr

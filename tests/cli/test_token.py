@@ -26,9 +26,9 @@ def made(capsys: pytest.CaptureFixture[str], *arguments: str, audience: str | No
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run(["token", "create", *arguments]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    return told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
 
 
 def test_the_scopes_are_those_of_the_server() -> None:
@@ -91,6 +91,6 @@ def test_without_the_secret_there_is_no_token(
     monkeypatch.setenv("HORAE_JWKS", "https://issuer.example/keys")
     assert "get a token from the issuer" in refused(capsys, "--sub", "ann")
     monkeypatch.setenv("HORAE_JWT_SECRET", "short")
-    told = refused(capsys, "--sub", "ann")
-    assert "needs at least 32" in told
-    assert "short;" not in told
+    error = refused(capsys, "--sub", "ann")
+    assert "needs at least 32" in error
+    assert "short;" not in error

@@ -1,14 +1,14 @@
-"""The REST client as the command line needs it: plain documents, which it prints, and things found by their names."""
+"""The REST client of the command line: returns plain documents, and finds jobs by id, key or name."""
 
 import re
 from typing import Any
 
-from horae import client as rest
+from horae.client import Client
 from horae.client.call import Call, keyed
 from horae.client.methods import call_method
 from horae.core.errors import Conflict, NotFound
 
-RETRIES = 2  # a person waits
+RETRIES = 2  # few, because a person is waiting
 UNFINISHED = ("scheduled", "paused")
 
 _JOB_ID = re.compile(r"job_[0-9a-f]{32}")
@@ -18,13 +18,13 @@ Document = dict[str, Any]
 
 
 def _create(path: str, body: object) -> Call[Any]:
-    """A POST that makes something, safe to send again after a lost answer."""
+    """Describe a POST with an idempotency key, which is safe to retry after a lost response."""
     created: Call[Any] = keyed(path, object, body, None)
     return created
 
 
-class Client(rest.Client):
-    """One server, found by HORAE_URL and HORAE_TOKEN."""
+class CommandClient(Client):
+    """A client of the server that HORAE_URL and HORAE_TOKEN name."""
 
     def __init__(self) -> None:
         super().__init__(retries=RETRIES)
@@ -44,7 +44,7 @@ class Client(rest.Client):
         return self.request("DELETE", path, query=query)
 
     def job_id(self, name: str) -> str:
-        """The id of the job that `name` means: an id itself, or the key or name of exactly one job."""
+        """Return the id of a job, given its id, its key, or its name if only one job has it."""
         if _JOB_ID.fullmatch(name):
             return name
         for field in ("key", "name"):
@@ -55,16 +55,17 @@ class Client(rest.Client):
 
 
 def run_id(name: str) -> str:
-    """A run is named by its id alone."""
+    """Return the id of a run; raises NotFound for anything else."""
     if not _RUN_ID.fullmatch(name):
         raise NotFound("run", f"{name!r}; a run is named by its id (run_…), which `horae runs ls --job JOB` shows")
     return name
 
 
 def _only(found: list[Document], field: str, name: str) -> str:
+    """Return the id of the only job, or of the only unfinished one; raises Conflict if there are several."""
     unfinished = [job for job in found if job["status"] in UNFINISHED]
     candidates = unfinished or found
     if len(candidates) > 1:
         ids = ", ".join(job["id"] for job in candidates[:5])
-        raise Conflict(f"{len(candidates)} jobs have the {field} {name!r}; say which by its id: {ids}")
+        raise Conflict(f"{len(candidates)} jobs have the {field} {name!r}; choose one by its id: {ids}")
     return str(candidates[0]["id"])

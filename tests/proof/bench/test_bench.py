@@ -131,7 +131,7 @@ async def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         assert await _exists(schema)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)  # impatience does not disturb it
-        assert process.communicate(timeout=30) == ("", "interrupted; the scratch data are gone\n")
+        assert process.communicate(timeout=30) == ("", "interrupted; the scratch data are deleted\n")
     assert process.returncode == 130
     assert len(nodes) == 2
     assert not any(map(_lives, nodes))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from horae.cli.arguments import Flag, JobName
-from horae.cli.client import Client, Document
+from horae.cli.client import CommandClient, Document
 from horae.cli.commands.runs import FINAL
 from horae.cli.output import Output, print_fields, print_json, print_note
 from horae.cli.progress import progress_bar
@@ -25,7 +25,7 @@ def backfill(
     output: Output = "table",
 ) -> int:
     """Run the slots of a job from --start to --end again. With --follow the exit code is 1 if a run failed."""
-    with Client() as client:
+    with CommandClient() as client:
         started: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", {"start": start, "end": end})
         if not follow:
             return _report(started, None, output)
@@ -36,7 +36,7 @@ def backfill(
             raise
 
 
-def _follow(client: Client, started: Document) -> dict[str, int]:
+def _follow(client: CommandClient, started: Document) -> dict[str, int]:
     """Wait until all runs have ended, and return how many ended in which status."""
     ended: dict[str, str] = {}
     with progress_bar("backfilling") as advance:
@@ -49,7 +49,7 @@ def _follow(client: Client, started: Document) -> dict[str, int]:
     return {status: statuses.count(status) for status in FINAL if status in statuses}
 
 
-def _runs(client: Client, started: Document) -> list[Any]:
+def _runs(client: CommandClient, started: Document) -> list[Any]:
     """Return the runs of this backfill so far: backfilled runs of its job whose ids are younger than its own."""
     found: list[Any] = []
     cursor: str | None = None

@@ -1,4 +1,4 @@
-"""`horae bench`: how many jobs run how late on this machine, measured with the real thing in scratch data."""
+"""`horae bench`: measure throughput and lateness with real nodes, in scratch data."""
 
 import asyncio
 import signal
@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter, validators
 
+from horae.cli import INTERRUPTED
 from horae.cli.arguments import Positive
 from horae.cli.output import NOTHING, Output, milliseconds, print_fields, print_json, print_note
 from horae.cli.progress import progress_stages
-
-INTERRUPTED = 130  # as shells tell a Ctrl-C
 
 T = TypeVar("T")
 
@@ -20,30 +19,34 @@ NotNegative = Parameter(validator=validators.Number(gte=0))
 
 def bench(
     *,
-    store: Annotated[str | None, Parameter(help="Beside which store (HORAE_STORE); its data are not touched.")] = None,
+    store: Annotated[
+        str | None, Parameter(help="The store to measure (HORAE_STORE); its data are not touched.")
+    ] = None,
     queue: Annotated[str | None, Parameter(help="The queue's address (HORAE_QUEUE).")] = None,
     mode: Annotated[
         Literal["now", "timed", "herd", "cron"],
-        Parameter(help="As fast as it goes, spread evenly, all at one instant, or recurring jobs."),
+        Parameter(help="As fast as possible, spread evenly, all at one instant, or recurring jobs."),
     ] = "now",
     rate: Annotated[
         int | None, Positive, Parameter(help="timed: jobs a second (1000). cron: jobs, each fires every second (100).")
     ] = None,
     jobs: Annotated[int | None, Positive, Parameter(help="now, herd: how many (herd: 2000).")] = None,
     seconds: Annotated[int | None, Positive, Parameter(help="now, timed, cron: for how long (10).")] = None,
-    backlog: Annotated[int, NotNegative, Parameter(help="First store so many jobs due far in the future.")] = 0,
+    backlog: Annotated[
+        int, NotNegative, Parameter(help="First store so many jobs that are due far in the future.")
+    ] = 0,
     overlap: Annotated[
-        Literal["allow", "skip"] | None, Parameter(help="cron: when a run of the job is still going (skip).")
+        Literal["allow", "skip"] | None, Parameter(help="cron: what to do while the previous run still runs (skip).")
     ] = None,
     processes: Annotated[
         int | None, Positive, Parameter(help="How many workers (1; 2 for now, herd, high rates).")
     ] = None,
     output: Output = "table",
 ) -> int:
-    """Run jobs that do nothing on a real planner and real workers, and tell how late they started and at what cost.
+    """Run empty jobs on a real planner and real workers, and report their lateness and cost.
 
-    It works in a scratch schema or file beside the store, which is gone afterwards. The exit code is 1 when a job was
-    lost, ran twice or early, or when the store does not agree with what was recorded.
+    It uses a scratch schema or file beside the store, and deletes it afterwards. The exit code is 1 if a job was lost,
+    ran twice or ran early, or if the store disagrees with what the jobs recorded.
     """
     from horae.config import load_settings
     from horae.proof.bench.options import parse_options
@@ -56,10 +59,10 @@ def bench(
     from horae.proof.bench.run import run_bench
 
     try:
-        with progress_stages("preparing") as tell:
-            report = _run(run_bench(settings, options, tell))
+        with progress_stages("preparing") as show_stage:
+            report = _run(run_bench(settings, options, show_stage))
     except asyncio.CancelledError:
-        print_note("interrupted; the scratch data are gone")
+        print_note("interrupted; the scratch data are deleted")
         return INTERRUPTED
     if output == "json":
         print_json(report)
@@ -69,7 +72,7 @@ def bench(
 
 
 def _run(act: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; a signal ends it in order, and a second one does not disturb that."""
+    """Run to the end; a signal cancels it once, so that a second signal does not disturb the clean-up."""
     import uvloop
 
     async def main() -> T:
@@ -82,7 +85,7 @@ def _run(act: Coroutine[Any, Any, T]) -> T:
 
 
 def _fields(report: Mapping[str, Any]) -> dict[str, str | None]:
-    """The report for people."""
+    """Return the report as fields for people."""
     late, slots, beside = report["lateness_ms"], report.get("slots"), report.get("bystanders_ms")
     return {
         "mode": f"{report['mode']}, with {_count(report['processes'], 'worker')}",
@@ -97,7 +100,7 @@ def _fields(report: Mapping[str, Any]) -> dict[str, str | None]:
         "bystanders": None if beside is None else _lateness(beside),
         "slots": None if slots is None else ", ".join(f"{count:,} {what}" for what, count in slots.items()),
         "wrong": f"{report['lost']:,} lost, {report['duplicated']:,} doubled, {report['early']:,} early",
-        "store says": "the same" if report["verified"] else "; ".join(report["problems"]),
+        "verified": "yes" if report["verified"] else "; ".join(report["problems"]),
         "CPU": _cpu(report),
         "stolen": f"{report['stolen_percent']} % of the CPUs went to others on the host",
         "memory": ", ".join(f"{role} {peak} MB" for role, peak in report["rss_mb"].items()),

@@ -1,4 +1,4 @@
-"""`horae check`: verify that what the store tells keeps every promise."""
+"""`horae check`: verify that the history in the store keeps every promise."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from horae.cli.arguments import StoreUrl
 from horae.cli.output import Column, Format, Output, print_fields, print_json, print_note, print_table
 from horae.cli.progress import progress_line
 from horae.core.errors import Misconfigured
@@ -18,24 +19,24 @@ if TYPE_CHECKING:
     from horae.proof.checking import CheckCounts, Violation
     from horae.proof.checking.history.records import Line
 
-MOST = 1000  # violations that are told; whoever has more has seen enough
+MOST = 1000  # violations after which the check ends
 
 COLUMNS = (Column(title="violation"), Column(title="subject"), Column(title="detail"))
 
-StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
 Since = Annotated[
-    datetime | None, Parameter(help="Judge only what was due since then, for example 2026-03-01T00:00:00Z.")
+    datetime | None, Parameter(help="Check only what was due since then, for example 2026-03-01T00:00:00Z.")
 ]
 History = Annotated[
     list[Path] | None,
     Parameter(
         consume_multiple=True,
         negative=(),
-        help="Verify a recorded history, from one or more files; with --store its final state is read from there.",
+        help="Verify a recorded history, from one or more files; with --store the final state is read from there.",
     ),
 ]
 Prove = Annotated[
-    bool, Parameter(negative=(), help="Fail too when a recorded history lacks a planned fault or what has to occur.")
+    bool,
+    Parameter(negative=(), help="Fail also if the history lacks a planned fault or a required occurrence."),
 ]
 
 
@@ -47,24 +48,24 @@ def check(
     prove: Prove = False,
     output: Output = "table",
 ) -> int:
-    """Verify every slot, run and attempt in the store: on time, in order, once, and accounted for.
+    """Verify that every slot, run and attempt in the store is on time, in order, once, and accounted for.
 
-    It only reads, and may do so while nodes are at work. The exit code is 1 when something is wrong.
+    It only reads, also while nodes run. The exit code is 1 if a promise is broken.
     """
     from horae.config import load_settings, without_password
 
     settings = load_settings({"store": store})
     if history:
         return _check_history(history, None if store is None else settings, prove, output)
-    with progress_line("opening the store") as say:
-        seen, found = asyncio.run(_check(settings, since, lambda seen: say(_progress(seen))))
+    with progress_line("opening the store") as show:
+        seen, found = asyncio.run(_check(settings, since, lambda seen: show(_progress(seen))))
     if output == "json":
         print_json(_document(without_password(settings.store), seen, found))
     elif found:
         print_table(COLUMNS, [(v.code, v.subject, v.detail) for v in found], empty="")
     else:
         shown = without_password(settings.store)
-        print_fields({"store": shown, "looked at": _amount(seen), "violations": "none"})
+        print_fields({"store": shown, "checked": _amount(seen), "violations": "none"})
     if found and output == "table":
         more = f"; only the first {MOST} are shown" if len(found) >= MOST else ""
         print_note(f"{len(found)} violations in {_amount(seen)}{more}")
@@ -72,12 +73,12 @@ def check(
 
 
 def _check_history(paths: list[Path], settings: "Settings | None", prove: bool, output: Format) -> int:
-    from horae.cli.commands.check_history import judge_files, tell
+    from horae.cli.commands.check_history import judge_files, print_verdict
 
     with progress_line("reading the history"):
         final = [] if settings is None else asyncio.run(_final_state(settings))
         verdict = judge_files(paths, final)
-    tell(verdict, paths, output=output, most=MOST)
+    print_verdict(verdict, paths, output=output, most=MOST)
     return 1 if verdict.violations or (prove and not verdict.coverage.is_complete) else 0
 
 
@@ -90,7 +91,7 @@ async def _final_state(settings: "Settings") -> list["Line"]:
 
 
 async def _check(
-    settings: "Settings", since: datetime | None, told: Callable[["CheckCounts"], None]
+    settings: "Settings", since: datetime | None, progress: Callable[["CheckCounts"], None]
 ) -> tuple["CheckCounts", list["Violation"]]:
     from horae.proof.checking import Checker, Tolerance
 
@@ -100,7 +101,7 @@ async def _check(
             store,
             since=kept_since if since is None else max(_aware(since), kept_since),
             tolerance=Tolerance(lead=settings.lead_seconds),
-            progress=told,
+            progress=progress,
         )
         found: list[Violation] = []
         async for violation in checker.violations():
@@ -112,7 +113,7 @@ async def _check(
 
 @asynccontextmanager
 async def _opened(settings: "Settings") -> AsyncIterator[Any]:
-    """The store, to be read."""
+    """Open the store for reading; raises Misconfigured if its schema is not the one of this version."""
     from horae.adapters import make_store  # late: it imports the drivers
 
     store = make_store(settings.store)
@@ -125,11 +126,11 @@ async def _opened(settings: "Settings") -> AsyncIterator[Any]:
 
 
 async def _refuse_other_schema(url: str, store: Any) -> None:
-    """A look must not make a store, nor bring one up to date."""
+    """Raise Misconfigured where opening the store would create or migrate it."""
     from horae.adapters import sqlite_path
 
     if url.startswith("sqlite:") and not sqlite_path(url).exists():
-        raise Misconfigured(f"there is no store at {sqlite_path(url)}; name another with --store or HORAE_STORE")
+        raise Misconfigured(f"there is no store at {sqlite_path(url)}; choose another with --store or HORAE_STORE")
     version, expected = await store.status()
     if version != expected:
         raise Misconfigured(f"the store has schema version {version}, not {expected}: run `horae db migrate` first")

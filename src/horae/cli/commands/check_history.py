@@ -1,4 +1,4 @@
-"""`horae check --history`: verify what a harness has recorded beside the store."""
+"""`horae check --history`: verify a history that a test harness has recorded."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ COLUMNS = (Column(title="broken"), Column(title="violation"), Column(title="subj
 
 
 def judge_files(paths: Sequence[Path], final: Sequence["Line"]) -> "HistoryVerdict":
-    """Judge the history that some files make, together with a final state that was read elsewhere."""
+    """Judge the history in some files, together with the final state that was read from a store."""
     from horae.proof.checking import Recording, judge_recording, read_lines
 
     for path in paths:
@@ -24,8 +24,8 @@ def judge_files(paths: Sequence[Path], final: Sequence["Line"]) -> "HistoryVerdi
     return judge_recording(Recording([*read_lines(*paths), *final]))
 
 
-def tell(verdict: "HistoryVerdict", paths: Sequence[Path], *, output: str, most: int) -> None:
-    """Print what was found, and what the history proves."""
+def print_verdict(verdict: "HistoryVerdict", paths: Sequence[Path], *, output: str, most: int) -> None:
+    """Print the violations and what the history covers."""
     found = verdict.violations[:most]
     if output == "json":
         print_json({**_document(verdict, paths), "violations": [_violation(each) for each in found]})
@@ -39,7 +39,7 @@ def tell(verdict: "HistoryVerdict", paths: Sequence[Path], *, output: str, most:
     print_fields(
         {
             "history": ", ".join(map(str, paths)),
-            "looked at": _amount(verdict),
+            "checked": _amount(verdict),
             "violations": "none",
             "occurred": _counts({name: times for name, times in coverage.occurrences.items() if times}),
             "not seen": ", ".join(coverage.missing) or None,

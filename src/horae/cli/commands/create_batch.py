@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
-from horae.cli.client import Client, Document
+from horae.cli.client import CommandClient, Document
 from horae.cli.output import Column, print_json, print_note, print_table
 from horae.cli.progress import progress_bar
 from horae.core.errors import Malformed
@@ -21,7 +21,7 @@ COLUMNS = (Column(title="LINE", right=True), Column(title="WHERE", least=8), Col
 def create_from(name: str, output: str) -> int:
     """Create the jobs of a file with one JSON object a line (`-` is stdin); return 1 if some were refused, else 0."""
     accepted, refused, ids = 0, [], []
-    with _lines(name) as lines, Client() as client, progress_bar("creating") as advance:
+    with _lines(name) as lines, CommandClient() as client, progress_bar("creating") as advance:
         jobs = [(number, _job(number, line)) for number, line in enumerate(lines, 1) if line.strip()]
         for start in range(0, len(jobs), CHUNK):
             chunk = jobs[start : start + CHUNK]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import Cursor, Flag, Limit, Several, json_object, pairs
-from horae.cli.client import Client, Document, run_id
+from horae.cli.client import CommandClient, Document, run_id
 from horae.cli.commands import runs
 from horae.cli.output import Column, Output, hint, print_fields, print_json, print_page
 from horae.cli.progress import progress_bar
@@ -31,7 +31,7 @@ class Filters:
     start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None
     end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None
 
-    def query(self, client: Client) -> dict[str, str]:
+    def query(self, client: CommandClient) -> dict[str, str]:
         """Return the filters as the API takes them; empty if none is given."""
         given = {
             "job_id": None if self.job is None else client.job_id(self.job),
@@ -64,7 +64,7 @@ def ls(
     output: Output = "table",
 ) -> None:
     """List dead letters, the latest first; with --group by task and error, the most frequent first."""
-    with Client() as client:
+    with CommandClient() as client:
         query = (filters or Filters()).query(client)
         if group:
             page = client.get("/v1/dead-letters", group="error", **query)
@@ -92,7 +92,7 @@ def requeue(
 ) -> int:
     """Retry dead letters, each as a new run; the exit code is 1 if some are left."""
     edits = {**json_object(params, "--params"), **pairs(param, "--param")}
-    with Client() as client, progress_bar("requeueing") as advance:
+    with CommandClient() as client, progress_bar("requeueing") as advance:
         selection = _selection(ids, (filters or Filters()).query(client), everything)
         body = {**selection, "params": edits} if edits else selection
         done = _resolve(lambda: client.create("/v1/dead-letters/requeue", body), advance)
@@ -109,7 +109,7 @@ def discard(
     output: Output = "table",
 ) -> int:
     """Resolve dead letters without running them again; they stay in the history."""
-    with Client() as client, progress_bar("discarding") as advance:
+    with CommandClient() as client, progress_bar("discarding") as advance:
         selection = _selection(ids, (filters or Filters()).query(client), everything)
         done = _resolve(lambda: client.post("/v1/dead-letters/discard", selection), advance)
     return _report("discarded", done, output)

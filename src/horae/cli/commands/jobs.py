@@ -18,7 +18,7 @@ from horae.cli.arguments import (
     secret_pairs,
     text_pairs,
 )
-from horae.cli.client import Client, Document
+from horae.cli.client import CommandClient, Document
 from horae.cli.commands import runs
 from horae.cli.commands.create_batch import create_from
 from horae.cli.output import (
@@ -129,7 +129,7 @@ def create(
         return create_from(file, output)
     if task is None:
         raise Malformed("name the TASK to run, or a --file of jobs")
-    with Client() as client:
+    with CommandClient() as client:
         job = client.create("/v1/jobs", body)
     _report("created", job, output)
     return 0
@@ -151,7 +151,7 @@ def ls(
     output: Output = "table",
 ) -> None:
     """List jobs, newest first."""
-    with Client() as client:
+    with CommandClient() as client:
         page = client.get(
             "/v1/jobs",
             status=status,
@@ -169,7 +169,7 @@ def ls(
 @app.command(sort_key=2)
 def show(job: JobName, /, *, output: Output = "table") -> None:
     """Show the fields of a job, and its last and next run."""
-    with Client() as client:
+    with CommandClient() as client:
         found = client.get(f"/v1/jobs/{client.job_id(job)}")
     if output == "json":
         print_json(found)
@@ -190,7 +190,7 @@ def edit(
     output: Output = "table",
 ) -> None:
     """Change fields of a job; a new schedule changes its next run."""
-    with Client() as client:
+    with CommandClient() as client:
         changed = client.patch(f"/v1/jobs/{client.job_id(job)}", changes(set_, "--set"))
     _report("changed", changed, output)
 
@@ -198,7 +198,7 @@ def edit(
 @app.command(sort_key=4)
 def pause(job: JobName, /, *, output: Output = "table") -> None:
     """Stop the schedule of a job until it is resumed; runs that are already due still run."""
-    with Client() as client:
+    with CommandClient() as client:
         paused = client.post(f"/v1/jobs/{client.job_id(job)}/pause")
     _report("paused", paused, output)
 
@@ -215,7 +215,7 @@ def resume(
     output: Output = "table",
 ) -> None:
     """Resume a paused job."""
-    with Client() as client:
+    with CommandClient() as client:
         body = {} if missed is None else {"missed": missed}
         resumed = client.post(f"/v1/jobs/{client.job_id(job)}/resume", body)
     _report("resumed", resumed, output)
@@ -233,7 +233,7 @@ def cancel(
     output: Output = "table",
 ) -> None:
     """Cancel a job for good, with its waiting and running runs."""
-    with Client() as client:
+    with CommandClient() as client:
         cancelled = client.delete(f"/v1/jobs/{client.job_id(job)}", running="keep" if keep_running else None)
     _report("cancelled", cancelled, output)
 
@@ -247,7 +247,7 @@ def next_fires(
     output: Output = "table",
 ) -> None:
     """Show when a job fires next."""
-    with Client() as client:
+    with CommandClient() as client:
         coming = client.get(f"/v1/jobs/{client.job_id(job)}/next", count=count)
     if output == "json":
         print_json(coming)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import Cursor, Flag, JobName, Limit, Several, json_object, pairs
-from horae.cli.client import Client, Document, run_id
+from horae.cli.client import CommandClient, Document, run_id
 from horae.cli.output import (
     NOTHING,
     Column,
@@ -72,7 +72,7 @@ def ls(
     output: Output = "table",
 ) -> None:
     """List runs by due time, newest first."""
-    with Client() as client:
+    with CommandClient() as client:
         page = client.get(
             "/v1/runs",
             job_id=None if job is None else client.job_id(job),
@@ -90,7 +90,7 @@ def ls(
 @app.command(sort_key=1)
 def show(run: RunName, /, *, output: Output = "table") -> None:
     """Show a run: when it was due, when it started, its attempts and how it ended."""
-    with Client() as client:
+    with CommandClient() as client:
         found = client.get(f"/v1/runs/{run_id(run)}")
     if output == "json":
         print_json(found)
@@ -111,7 +111,7 @@ def logs(
     ] = False,
 ) -> None:
     """Print the log of a run."""
-    with Client() as client:
+    with CommandClient() as client:
         for line in client.runs.logs(run_id(run), follow=follow):
             print(line, flush=follow)
 
@@ -119,7 +119,7 @@ def logs(
 @app.command(sort_key=3)
 def cancel(run: RunName, /, *, output: Output = "table") -> None:
     """Cancel a run; one that has not started never will."""
-    with Client() as client:
+    with CommandClient() as client:
         cancelled = client.post(f"/v1/runs/{run_id(run)}/cancel")
     if output == "json":
         print_json(cancelled)
@@ -139,7 +139,7 @@ def retry(
 ) -> int:
     """Retry a failed run as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
-    with Client() as client:
+    with CommandClient() as client:
         again: Document = client.create(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
         return _report(client, again, follow=follow, output=output)
 
@@ -147,7 +147,7 @@ def retry(
 @app.command(sort_key=5)
 def why(run: RunName, /, *, output: Output = "table") -> None:
     """Explain why a run has not started, and what to do about it."""
-    with Client() as client:
+    with CommandClient() as client:
         found = client.get(f"/v1/runs/{run_id(run)}/why")
     if output == "json":
         print_json(found)
@@ -167,12 +167,12 @@ def start(
 ) -> int:
     """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
     given = {**json_object(params, "--params"), **pairs(param, "--param")}
-    with Client() as client:
+    with CommandClient() as client:
         run: Document = client.create(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
         return _report(client, run, follow=follow, output=output)
 
 
-def _report(client: Client, run: Document, *, follow: bool, output: str) -> int:
+def _report(client: CommandClient, run: Document, *, follow: bool, output: str) -> int:
     """Print a new run, or follow it to its end, and return the exit code."""
     if follow:
         run = _follow(client, run, quiet=output == "json")
@@ -183,7 +183,7 @@ def _report(client: Client, run: Document, *, follow: bool, output: str) -> int:
     return 1 if follow and run["status"] != "succeeded" else 0
 
 
-def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
+def _follow(client: CommandClient, run: Document, *, quiet: bool) -> Document:
     """Wait until a run ends; print changes of its status to stderr and its log to stdout."""
     log = Thread(target=_print_log, args=(run["id"],), daemon=True)  # a daemon, so that Ctrl-C ends it, too
     shown = ""
@@ -207,7 +207,7 @@ def _follow(client: Client, run: Document, *, quiet: bool) -> Document:
 
 def _print_log(run: str) -> None:
     """Print the log as it is written."""
-    with Client() as client:
+    with CommandClient() as client:
         for line in client.runs.logs(run, follow=True):
             print(line, flush=True)
 
