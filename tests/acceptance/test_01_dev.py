@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.conftest import Tell
 from tests.live import environment, free_port
-from tests.system import living
+from tests.system import single_process
 from tests.system.cluster import REPOSITORY, Cluster, Server
 from tests.system.fixtures import OpenCluster
 
@@ -58,12 +58,12 @@ def test_a_clean_clone_and_make_dev(tmp_path: Path, tell: Tell) -> None:
             began = time.monotonic()
             first = make_dev(cluster, clone, "first")
             tell(f"ready after {time.monotonic() - began:.1f} s, all packages installed")
-            hello = living.check_demo_jobs_run(cluster.rest, within=15)
-            tell(living.check_costs_little(first, cluster.rest, seconds=20))
-            long_run = living.start_long_run(cluster.rest)
-            tell(f"Ctrl-C took {living.check_ends_at_once(first, signal.SIGINT, code=None):.2f} s")
+            hello = single_process.check_demo_jobs_run(cluster.rest, within=15)
+            tell(single_process.check_costs_little(first, cluster.rest, seconds=20))
+            long_run = single_process.start_long_run(cluster.rest)
+            tell(f"Ctrl-C took {single_process.check_ends_at_once(first, signal.SIGINT, code=None):.2f} s")
             make_dev(cluster, clone, "second")
-            living.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
+            single_process.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
     finally:
         shutil.rmtree(clone)  # with its virtual environment it is too large to be kept
 
@@ -73,8 +73,8 @@ def test_serve_on_postgresql(new_cluster: OpenCluster, tell: Tell, number: signa
     cluster = new_cluster("postgres", HORAE_DRAIN_SECONDS="2")
     first = cluster.node()
     job_id = cluster.rest.create("demo.echo", schedule="every 5s")["id"]
-    tell(living.check_costs_little(first, cluster.rest, seconds=20))
-    long_run = living.start_long_run(cluster.rest)
-    tell(f"{number.name} took {living.check_ends_at_once(first, number):.2f} s")
+    tell(single_process.check_costs_little(first, cluster.rest, seconds=20))
+    long_run = single_process.start_long_run(cluster.rest)
+    tell(f"{number.name} took {single_process.check_ends_at_once(first, number):.2f} s")
     cluster.node()
-    living.check_goes_on(cluster.rest, job_id, long_run, slot_seconds=5)
+    single_process.check_goes_on(cluster.rest, job_id, long_run, slot_seconds=5)

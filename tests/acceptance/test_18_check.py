@@ -1,6 +1,6 @@
 """Issue 3, line 8: `horae check` passes on the histories of this suite and finds each planted violation.
 
-Every cluster of this suite is checked when it ends (see `open_cluster`); here lies are planted in a history of its own.
+Every cluster of this suite is checked when it ends (see `open_cluster`); here violations are planted in a sample.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.acceptance.conftest import Tell
 from tests.clocks import ManualClock
 from tests.live import HORAE, environment
 from tests.postgres_server import postgres_url, scratch_schema
-from tests.proof.checking.planting import LIES, PostgresGround, SqliteGround, tell_story
+from tests.proof.checking.store_mutants import STORE_MUTANTS, PostgresTables, SqliteTables, create_sample_history
 
 pytestmark = pytest.mark.acceptance
 
@@ -38,7 +38,7 @@ def check(store: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def assert_believed(store: str) -> None:
+def assert_clean(store: str) -> None:
     code, report = check(store)
     assert (code, report["violations"]) == (0, [])
     assert report["runs"] > 100
@@ -50,38 +50,38 @@ def assert_found(store: str, expected: str, name: str) -> None:
     assert expected in {violation["code"] for violation in report["violations"]}, (name, report)
 
 
-async def test_every_lie_is_found_on_sqlite(tmp_path: Path, tell: Tell) -> None:
-    truth, copy = tmp_path / "truth.db", tmp_path / "copy.db"
+async def test_every_planted_violation_is_found_on_sqlite(tmp_path: Path, tell: Tell) -> None:
+    original, copy = tmp_path / "original.db", tmp_path / "copy.db"
     clock = ManualClock(datetime.now(UTC) - AGO)
-    store = SqliteStore(truth, executor=InlineExecutor(), wall=clock.now)
+    store = SqliteStore(original, executor=InlineExecutor(), wall=clock.now)
     await store.open()
-    story = await tell_story(store, clock)
+    sample = await create_sample_history(store, clock)
     await store.close()
-    assert_believed(f"sqlite:///{truth}")
-    for lie in LIES:
-        shutil.copy(truth, copy)
+    assert_clean(f"sqlite:///{original}")
+    for mutant in STORE_MUTANTS:
+        shutil.copy(original, copy)
         executor = InlineExecutor()
         lied_to = SqliteStore(copy, executor=executor)
         await lied_to.open()
-        await lie.plant(SqliteGround(executor), story)
+        await mutant.plant(SqliteTables(executor), sample)
         await lied_to.close()
-        assert_found(f"sqlite:///{copy}", lie.code, lie.name)
-    tell(f"{len(LIES)} planted violations found")
+        assert_found(f"sqlite:///{copy}", mutant.code, mutant.name)
+    tell(f"{len(STORE_MUTANTS)} planted violations found")
 
 
 async def test_lies_are_found_on_postgres(tell: Tell) -> None:
     clock = ManualClock(datetime.now(UTC) - AGO)
     async with scratch_schema(postgres_url()) as url, connected(url) as (store, connection):
-        story = await tell_story(store, clock)
-        assert_believed(url)
-        ground = PostgresGround(connection)
-        await ground.remember()
-        for lie in LIES[::2]:
-            await lie.plant(ground, story)
-            assert_found(url, lie.code, lie.name)
-            await ground.restore()
-        assert_believed(url)
-    tell(f"{len(LIES[::2])} planted violations found")
+        sample = await create_sample_history(store, clock)
+        assert_clean(url)
+        tables = PostgresTables(connection)
+        await tables.remember()
+        for mutant in STORE_MUTANTS[::2]:
+            await mutant.plant(tables, sample)
+            assert_found(url, mutant.code, mutant.name)
+            await tables.restore()
+        assert_clean(url)
+    tell(f"{len(STORE_MUTANTS[::2])} planted violations found")
 
 
 @asynccontextmanager

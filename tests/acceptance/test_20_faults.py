@@ -15,7 +15,7 @@ import pytest
 
 from tests.acceptance.conftest import Tell
 from tests.live import HORAE
-from tests.system import faults, ordeal
+from tests.system import fault_campaign, faults
 from tests.system.chaos import Figures, Load, create_every_second, judge
 from tests.system.cluster import Cluster
 from tests.system.disk import small_disk
@@ -45,7 +45,9 @@ WORKER_SECONDS = 30.0
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_fault_costs_nothing_but_a_moment(group: str, tmp_path: Path, tell: Tell) -> None:
-    verdict = ordeal.undergo(tmp_path, seconds=5, seed=5, per_second=60, recurring=2, kinds=GROUPS[group], times=2)
+    verdict = fault_campaign.run_campaign(
+        tmp_path, seconds=5, seed=5, per_second=60, recurring=2, kinds=GROUPS[group], times=2
+    )
     tell(verdict)
     assert not verdict.wrong, "\n".join(verdict.wrong[:10])
     assert min(verdict.fired.values()) >= 2
@@ -57,7 +59,7 @@ def test_a_fault_costs_nothing_but_a_moment(group: str, tmp_path: Path, tell: Te
 def test_a_node_may_die_at_any_point(kind: type[faults.Kill], tmp_path: Path, tell: Tell) -> None:
     """Before a write has reached the store, before but it arrives later, and after it without knowing."""
     points = 3 * len(faults.CRASH_POINTS[kind.role])
-    verdict = ordeal.undergo(
+    verdict = fault_campaign.run_campaign(
         tmp_path, seconds=5, seed=7, per_second=60, recurring=2, kinds=[kind], times=points, **TIMING
     )
     tell(verdict)
@@ -72,7 +74,7 @@ def test_a_standby_that_is_promoted_under_load_has_everything(
     kind: type[Failover], within: float, tmp_path: Path, tell: Tell
 ) -> None:
     """Twice, there and back again: nodes know both servers, and nobody restarts them."""
-    verdict = ordeal.undergo(
+    verdict = fault_campaign.run_campaign(
         tmp_path, seconds=5, seed=8, per_second=60, recurring=2, kinds=[kind], times=2, opened=open_pair
     )
     tell(verdict)
@@ -139,7 +141,7 @@ def test_a_silent_link_makes_nobody_wait_for_ever(tmp_path: Path, tell: Tell) ->
 
 
 def test_logs_are_bounded_while_the_store_is_down(tmp_path: Path, tell: Tell) -> None:
-    with open_fleet(tmp_path, ordeal.ROLES) as fleet:
+    with open_fleet(tmp_path, fault_campaign.ROLES) as fleet:
         before = {server: len(server.output().splitlines()) for server in fleet.cluster.servers}
         fleet.postgres.stop_at_once()
         with Load(fleet.cluster, per_second=100) as load:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.acceptance.conftest import Tell
-from tests.proof.checking.histories import clean_history
-from tests.proof.checking.mutants import MUTANTS, Draft
-from tests.proof.checking.planted import found_in, uncaught
+from tests.proof.checking.clean_histories import clean_history
+from tests.proof.checking.history_mutants import MUTANTS, Draft
+from tests.proof.checking.mutated_histories import found_in, uncaught
 
 pytestmark = pytest.mark.acceptance
 

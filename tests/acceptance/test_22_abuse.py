@@ -143,7 +143,7 @@ def test_a_poison_pill_reaches_the_dead_letters_and_everything_else_goes_on(
     cluster.node("api,planner")
     workers = cluster.spawn(
         "poisoned",
-        ["serve", "--roles", "worker", "--app", "tests.system.hostile:app", "--processes", "2"],
+        ["serve", "--roles", "worker", "--app", "tests.system.hostile_tasks:app", "--processes", "2"],
         roles=frozenset({"worker"}),
     )
     eventually(lambda: workers.output().count("ready") >= 2, "both workers are up", within=30)

@@ -11,7 +11,7 @@ from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
 from tests.engine.system import START, System
 from tests.postgres_server import postgres_url, scratch_schema
-from tests.proof.checking.reading import found_in
+from tests.proof.checking.whole_store import found_in
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])

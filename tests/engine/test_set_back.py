@@ -14,7 +14,7 @@ from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
 from tests.engine.system import START, System
 from tests.engine.test_engine import MICROSECOND, one_shot, outcomes, recurring
-from tests.proof.checking.reading import found_in
+from tests.proof.checking.whole_store import found_in
 
 
 @asynccontextmanager

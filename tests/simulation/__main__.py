@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: one life in detail (`--seed`), or many (`--seeds`)."""
+"""`python -m tests.simulation`: simulates one life in detail (`--seed`), or many (`--seeds`)."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from tests.simulation.life import EPOCH, simulate
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, help="live this one life and tell all that was seen of it")
+    parser.add_argument("--seed", type=int, help="simulate this one life and print its history")
     parser.add_argument("--history", type=Path, help="where to keep its history, for `horae check --history`")
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=3000, help="how many")
@@ -23,7 +23,7 @@ def main() -> int:
 
 
 def one(seed: int, history: Path | None) -> int:
-    """Tell one life, line by line."""
+    """Simulate one life and print its history."""
     outcome = simulate(seed)
     for line in sorted(outcome.lines, key=lambda line: line.at):
         print(f"{line.at - EPOCH:10.6f} {line}")
@@ -37,12 +37,14 @@ def one(seed: int, history: Path | None) -> int:
 
 
 def many(options: argparse.Namespace) -> int:
-    """Tell how many lives went."""
+    """Simulate many lives and print a report."""
 
-    def told(report: Report) -> None:
+    def on_progress(report: Report) -> None:
         print(f"{report.seeds} seeds, failed: {sorted(report.failures)}", file=sys.stderr, flush=True)
 
-    report = campaign(options.first, options.seeds, processes=options.processes, seconds=options.seconds, told=told)
+    report = campaign(
+        options.first, options.seeds, processes=options.processes, seconds=options.seconds, on_progress=on_progress
+    )
     print("\n".join(report.lines()))
     return 0 if report.sound else 1
 

@@ -1,4 +1,4 @@
-"""Many lives: run on some processes, summed up in a report, and refused when a crash point was never met."""
+"""Simulates many lives on several processes and sums them up; fails if a crash point was never reached."""
 
 import gc
 import multiprocessing
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from tests.simulation.faults import POINTS, Fired, Kind
 from tests.simulation.life import simulate
 
-CHUNK = 20  # seeds that a process lives in a row
+CHUNK = 20  # seeds per task of a process
 
 
 @dataclass
 class Report:
-    """What a set of seeds showed."""
+    """The sum of some simulated lives."""
 
     seeds: int = 0
     runs: int = 0
@@ -37,17 +37,17 @@ class Report:
         self.failures |= other.failures
 
     @property
-    def unmet(self) -> list[str]:
-        """Crash points at which nobody crashed, and kinds of faults that never came."""
+    def unreached(self) -> list[str]:
+        """Crash points and kinds of faults that never occurred."""
         points = [point for point in POINTS if not self.fired.points[point]]
         return points + [str(kind) for kind in Kind if not self.fired.faults[kind]]
 
     @property
     def sound(self) -> bool:
-        return not self.failures and not self.unmet
+        return not self.failures and not self.unreached
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The report as text."""
         yield (
             f"{self.seeds} seeds, {self.runs} runs (at least {self.fewest_runs} a seed),"
             f" {sum(self.fired.faults.values())} faults (at least {self.fewest_faults} a seed)"
@@ -55,23 +55,23 @@ class Report:
         yield "faults: " + ", ".join(f"{kind} {self.fired.faults[kind]}" for kind in Kind)
         yield "seen: " + ", ".join(f"{occurrence} {count}" for occurrence, count in sorted(self.occurrences.items()))
         yield "crashes: " + ", ".join(f"{point} {self.fired.points[point]}" for point in POINTS)
-        for point in self.unmet:
-            yield f"NEVER MET: {point}"
+        for point in self.unreached:
+            yield f"NEVER REACHED: {point}"
         for seed, wrong in sorted(self.failures.items()):
             yield f"FAILED: seed {seed}; replay it with: {replay(seed)}"
             yield from (f"    {each}" for each in wrong[:10])
 
 
 def replay(seed: int) -> str:
-    """The command that lives one life again, exactly."""
+    """The command that repeats one life exactly."""
     return f"python -m tests.simulation --seed {seed}"
 
 
 def live(seeds: Iterable[int]) -> Report:
-    """Live some lives in this process."""
+    """Simulate some lives in this process."""
     report = Report()
     for seed in seeds:
-        with _uncollected():
+        with _without_gc():
             outcome = simulate(seed)
         faults = sum(outcome.fired.faults.values())
         report.add(
@@ -89,8 +89,8 @@ def live(seeds: Iterable[int]) -> Report:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Spare a life the garbage collector, which takes a sixth of its time."""
+def _without_gc() -> Iterator[None]:
+    """Disable the garbage collector, which would take a sixth of the time."""
     gc.disable()
     try:
         yield
@@ -104,12 +104,12 @@ def campaign(
     *,
     processes: int,
     seconds: float | None,
-    told: Callable[[Report], None] = lambda report: None,
+    on_progress: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Live so many lives on some processes, unless the time is over before."""
+    """Simulate lives on several processes, until all are done or the time is over."""
     report, deadline = Report(), None if seconds is None else time.monotonic() + seconds
     chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
-    with multiprocessing.Pool(processes, initializer=_begin) as pool:  # whose end is that of its processes
+    with multiprocessing.Pool(processes, initializer=_begin) as pool:  # whose processes end with it
         lived = pool.imap_unordered(live, chunks)
         for _ in chunks:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
@@ -117,12 +117,12 @@ def campaign(
                 report.add(lived.next(left))
             except multiprocessing.TimeoutError:
                 break
-            told(report)
+            on_progress(report)
     return report
 
 
 def _begin() -> None:
-    """In each process: what is there stays, and whoever ends the campaign ends it."""
+    """Set up a process of the pool: it ends with the pool, and existing objects are not collected."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What goes wrong in one simulated life: drawn from its seed, fired at named points, and counted."""
+"""Draws the faults of one simulated life from its seed, and counts those that occurred."""
 
 import inspect
 import random
@@ -12,7 +12,7 @@ from horae.ports.store import Store
 
 
 def verbs_of(port: type) -> tuple[str, ...]:
-    """What a port can be asked, as it says itself; how it is opened and closed is the process' affair."""
+    """The asynchronous methods of a port, except for opening and closing."""
     asked = [name for name, member in vars(port).items() if inspect.iscoroutinefunction(member)]
     return tuple(name for name in asked if name not in ("open", "close"))
 
@@ -20,7 +20,7 @@ def verbs_of(port: type) -> tuple[str, ...]:
 # A host can crash before each verb of the store and after each.
 WRITES, READS = verbs_of(Store), verbs_of(Reader)
 VERBS = WRITES + READS
-COMMON = frozenset(  # of which there are many in every life; at any other, a planned crash comes with the first
+COMMON = frozenset(  # called often in every life; at any other verb, a planned crash comes with the first call
     {"time", "beat", "register", "bury", "orphans", "tidy", "stops", "plannable", "fire", "claim", "start", "settle"}
     | {"create", "change", "change_one_shot", "end_waiting", "park", "request_stop", "job", "run", "receipt"}
 )
@@ -38,7 +38,7 @@ DOWN_SECONDS = (0.5, 1.5, 3.5, 5.5)
 
 
 class Kind(StrEnum):
-    """Kinds of faults, as the report counts them."""
+    """The kinds of faults."""
 
     CRASH = "crash"
     FROZEN = "frozen"
@@ -57,7 +57,7 @@ class Kind(StrEnum):
 
 @dataclass
 class Fired:
-    """What happened so far; the report of many seeds is their sum."""
+    """Counts of what occurred."""
 
     faults: Counter[str] = field(default_factory=Counter)
     points: Counter[str] = field(default_factory=Counter)  # crashes at each
@@ -70,8 +70,8 @@ class Fired:
 
 
 @dataclass(frozen=True)
-class Disorder:
-    """What becomes of one call."""
+class CallFate:
+    """What happens to one call."""
 
     there: float  # seconds on its way to the store
     back: float
@@ -81,13 +81,13 @@ class Disorder:
 
 
 class Faults:
-    """Decides for each call and each signal of a life; the same seed decides the same."""
+    """Decides the fate of each call and signal; the same seed decides the same."""
 
     def __init__(self, seed: int, *, until: float) -> None:
         self._chance = random.Random(f"{seed} faults")
-        self._until = until  # seconds of the life after which nothing breaks any more
+        self._until = until  # seconds after which there are no more faults
         self.fired = Fired()
-        self.tell: Callable[[Kind], None] = lambda kind: None  # whoever keeps the history
+        self.on_fault: Callable[[Kind], None] = lambda kind: None  # set by the owner of the history
         self._crashes: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
         for point, armed_at in self._planned_crashes(seed):
             self._crashes[point.partition(" ")[2]].append((point, armed_at))
@@ -104,11 +104,11 @@ class Faults:
         self.outages = self._times(0, 0, 1)
 
     def _planned_crashes(self, seed: int) -> Iterator[tuple[str, float]]:
-        """Crash points by turns, so that some seeds in a row meet all of them, and from when on each is armed."""
+        """Yield crash points in turn, so that consecutive seeds reach all of them, and from when on each is armed."""
         for verbs, crashes in CRASHES:
             points = points_of(verbs)
             for number in range(crashes):
-                # far from one another: of two around one verb the first might leave nobody to meet the second
+                # spread, because of two points around one verb the first might leave no host for the second
                 point = points[(seed + number * (len(points) // crashes)) % len(points)]
                 armed_at = self._chance.uniform(0.0, 0.6 * self._until)
                 yield point, armed_at if point.partition(" ")[2] in COMMON else 0.0
@@ -120,19 +120,19 @@ class Faults:
         return self._chance.choice(among)
 
     def pick(self, count: int) -> int:
-        """One of so many."""
+        """Choose an index."""
         return self._chance.randrange(count)
 
     def count(self, kind: Kind) -> None:
         self.fired.faults[kind] += 1
 
-    def call(self, verb: str, at: float) -> Disorder:
-        """What becomes of a call that is made at a time of the life."""
+    def call(self, verb: str, at: float) -> CallFate:
+        """Decide what happens to a call."""
         chance, fired = self._chance, self.fired
         fired.passed[verb] += 1
         there, back = chance.uniform(50e-6, 300e-6), chance.uniform(50e-6, 300e-6)
         if at > self._until:
-            return Disorder(there, back)
+            return CallFate(there, back)
         if planned := self._crashes.get(verb):
             for crash in planned:
                 point, armed_at = crash
@@ -140,28 +140,28 @@ class Faults:
                     planned.remove(crash)
                     self.count(Kind.CRASH)
                     fired.points[point] += 1
-                    return Disorder(there, back, crash=point)
+                    return CallFate(there, back, crash=point)
         if chance.random() < self._slow:
             seconds = chance.choice(SLOW_SECONDS)
             if chance.random() < 0.5:
-                self._befall(Kind.SLOW_THERE)
-                return Disorder(there + seconds, back)
-            self._befall(Kind.SLOW_BACK)
-            return Disorder(there, back + seconds)
+                self._record(Kind.SLOW_THERE)
+                return CallFate(there + seconds, back)
+            self._record(Kind.SLOW_BACK)
+            return CallFate(there, back + seconds)
         if chance.random() < self._refused:
-            self._befall(Kind.REFUSED)
-            return Disorder(there, back, refused=True)
+            self._record(Kind.REFUSED)
+            return CallFate(there, back, refused=True)
         if chance.random() < self._unanswered:
-            self._befall(Kind.UNANSWERED)
-            return Disorder(there, back, unanswered=True)
-        return Disorder(there, back)
+            self._record(Kind.UNANSWERED)
+            return CallFate(there, back, unanswered=True)
+        return CallFate(there, back)
 
-    def _befall(self, kind: Kind) -> None:
+    def _record(self, kind: Kind) -> None:
         self.count(kind)
-        self.tell(kind)
+        self.on_fault(kind)
 
     def signal(self, at: float) -> list[float]:
-        """After how many seconds a signal arrives, each time that it does."""
+        """Return the delays after which a signal arrives: none if it is lost, two if it is doubled."""
         chance = self._chance
         delays = [chance.uniform(50e-6, 300e-6)]
         if at > self._until:

@@ -1,4 +1,4 @@
-"""What every job of a simulated life does: it notes its start, takes its time, notes its end, and fails if it is to."""
+"""The task of every simulated job: it records its start and end, takes its time, and fails if it is to."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.simulation.virtual import MACHINE, Machine
 
 
 class Workplace(Machine):
-    """A machine on which handlers run, with the history that they write to."""
+    """A machine with handlers that write to the history."""
 
     number: int
     node_id: str
@@ -19,7 +19,7 @@ class Workplace(Machine):
 
 
 async def work(run: Run, label: str, seconds: float = 0.0, fails: int = 0) -> int:
-    """Fail on the first attempts, as many as it is told to."""
+    """Work for some seconds, and fail on the first `fails` attempts."""
     here = MACHINE.get()
     assert isinstance(here, Workplace)
     node = here.node_id
@@ -54,6 +54,6 @@ async def work(run: Run, label: str, seconds: float = 0.0, fails: int = 0) -> in
     return run.fence
 
 
-REGISTRY = Registry()  # one for all lives: to look into a function takes as long as hundreds of its runs
+REGISTRY = Registry()  # one for all lives: inspecting a function takes as long as hundreds of runs
 REGISTRY.add(Task(work, name="work"))
 SCHEMAS = REGISTRY.schemas()

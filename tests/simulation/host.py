@@ -1,4 +1,4 @@
-"""One host: the real node and the real use cases, over a wire that may fail, on a machine that may be killed."""
+"""One simulated host: the real node and use cases on a machine that may be killed, with a wire that may fail."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,11 +28,11 @@ from tests.simulation.recording import History
 from tests.simulation.virtual import SimulatedLoop
 from tests.simulation.wire import Wire
 
-_METRICS = Metrics()  # nobody reads them, and to make them takes longer than all else
+_METRICS = Metrics()  # one for all hosts: creating them takes longer than everything else
 
 
 class Host(Workplace):
-    """A process from its start to its end; one that starts again is another."""
+    """A process; after a restart it is another host."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Host(Workplace):
         timing: Timing,
         history: History,
         *,
-        luck: Random,
+        rng: Random,
         drift: float,
     ) -> None:
         super().__init__()
         self.name = name
-        self.number = number  # of this process; no other has it
+        self.number = number  # the process id
         self.dead = False
         self.leaving = False
         self.services: Services | None = None  # once it is up
@@ -58,10 +58,10 @@ class Host(Workplace):
         self._timing = timing
         self.at = history.now
         self.note = history.add
-        self._luck = luck
-        booted = luck.uniform(0, 1e6)  # seconds that its steady clock shows at the beginning of the life
+        self._rng = rng
+        booted = rng.uniform(0, 1e6)  # its steady clock at the start of the life, in seconds
         self._clock = StoreClock(lambda: booted + loop.time() * (1 + drift))
-        self._concurrency = luck.choice((2, 5, 50))
+        self._concurrency = rng.choice((2, 5, 50))
         self._heart: Heartbeat | None = None
         self._node: NodeService | None = None
         self._executor: Executor | None = None
@@ -72,10 +72,10 @@ class Host(Workplace):
         return self._heart.node.id
 
     async def start(self) -> None:
-        """As `wiring` starts a node."""
-        store, clock, timing, luck = self._store, self._clock, self._timing, self._luck
+        """Start the node as `runtime.wiring` does."""
+        store, clock, timing, rng = self._store, self._clock, self._timing, self._rng
         await sync_clock(clock, store)
-        ids = Ids(random=luck.randbytes, wall=lambda: clock.now().timestamp())
+        ids = Ids(random=rng.randbytes, wall=lambda: clock.now().timestamp())
         lease = Lease(clock, timing)
         self._executor = Executor(
             REGISTRY, store.blobs, clock, threads=self._concurrency, allow_shell=False, processes=1
@@ -93,7 +93,7 @@ class Host(Workplace):
             tasks=REGISTRY.names,
             queues=(),
             concurrency=self._concurrency,
-            luck=luck.random,
+            luck=rng.random,
         )
         self._heart = Heartbeat(
             store,
@@ -110,7 +110,7 @@ class Host(Workplace):
             clock=clock,
             lease=lease,
             timing=timing,
-            pulse=cast(HeartbeatThread, Pulsing(self._heart, clock, timing)),
+            pulse=cast(HeartbeatThread, HeartbeatTask(self._heart, clock, timing)),
             janitor=Janitor(store, clock, lease, timing),
             retention=Retention(store, clock, keep=timedelta(days=30)),
             planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
@@ -132,12 +132,12 @@ class Host(Workplace):
         )
 
     async def failed(self) -> None:
-        """Raises what ended a duty that should never end."""
+        """Wait until a duty fails, and raise its error."""
         assert self._node is not None
         await self._node.failed()
 
     async def stop(self) -> None:
-        """SIGTERM."""
+        """Stop as on SIGTERM."""
         assert self._node is not None
         assert self._executor is not None
         await self._node.stop()
@@ -162,8 +162,8 @@ class Host(Workplace):
         return shards_of(self.node_id, self._heart.nodes, heard_since=heard_since)
 
 
-class Pulsing:
-    """The heartbeat as a task among others: a thread of its own would make every life another."""
+class HeartbeatTask:
+    """The heartbeat as an asyncio task: a thread would make lives irreproducible."""
 
     def __init__(self, heart: Heartbeat, clock: StoreClock, timing: Timing) -> None:
         self._heart = heart

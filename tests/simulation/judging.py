@@ -1,4 +1,4 @@
-"""Whether a life kept the promises: its recorded history and its store, judged by `horae.proof.checking`."""
+"""Judges a simulated life by its recorded history and its store."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,17 +14,17 @@ LEAST_RUNS = 50
 
 
 async def judge(life: "Life") -> list[str]:
-    """Everything that is wrong; empty when all promises were kept."""
+    """Return everything that is wrong with a life."""
     recording = Recording(life.history.lines)
     verdict = judge_recording(recording)
     life.runs, life.occurrences = len(recording.final_runs), verdict.coverage.occurrences
-    stored = await _stored(life)
-    told = [f"{found.code}: {found.subject}: {found.detail}" for found in (*verdict.violations, *stored)]
-    return [*dict.fromkeys(told), *_vacuous(life)]
+    stored = await _store_violations(life)
+    messages = [f"{found.code}: {found.subject}: {found.detail}" for found in (*verdict.violations, *stored)]
+    return [*dict.fromkeys(messages), *_too_little(life)]
 
 
-async def _stored(life: "Life") -> list[Violation]:
-    """What `horae check` tells of the store."""
+async def _store_violations(life: "Life") -> list[Violation]:
+    """The violations that `horae check` would find in the store."""
 
     async def time() -> datetime:
         return life.now()
@@ -33,8 +33,8 @@ async def _stored(life: "Life") -> list[Violation]:
     return [violation async for violation in checker.violations()]
 
 
-def _vacuous(life: "Life") -> Iterator[str]:
-    """A life proves nothing unless enough happened."""
+def _too_little(life: "Life") -> Iterator[str]:
+    """Report a life in which too little happened to prove anything."""
     fired = sum(life.faults.fired.faults.values())
     if fired < LEAST_FAULTS or life.runs < LEAST_RUNS:
         yield f"too little happened: {fired} faults and {life.runs} runs"

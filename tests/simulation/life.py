@@ -1,4 +1,4 @@
-"""One simulated life from its seed: hosts, users and faults on one real store, healed and judged at the end."""
+"""One simulated life: hosts, users and faults on one real store, recovered and judged at the end."""
 
 import asyncio
 import hashlib
@@ -60,24 +60,24 @@ TIMING = Timing(  # shorter than in life, so that more of it fits into one
 
 @dataclass
 class Outcome:
-    """What one seed showed."""
+    """The result of one seed."""
 
     seed: int
     violations: list[str]
     fired: Fired
     runs: int
-    occurrences: Mapping[str, int]  # how often each thing occurred that a history has to survive
+    occurrences: Mapping[str, int]  # how often each required event occurred
     lines: Sequence[Line]  # the history
 
     @property
     def digest(self) -> str:
-        """Of everything that was seen: equal for lives that are equal."""
+        """A hash of the history; equal lives have equal digests."""
         text = "\n".join(map(repr, self.lines))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class Life:
-    """Everything that belongs to one seed."""
+    """The state of one simulated life."""
 
     def __init__(self, seed: int, loop: SimulatedLoop, store: SqliteStore, *, drift: float | None = None) -> None:
         self.seed = seed
@@ -86,16 +86,16 @@ class Life:
         self.timing = TIMING
         self.store = store
         self.faults = Faults(seed, until=ACTIVE)
-        self.faults.tell = self._befell
+        self.faults.on_fault = self._record_call_fault
         if drift is not None:
             self.faults.drift = drift
         self.clock_error = CLOCK_ERROR + self.faults.drift * SILENCE
         self.history = History(self.at)
         self.network = Network(store, loop, self.faults, self._watch)
         self.users = Users(self, seed, until=ACTIVE)
-        self.hosts: list[Host] = []  # every process that ever was
+        self.hosts: list[Host] = []  # every process, also those that ended
         self.violations: list[str] = []
-        self.runs = 0  # that there were at the end
+        self.runs = 0  # in the final state
         self.occurrences: Mapping[str, int] = {}
         self._chance = random.Random(f"{seed} hosts")
         self._names = 0
@@ -105,11 +105,11 @@ class Life:
         return START + timedelta(microseconds=self.loop.micros)
 
     def at(self) -> float:
-        """The same in seconds since 1970: the clock of the history."""
+        """The same in seconds since 1970, for the history."""
         return EPOCH + self.loop.micros / MICROS
 
     async def live(self) -> None:
-        """From the first host to the last answer, and on until everything is over."""
+        """Start hosts, users and faults, and run until all work is done."""
         for _ in range(HOSTS):
             self._begin(self._new_name())
         breaking = [self.loop.create_task(self._break_things(), name="faults")]
@@ -137,15 +137,15 @@ class Life:
         if host := self._some_host():
             seconds = self.faults.choose(FROZEN_SECONDS)
             self._note(Kind.FROZEN, host.name, seconds)
-            host.stands = True
+            host.halted = True
             self.loop.call_later(seconds, self._thaw, host)
 
     def _thaw(self, host: Host) -> None:
-        if not host.dead and host.stands:
-            self.loop.go_on(host)
+        if not host.dead and host.halted:
+            self.loop.resume_steps(host)
 
     def _leave(self) -> None:
-        """One goes in order, another comes."""
+        """Stop one host cleanly and start another."""
         if host := self._some_host():
             self._note(Kind.LEFT, host.name)
             host.services = None
@@ -168,15 +168,15 @@ class Life:
         self.network.down = False
 
     def _some_host(self) -> Host | None:
-        up = [host for host in self.hosts if host.services is not None and not host.dead and not host.stands]
+        up = [host for host in self.hosts if host.services is not None and not host.dead and not host.halted]
         return up[self.faults.pick(len(up))] if up else None
 
     def _note(self, kind: Kind, target: str, seconds: float = 0.0) -> None:
         self.faults.count(kind)
         self.history.add(InjectedFault(at=self.at(), fault=kind, target=target, until=self.at() + seconds))
 
-    def _befell(self, kind: Kind) -> None:
-        """A call went wrong, wherever."""
+    def _record_call_fault(self, kind: Kind) -> None:
+        """Record a fault of a call."""
         self.history.add(InjectedFault(at=self.at(), fault=kind, target="a call", until=self.at() + max(SLOW_SECONDS)))
 
     # --- hosts
@@ -187,8 +187,8 @@ class Life:
 
     def _begin(self, name: str) -> None:
         number = len(self.hosts) + 1
-        luck = random.Random(f"{self.seed} host {number}")
-        drift = luck.choice((-1, 1)) * self.faults.drift
+        rng = random.Random(f"{self.seed} host {number}")
+        drift = rng.choice((-1, 1)) * self.faults.drift
         if drift:
             self.faults.count(Kind.CLOCK)
 
@@ -196,12 +196,12 @@ class Life:
             self._crash(host, point)
 
         wire = self.network.wire(kill)
-        host = Host(name, number, wire, self.loop, TIMING, self.history, luck=luck, drift=drift)
+        host = Host(name, number, wire, self.loop, TIMING, self.history, rng=rng, drift=drift)
         self.hosts.append(host)
         self.loop.spawn(host, self._run(host), f"run {name}")
 
     async def _run(self, host: Host) -> None:
-        """What a supervisor sees of a process."""
+        """Run a host as a supervisor does."""
         try:
             await host.start()
             await host.failed()
@@ -220,7 +220,7 @@ class Life:
             InjectedFault(at=self.at(), fault=Kind.CRASH, target=f"{host.name} {point}"),
             ProcessDied(at=self.at(), pid=host.number),
         )
-        host.dead = host.stands = True
+        host.dead = host.halted = True
         host.services = None
         host.unplug()
         wait = self.faults.choose((0.05, 1.0, 3.0, 7.5))
@@ -239,10 +239,10 @@ class Life:
             await asyncio.sleep(1.0)
         live = await self.store.list_runs(RunFilter(states=_LIVE), cursor=None, limit=1000)
         for run in live.items:
-            if run.paused:  # what waits behind it in its gate would wait for ever
+            if run.paused:  # the runs behind it in its gate would wait for ever
                 await self.users.resume(run.job_id, Misfire.ONCE)
         there = await self.store.list_runs(RunFilter(), cursor=None, limit=LEAST_RUNS)
-        await self.users.make_up(LEAST_RUNS - len(there.items))
+        await self.users.create_missing(LEAST_RUNS - len(there.items))
 
     async def _come_to_rest(self) -> None:
         give_up_at = self.loop.time() + PATIENCE
@@ -256,7 +256,7 @@ class Life:
         self.violations += [f"it never comes to rest: {what}" for what in unfinished]
 
     async def _unfinished(self) -> list[str]:
-        """What is still to be done of all that was due."""
+        """Describe the due work that is not done."""
         now = self.now()
         live = await self.store.list_runs(RunFilter(states=_LIVE), cursor=None, limit=1000)
         runs = [f"run {run.id} is {run.state}" for run in live.items if not run.paused and run.due_at <= now]
@@ -269,8 +269,8 @@ class Life:
         ]
 
     async def _close(self) -> None:
-        """Read the final state. Nothing is left to be done, so it would be the same at any later time."""
-        self.users.tell_lost_updates()
+        """Read the final state; no work is left, so it would be the same at any later time."""
+        self.users.record_lost_updates()
         narrow_at = self.users.narrow_at
         later = self.at() + RECOVERY + PATIENCE
         narrow = Limit(scope="queue", name=NARROW, most=1, since=later if narrow_at is None else narrow_at + HELD_BACK)
@@ -313,7 +313,7 @@ _LIVE = frozenset(State) - FINAL
 
 
 def simulate(seed: int, *, drift: float | None = None) -> Outcome:
-    """Live one life, and judge it; steady clocks drift by what the seed says, or as given."""
+    """Simulate and judge one life; steady clocks drift by the seed unless `drift` is given."""
     random.seed(seed)  # for the jitter of duties that back off
     loop = SimulatedLoop()
     with memory_store(lambda: START + timedelta(microseconds=loop.micros)) as store, structlog.testing.capture_logs():
@@ -321,10 +321,10 @@ def simulate(seed: int, *, drift: float | None = None) -> Outcome:
         try:
             loop.run_until_complete(life.live())
             found = [*life.violations, *loop.run_until_complete(judge(life))]
-            lines = tuple(life.history.lines)  # before all that is still under way is ended by force
+            lines = tuple(life.history.lines)  # before the remaining tasks are cancelled
         finally:
             life.network.over = True
-            _put_to_rest(loop, life.hosts)
+            _end_tasks(loop, life.hosts)
         return Outcome(
             seed=seed,
             violations=found,
@@ -335,13 +335,13 @@ def simulate(seed: int, *, drift: float | None = None) -> Outcome:
         )
 
 
-def _put_to_rest(loop: SimulatedLoop, hosts: list[Host]) -> None:
-    """End every task, so that nothing is left to the garbage collector; what they still do reaches no store."""
+def _end_tasks(loop: SimulatedLoop, hosts: list[Host]) -> None:
+    """Cancel every task, so that none is left to the garbage collector."""
     for host in hosts:
-        loop.go_on(host)
+        loop.resume_steps(host)
 
     async def ended() -> None:
-        for _ in range(ROUNDS):  # what ends may begin something else on its way
+        for _ in range(ROUNDS):  # a cancelled task may start another
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The real SQLite store in memory: its own code and statements, on a database that costs no disk and no migration."""
+"""The real SQLite store on a database in memory, without the cost of a disk or of migrations."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class _InMemory(Database):
-    """A database that there is only one connection to."""
+    """A database with a single connection."""
 
     def __init__(self) -> None:
         super().__init__(Path(":memory:"))
         self.connection = self._connect()
 
     def prepare(self) -> None:
-        """There is no file."""
+        """Do nothing: there is no file."""
 
     def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return work(self.connection)
@@ -35,7 +35,7 @@ class _InMemory(Database):
 
 @cache
 def _database() -> _InMemory:
-    """One for all lives of this process: to prepare every statement again takes longer than to empty the tables."""
+    """One database for all lives of this process: preparing the statements takes longer than emptying the tables."""
     database = _InMemory()
     database.use(migrate)
     return database
@@ -43,7 +43,7 @@ def _database() -> _InMemory:
 
 @cache
 def _tables() -> Sequence[str]:
-    """What lives write to: every table but those that a migrated database has rows in."""
+    """The tables that are empty after the migrations."""
     db = _database().connection
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     return [name for name in names if db.execute(f'SELECT 1 FROM "{name}"').fetchone() is None]
@@ -61,7 +61,7 @@ def _emptied() -> _InMemory:
 
 @contextmanager
 def memory_store(wall: Callable[[], datetime]) -> Iterator[SqliteStore]:
-    """A new store; `wall` is its clock."""
+    """Yield an empty store; `wall` is its clock."""
     store = SqliteStore(":memory:", executor=InlineExecutor(durable=False), wall=wall)
     store._database = _emptied()
     finished(store.open())

@@ -1,4 +1,4 @@
-"""What is recorded of one simulated life: lines of a history, as `horae.proof.checking` judges it."""
+"""Records one simulated life as lines of a history for `horae.proof.checking`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,10 +10,10 @@ from horae.proof.checking.history.records import Action, Definition, Fail, Info,
 
 
 class History:
-    """Every line, in the order in which it became known."""
+    """The lines of a life in the order in which they were added."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now` is in seconds since 1970."""
+        """Create an empty history; `now` returns seconds since 1970."""
         self.now = now
         self.lines: list[Line] = []
         self._calls = 0
@@ -28,9 +28,9 @@ class History:
         job: JobId | None = None,
         run: RunId | None = None,
         at: float | None = None,
-        **told: Any,
+        **fields: Any,
     ) -> str:
-        """A client is about to ask; the name of the call."""
+        """Record that a client sends a request; return the name of the call."""
         self._calls += 1
         call = f"call {self._calls}"
         self.add(
@@ -40,13 +40,13 @@ class History:
                 action=action,
                 job=None if job is None else job_name(job),
                 run=None if run is None else run_name(run),
-                **told,
+                **fields,
             )
         )
         return call
 
-    def ok(self, call: str, **told: Any) -> None:
-        self.add(Ok(at=self.now(), call=call, **told))
+    def ok(self, call: str, **fields: Any) -> None:
+        self.add(Ok(at=self.now(), call=call, **fields))
 
     def fail(self, call: str, problem: str) -> None:
         self.add(Fail(at=self.now(), call=call, problem=problem))
@@ -56,7 +56,7 @@ class History:
 
 
 def definition_of(draft: Draft, label: str) -> Definition:
-    """A draft in the words of the REST API."""
+    """Convert a draft to the definition of the REST API."""
     policy = draft.policy
     assert draft.max_retries is not None
     return Definition(

@@ -1,4 +1,4 @@
-"""Whole lives of a cluster in virtual time: every promise is kept, every seed repeats, planted defects are found."""
+"""Simulated lives of a cluster: every guarantee is kept, every seed repeats, and planted defects are found."""
 
 import inspect
 import os
@@ -19,7 +19,7 @@ from tests.simulation.campaign import live
 from tests.simulation.faults import POINTS, READS, VERBS, Kind
 from tests.simulation.judging import LEAST_FAULTS, LEAST_RUNS
 from tests.simulation.life import HOSTS, TIMING, simulate
-from tests.simulation.looks import LOOK_UPS
+from tests.simulation.reads import READ_CALLS
 
 SEEDS = range(20)
 DRIFT = 0.02
@@ -39,7 +39,7 @@ def test_every_promise_is_kept_whatever_breaks() -> None:
 
 
 def test_steady_clocks_that_drift_by_two_percent_change_nothing_but_milliseconds() -> None:
-    """Some nodes are ahead, others behind, and each heartbeat sets them right; who is not heard of starts nothing."""
+    """Each heartbeat corrects the clocks, and a node without heartbeats starts nothing."""
     earliest = 0.0
     for seed in DRIFTING:
         outcome = simulate(seed, drift=DRIFT)
@@ -50,7 +50,7 @@ def test_steady_clocks_that_drift_by_two_percent_change_nothing_but_milliseconds
 
 
 def _earliest(lines: Sequence[Line]) -> float:
-    """How long before its slot a handler started, at most; what is due at once is due by the clock of one node."""
+    """The longest time by which a handler started before its slot."""
     slots = {line.run for line in lines if isinstance(line, FinalRun) and line.slot is not None}
     starts = [line for line in lines if isinstance(line, Effect) and line.event is HandlerEvent.START]
     return max(start.due - start.at for start in starts if start.run in slots)
@@ -60,7 +60,7 @@ def test_there_are_crash_points_around_every_verb_of_the_store() -> None:
     own = {"open", "close", "migrate", "status"}  # of a process, not of a node
     asked = {name for name, verb in inspect.getmembers(SqliteStore, inspect.iscoroutinefunction)} - own
     assert set(POINTS) == {f"{side} {verb}" for verb in asked for side in ("before", "after")}
-    assert set(LOOK_UPS) == set(READS)
+    assert set(READ_CALLS) == set(READS)
 
 
 def test_a_life_can_be_judged_by_its_history_alone(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_seed_lives_the_same_life_again() -> None:
 
 
 def test_a_seed_lives_the_same_life_in_another_process() -> None:
-    told = subprocess.run(
+    fields = subprocess.run(
         [sys.executable, "-m", "tests.simulation", "--seed", "7"],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": "12345"},
@@ -88,7 +88,7 @@ def test_a_seed_lives_the_same_life_in_another_process() -> None:
         text=True,
         check=True,
     )
-    assert simulate(7).digest in told.stdout.splitlines()[-1]
+    assert simulate(7).digest in fields.stdout.splitlines()[-1]
 
 
 def _without_fence(patch: pytest.MonkeyPatch) -> None:

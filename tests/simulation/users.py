@@ -1,4 +1,4 @@
-"""What users do in one simulated life: drawn from its seed, asked of any host that is up, and recorded."""
+"""The users of one simulated life: requests that are drawn from the seed, sent to any live host, and recorded."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from horae.jobs.declaring import Declaring
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.records import Action, Definition
-from tests.simulation.looks import LETTERS, look_at_everything
+from tests.simulation.reads import LETTERS, read_everything
 from tests.simulation.recording import definition_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ NEVER = "0 0 1 1 *"  # when declared schedules fire: in no life
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """How a request ended: with an answer, refused (nothing was done), or lost (nobody knows)."""
+    """How a request ended: answered, refused (without effect), or lost (effect unknown)."""
 
     answer: T | None = None
     refused: str | None = None
@@ -51,7 +51,7 @@ class Reply(Generic[T]):
 
 
 class Users:
-    """Users with all their wishes, each at its time."""
+    """Sends all planned requests, each at its time."""
 
     def __init__(self, life: "Life", seed: int, *, until: float) -> None:
         self._life = life
@@ -71,24 +71,24 @@ class Users:
         self.narrow_at: float | None = None  # since when the narrow queue is known to be narrow
 
     async def act(self) -> None:
-        """Do everything, each at its time; returns when the last answer came."""
-        wishes = sorted(self._wishes(), key=lambda wish: wish[0])
-        for at, wish in wishes:
+        """Send all requests, and return after the last answer."""
+        plan = sorted(self._plan(), key=lambda action: action[0])
+        for at, action in plan:
             await asyncio.sleep(max(at - self._life.loop.time(), 0))
-            task = self._life.loop.create_task(wish(), name="wish")
+            task = self._life.loop.create_task(action(), name="request")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _wishes(self) -> Iterator[tuple[float, Act]]:
+    def _plan(self) -> Iterator[tuple[float, Act]]:
         chance, until = self._chance, self._until
-        yield 0.0, self._narrow
-        for wish, times, begin, end in (
+        yield 0.0, self._limit_narrow_queue
+        for action, times, begin, end in (
             (self._once, 12, 0.0, until),
             (self._batch, 3, 0.0, until),
-            (self._in_order, 2, 0.0, 0.7 * until),
-            (self._again_and_again, 3, 0.0, 0.4 * until),
+            (self._ordered, 2, 0.0, 0.7 * until),
+            (self._recurring, 3, 0.0, 0.4 * until),
             (self._cancel_run, 5, 2.0, until),
             (self._cancel_job, 2, 0.4 * until, until),
             (self._run_now, 4, 2.0, until),
@@ -97,25 +97,25 @@ class Users:
             (self._patch_once, 3, 0.5, until),
             (self._backfill, 2, 0.4 * until, until),
             (self._retry, 3, 0.5 * until, until),
-            (self._narrow, 2, 0.0, until),
+            (self._limit_narrow_queue, 2, 0.0, until),
             (self._read, 6, 1.0, until),
             (self._look, 1, 0.2 * until, 0.9 * until),
             (self._declare, 2, 0.0, 0.7 * until),
             (self._declare_nothing, 1, 0.3 * until, until),
         ):
             for _ in range(times):
-                yield chance.uniform(begin, end), wish
+                yield chance.uniform(begin, end), action
 
     # --- asking
 
     async def _ask(self, what: str, request: Callable[[Services], Awaitable[T]]) -> Reply[T]:
-        """What some host says."""
+        """Send a request to a random live host."""
         up = [(host, host.services) for host in self._life.hosts if host.services is not None and not host.dead]
         if not up:
             return Reply(refused="nobody is up")
         host, services = self._chance.choice(up)
         asking = self._life.loop.spawn(host, _done(request, services), what)
-        asking.add_done_callback(_heed)
+        asking.add_done_callback(_retrieve_exception)
         await asyncio.wait({asking}, timeout=PATIENCE)
         if not asking.done():
             return Reply(lost="no answer")
@@ -128,14 +128,14 @@ class Users:
             return Reply(refused=str(error))
         raise error
 
-    def _ended(self, call: str, reply: Reply[Any], **told: Any) -> None:
-        """Record how a call ended; `told` is what its answer says."""
+    def _ended(self, call: str, reply: Reply[Any], **fields: Any) -> None:
+        """Record how a call ended; `fields` are those of its answer."""
         if reply.refused is not None:
             self._history.fail(call, reply.refused)
         elif reply.lost is not None:
             self._history.info(call, reply.lost)
         else:
-            self._history.ok(call, **told)
+            self._history.ok(call, **fields)
 
     async def _call(
         self,
@@ -146,14 +146,14 @@ class Users:
         run: RunId | None = None,
         **asked: Any,
     ) -> T | None:
-        """Ask, and record it."""
+        """Send a request and record it."""
         call = self._history.invoke(action, job=job, run=run, **asked)
         reply = await self._ask(f"{action} {job or run}", request)
-        self._ended(call, reply, **self._told(reply.answer))
+        self._ended(call, reply, **self._answer_fields(reply.answer))
         return reply.answer
 
-    def _told(self, answer: object) -> dict[str, Any]:
-        """What an answer says of a job or a run."""
+    def _answer_fields(self, answer: object) -> dict[str, Any]:
+        """The fields of an answer about a job or run."""
         match answer:
             case Job(run=None):
                 form = schedule_to_wire(answer.schedule)
@@ -186,7 +186,7 @@ class Users:
             reply = await self._ask(f"create {label}", request)
             made = reply.answer
             job_id = made.id if isinstance(made, Job) else made
-            self._ended(call, reply, **(_created(job_id, definition) | self._told(made)))
+            self._ended(call, reply, **(_created(job_id, definition) | self._answer_fields(made)))
             if job_id is not None:
                 return job_id
             await asyncio.sleep(self._chance.choice((0.01, 1.0)))
@@ -234,8 +234,8 @@ class Users:
         if job_id := await self._create(self._draft(when, ordering_key=chance.choice((None, None, "a", "b")))):
             self.shots.append(job_id)
 
-    async def _in_order(self) -> None:
-        """Some jobs of one ordering key, one after another."""
+    async def _ordered(self) -> None:
+        """Create some jobs with one ordering key, one after another."""
         key, at = self._chance.choice(("a", "b", "c")), self._moment(0.0, 2.0)
         for _ in range(3):
             if job_id := await self._create(self._draft(self._chance.choice(("now", at)), ordering_key=key)):
@@ -248,7 +248,7 @@ class Users:
         )
 
     async def _create_many(self, wanted: Sequence[Draft]) -> bool:
-        """Create jobs in one request; whether there was an answer."""
+        """Create jobs in one request; return whether it was answered."""
         drafts, calls = [], []
         for draft in wanted:
             label = self._label()
@@ -268,7 +268,7 @@ class Users:
                 self.shots += [] if made is None else [made]
         return reply.answer is not None
 
-    async def _again_and_again(self) -> None:
+    async def _recurring(self) -> None:
         chance = self._chance
         schedule: dict[str, Any] = chance.choice(
             (
@@ -347,11 +347,11 @@ class Users:
         reply = await self._ask(f"update {job}", lambda services: services.jobs.patch(job, revise, owner=OWNER))
         if reply.answer is not None:
             call = self._history.invoke(Action.UPDATE, job=job, at=began, definition=written[-1])
-            self._history.ok(call, **self._told(reply.answer))
+            self._history.ok(call, **self._answer_fields(reply.answer))
         elif reply.lost is not None:
             self._lost_updates.append((job, began, written))
 
-    def tell_lost_updates(self) -> None:
+    def record_lost_updates(self) -> None:
         """Record, at the end of it all, updates without an answer: a host may have thought them out long after."""
         for job, began, written in self._lost_updates:
             if written:
@@ -367,7 +367,7 @@ class Users:
             )
 
     async def _retry(self) -> None:
-        """Try a dead letter again, if there is one, and keep an answer about it."""
+        """Requeue a dead letter, if there is one, and record the answer."""
         reply = await self._ask("letters", lambda services: services.dead_letters.list(LETTERS, cursor=None, limit=1))
         for letter in reply.answer.items if reply.answer is not None else ():
             await self._call(
@@ -380,13 +380,13 @@ class Users:
         await self._ask("receipt", lambda services: services.jobs.receipts.keep(ask, "done"))
 
     async def discard_letters(self) -> bool:
-        """Give up what failed, so that what it blocks goes on."""
+        """Discard all dead letters, so that they block no other runs."""
         return (
             await self._call(Action.DISCARD, lambda services: services.dead_letters.discard(Selection(which=LETTERS)))
             is not None
         )
 
-    async def _narrow(self) -> None:
+    async def _limit_narrow_queue(self) -> None:
         settings = QueueSettings(queue=NARROW, concurrency=1)
         for _ in range(TRIES):
             reply = await self._ask("set queue", lambda services: services.queues.set(settings))
@@ -409,12 +409,12 @@ class Users:
             await self._call(Action.READ, request, run=run)
 
     async def _look(self) -> None:
-        await self._ask("look", lambda services: look_at_everything(services.store, services.clock.now()))
+        await self._ask("look", lambda services: read_everything(services.store, services.clock.now()))
 
     # --- what code declares
 
     async def _declare(self) -> None:
-        """A worker of some version of the code says which schedules there should be."""
+        """Declare schedules, as a worker of some version of the code does."""
         draft = Draft(task="work", key="declared", params='{"label": "declared"}', schedule=NEVER)
         draft = _with(draft, priority=self._chance.choice((0, 1)))
 
@@ -428,8 +428,8 @@ class Users:
 
     # --- the end
 
-    async def make_up(self, runs: int) -> None:
-        """Create so many more jobs, where too many were refused for a life to prove something."""
+    async def create_missing(self, runs: int) -> None:
+        """Create more jobs if too many were refused."""
         if runs > 0:
             for _ in range(TRIES):
                 if await self._create_many([self._draft("now", longest=0.05) for _ in range(runs)]):
@@ -437,8 +437,8 @@ class Users:
                 await asyncio.sleep(2.0)  # until somebody is up
 
 
-def _heed(asking: "asyncio.Task[Any]") -> None:
-    """An answer that comes when nobody waits for it any more may be an error, and is no news."""
+def _retrieve_exception(asking: "asyncio.Task[Any]") -> None:
+    """Retrieve the exception of a request that timed out, so that asyncio does not log it."""
     if not asking.cancelled():
         asking.exception()
 
@@ -456,7 +456,7 @@ def _declaring(services: Services) -> Declaring:
 
 
 def _created(job: JobId | None, definition: Definition) -> dict[str, Any]:
-    """What the id of a new job says: one that runs once has a run of the same id."""
+    """The ids of a created job; a one-shot has a run with the same id."""
     if job is None:
         return {}
     once = not isinstance(definition.schedule, dict)

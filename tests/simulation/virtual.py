@@ -1,7 +1,7 @@
 """An event loop in virtual time on which hosts can be killed and frozen at any step.
 
-Time jumps to the next timer when nothing is ready, so nothing ever sleeps, and what happens follows from what was
-scheduled alone. Every step of a task belongs to the host in whose context it was made. A killed host takes no further
+Time jumps to the next timer when nothing is ready, so nothing ever sleeps, and the order of events depends only on what
+was scheduled. Every step of a task belongs to the host in whose context it was created. A killed host takes no further
 step, not even to clean up, as after kill -9; a frozen one takes its steps later, as after SIGSTOP and SIGCONT.
 """
 
@@ -17,10 +17,10 @@ MICROS = 1_000_000
 
 
 class Machine:
-    """What can be killed or frozen; `context` is that of its first step."""
+    """A host that can be killed or frozen; its tasks run in copies of `context`."""
 
     def __init__(self) -> None:
-        self.stands = False  # killed or frozen
+        self.halted = False  # killed or frozen
         self.missed: list[asyncio.Handle] = []  # steps that it did not take
         self.context: Context = copy_context()
         self.context.run(MACHINE.set, self)
@@ -30,11 +30,11 @@ MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
 
 
 class Deadlock(AssertionError):
-    """Nothing is ready, and nothing will ever be."""
+    """No step is ready, and no timer is set."""
 
 
 class _Step(asyncio.TimerHandle):
-    """One step of a task, or a call: made a hundred thousand times, so without what only a debugger needs."""
+    """One step of a task, without the debug fields of asyncio, because there are hundreds of thousands."""
 
     __slots__ = ()
 
@@ -58,16 +58,16 @@ class _Step(asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Runs the steps of many hosts, one after another, in an order that depends on nothing but their times."""
+    """Runs the steps of all hosts in an order that depends only on their times."""
 
     def __init__(self) -> None:
         super().__init__()
         self._micros = 0
         self._seconds = 0.0  # the same
         self._clock_resolution = 1 / MICROS
-        self._timers: list[tuple[float, int, _Step]] = []  # those of one instant in the order of their making
+        self._timers: list[tuple[float, int, _Step]] = []  # those of one instant in the order of creation
         self._made = itertools.count()
-        self.outside = Context()  # of what belongs to no host: the store, the wire, the users
+        self.outside = Context()  # for steps that belong to no host: the store, the wire, the users
 
     def time(self) -> float:
         return self._seconds
@@ -77,19 +77,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._micros
 
     def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> "asyncio.Task[Any]":
-        """A task, which belongs to the host that makes it even if it brings an empty context of its own."""
+        """Create a task for the current host, even if its context is a new one."""
         machine = MACHINE.get()
         if context is not None and machine is not None and MACHINE not in context:
             context.run(MACHINE.set, machine)
         return super().create_task(coro, name=name, context=context)
 
     def spawn(self, machine: Machine, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
-        """Begin work on a host."""
+        """Start a task on a host."""
         return self.create_task(work, name=name, context=machine.context.copy())
 
-    def go_on(self, machine: Machine) -> None:
-        """Let a host take the steps that it missed, and then others."""
-        machine.stands = False
+    def resume_steps(self, machine: Machine) -> None:
+        """Let a frozen host take the steps that it missed, and continue."""
+        machine.halted = False
         missed, machine.missed = machine.missed, []
         self._ready.extend(missed)  # type: ignore[attr-defined]
 
@@ -113,7 +113,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when its time comes."""
+        """Do nothing: the timer is skipped when its time comes."""
 
     def _run_once(self) -> None:
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
@@ -127,13 +127,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             machine = handle._context.get(MACHINE)
-            if machine is not None and machine.stands:
+            if machine is not None and machine.halted:
                 machine.missed.append(handle)
                 continue
             handle._run()
 
     def _jump(self) -> None:
-        """Let time pass until something is to be done."""
+        """Advance the time to the next timer."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
@@ -143,7 +143,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._seconds = self._micros / MICROS
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are no files or sockets."""
+        """Do nothing: there are no files or sockets."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in another thread."""
+        """Do nothing: there is no other thread."""

@@ -1,4 +1,4 @@
-"""The way between a host and the store: calls and answers take time, fail, get lost, and hosts crash around them."""
+"""The connection of a host to the store: calls take time, fail or get lost, and hosts crash before or after them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ from typing import Any
 from horae.core.errors import Unavailable
 from horae.core.signals import Signal
 from horae.ports.store import Store
-from tests.simulation.faults import VERBS, Disorder, Faults
+from tests.simulation.faults import VERBS, CallFate, Faults
 from tests.simulation.virtual import SimulatedLoop
 
 Kill = Callable[[str], None]
@@ -16,7 +16,7 @@ Watch = Callable[[str, tuple[Any, ...], dict[str, Any], Any], None]  # a verb, i
 
 
 class Network:
-    """All ways to the one store; while it is down nothing gets through."""
+    """The connections of all hosts to the one store, which may be down."""
 
     def __init__(self, store: Store, loop: SimulatedLoop, faults: Faults, watch: Watch) -> None:
         self.store = store
@@ -24,16 +24,18 @@ class Network:
         self.faults = faults
         self.watch = watch
         self.down = False
-        self.unanswered: list[asyncio.Future[Any]] = []  # of the dead; what waits for them is not left to the collector
-        self.over = False  # the life is judged: nothing reaches the store any more
+        self.unanswered: list[
+            asyncio.Future[Any]
+        ] = []  # of crashed hosts; kept so that waiting tasks are not collected
+        self.over = False  # after the life: no call reaches the store
 
     def wire(self, kill: Kill) -> "Wire":
-        """The store as one host reaches it; `kill` ends that host, at a named point."""
+        """Connect one host; `kill` crashes it at a named point."""
         return Wire(self, kill)
 
 
 class Wire:
-    """Looks like a store."""
+    """The store as one host sees it."""
 
     def __init__(self, network: Network, kill: Kill) -> None:
         self._network = network
@@ -42,17 +44,17 @@ class Wire:
         self.blobs = Blobs(self)
 
     def unplug(self) -> None:
-        """Nothing is sent to this host any more."""
+        """Stop sending signals to this host."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
 
-    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
-        """Signals on their way to the host, in its own steps."""
+    def subscribe(self, receive: Callable[[Signal], None]) -> Callable[[], None]:
+        """Deliver signals to the host, delayed, lost or doubled."""
         network, context = self._network, copy_context()
 
         def send(signal: Signal) -> None:
             for seconds in network.faults.signal(network.loop.time()):
-                network.loop.call_later(seconds, heard, signal, context=context)
+                network.loop.call_later(seconds, receive, signal, context=context)
 
         unsubscribe = network.store.subscribe(send)
         self._unsubscribe.append(unsubscribe)
@@ -83,7 +85,7 @@ class Wire:
 
 
 class _Arrival:
-    """A call that reaches the store, whatever became of its sender meanwhile."""
+    """A call that arrives at the store, even if its sender has crashed."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class _Arrival:
         function: Callable[..., Any],
         args: tuple[Any, ...],
         options: dict[str, Any],
-        fate: Disorder,
+        fate: CallFate,
         answered: "asyncio.Future[Any]",
         kill: Kill,
     ) -> None:
@@ -114,7 +116,7 @@ class _Arrival:
         else:
             try:
                 answer = finished(self._function(*self._args, **self._options))
-            except Exception as exc:  # noqa: BLE001 - it belongs to the caller
+            except Exception as exc:  # noqa: BLE001 - raised in the caller
                 error = exc
             else:
                 network.watch(self._verb, self._args, self._options, answer)
@@ -124,11 +126,11 @@ class _Arrival:
             return
         if fate.unanswered:
             error = Unavailable("the answer of the store was lost (simulated)")
-        network.loop.call_later(fate.back, self._tell, answer, error, context=network.loop.outside)
+        network.loop.call_later(fate.back, self._answer, answer, error, context=network.loop.outside)
 
-    def _tell(self, answer: Any, error: BaseException | None) -> None:
+    def _answer(self, answer: Any, error: BaseException | None) -> None:
         if self._answered.done():
-            return  # whoever waited gave up
+            return  # the caller has timed out
         if error is None:
             self._answered.set_result(answer)
         else:
@@ -136,7 +138,7 @@ class _Arrival:
 
 
 class Blobs:
-    """The blobs of the store, by the same way."""
+    """The blobs of the store, over the same connection."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -151,11 +153,11 @@ class Blobs:
 
 
 _VERBS = frozenset(VERBS)
-_USUAL = Disorder(200e-6, 100e-6)  # what becomes of blobs
+_USUAL = CallFate(200e-6, 100e-6)  # what becomes of blobs
 
 
 def finished(work: Coroutine[Any, Any, Any]) -> Any:
-    """What the store answers; on an inline executor it waits for nothing."""
+    """Run a coroutine of the store, which never waits on an inline executor."""
     try:
         work.send(None)
     except StopIteration as stop:

@@ -1,6 +1,6 @@
-"""`make soak`: real processes and simulated ones side by side, for ten minutes; ends with 1 when either found a fault.
+"""`make soak`: real processes and simulated clusters side by side, for ten minutes; exits with 1 on any violation.
 
-Told to stop (SIGTERM, or Ctrl-C) it lets its parts end everything that they have started, and leaves nothing behind.
+On SIGTERM or Ctrl-C it lets both parts stop everything that they have started.
 """
 
 import argparse
@@ -14,38 +14,38 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-ENDING_SECONDS = 60.0  # for a part that was told to stop; then it is killed
+ENDING_SECONDS = 60.0  # after which a part that was asked to stop is killed
 
 
 class Soak:
-    """The parts, as long as any of them runs."""
+    """The running parts of the soak."""
 
     def __init__(self, parts: dict[str, Sequence[str]]) -> None:
-        self.told: int | None = None  # the signal that ends it all
+        self.stopped_by: int | None = None  # the first signal
         self._give_up_at = float("inf")
         self._processes: dict[str, subprocess.Popen[str]] = {}
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
         for name, command in parts.items():
             self._processes[name] = _start(command)
-        if self.told is not None:  # while they were being started
+        if self.stopped_by is not None:  # while they were being started
             self._signal(signal.SIGTERM)
 
     def run(self) -> dict[str, int]:
-        """Until all have ended; their exit codes."""
-        tellers = [threading.Thread(target=_pass_on, args=part, daemon=True) for part in self._processes.items()]
-        for teller in tellers:
-            teller.start()
+        """Wait until all parts have ended; return their exit codes."""
+        printers = [threading.Thread(target=_print_output, args=part, daemon=True) for part in self._processes.items()]
+        for printer in printers:
+            printer.start()
         while any(process.poll() is None for process in self._processes.values()):
             if time.monotonic() > self._give_up_at:
                 self._signal(signal.SIGKILL)
             time.sleep(0.2)
-        for teller in tellers:
-            teller.join(5)
+        for printer in printers:
+            printer.join(5)
         return {name: process.returncode for name, process in self._processes.items()}
 
     def _end(self, number: int, _: object) -> None:
-        self.told = self.told or number
+        self.stopped_by = self.stopped_by or number
         self._give_up_at = time.monotonic() + ENDING_SECONDS
         self._signal(signal.SIGTERM)
 
@@ -56,7 +56,7 @@ class Soak:
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[str]:
-    """A part in a session of its own: Ctrl-C reaches it by way of us alone."""
+    """Start a part in its own session, so that Ctrl-C reaches it only through this process."""
     return subprocess.Popen(
         [sys.executable, "-m", *command],
         stdout=subprocess.PIPE,
@@ -67,11 +67,11 @@ def _start(command: Sequence[str]) -> subprocess.Popen[str]:
     )
 
 
-def _pass_on(name: str, process: subprocess.Popen[str]) -> None:
-    """Show what a part says as it comes, with its name."""
-    said: IO[str] | None = process.stdout
-    assert said is not None
-    for line in said:
+def _print_output(name: str, process: subprocess.Popen[str]) -> None:
+    """Print the output of a part line by line, with its name."""
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    for line in output:
         print(f"{name:>10} | {line}", end="", flush=True)
 
 
@@ -91,10 +91,10 @@ def main() -> int:
     )
     codes = soak.run()
     for name, code in codes.items():
-        print(f"{name}: {'good' if code == 0 else f'ended with {code}'}")
-    print(f"soak: {'good' if not any(codes.values()) else 'NOT GOOD'}, {(time.monotonic() - began) / 60:.1f} minutes")
-    if soak.told is not None:
-        return 128 + soak.told
+        print(f"{name}: {'passed' if code == 0 else f'failed with exit code {code}'}")
+    print(f"soak: {'FAILED' if any(codes.values()) else 'passed'}, {(time.monotonic() - began) / 60:.1f} minutes")
+    if soak.stopped_by is not None:
+        return 128 + soak.stopped_by
     return 1 if any(codes.values()) else 0
 
 

@@ -1,6 +1,6 @@
-"""The chaos part of `make soak`: minutes of real processes on PostgreSQL with one fault after the other.
+"""The chaos part of `make soak`: real processes on PostgreSQL under one fault after another.
 
-Run as `python -m tests.soak.chaos [--minutes 8] [--seed N]`; ends with 1 when anything was wrong.
+Run as `python -m tests.soak.chaos [--minutes 8] [--seed N]`; exits with 1 on any violation.
 """
 
 import argparse
@@ -11,18 +11,15 @@ import tempfile
 from pathlib import Path
 
 from horae.proof.checking.history.records import Occurrence
-from tests.soak.ending import end_in_order_when_told
-from tests.system.ordeal import Verdict, undergo
+from tests.soak.signals import exit_on_signal
+from tests.system.fault_campaign import CampaignResult, run_campaign
 
 ACCEPTED = 30_000
 SLOTS = 1_500
 WORKER_SECONDS = 30.0
 STORE_SECONDS = 10.0
-OCCURS = (
-    Occurrence.LEASE_LOST.value,
-    Occurrence.RESCUE.value,
-    Occurrence.INFO_CALL.value,
-)  # without, a run proves little
+# Without these a run proves little.
+REQUIRED = (Occurrence.LEASE_LOST.value, Occurrence.RESCUE.value, Occurrence.INFO_CALL.value)
 SHOWN = 20
 
 
@@ -32,13 +29,13 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     options.add_argument("--times", type=int, default=3, help="how often each kind of fault has to fire at least")
     options.add_argument(
-        "--folder", type=Path, help="where the history and the logs are kept; else only those of a bad run are"
+        "--folder", type=Path, help="where the history and the logs are kept; else only those of a failed run"
     )
     given = options.parse_args()
-    end_in_order_when_told()
+    exit_on_signal()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="horae-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
-    keep = True  # what went wrong has to be looked into
+    keep = True  # unless nothing went wrong
     try:
         wrong = _soak(given, folder)
         keep = bool(wrong)
@@ -54,22 +51,22 @@ def main() -> int:
 
 
 def _soak(given: argparse.Namespace, folder: Path) -> list[str]:
-    """Undergo it, and tell; everything that was wrong."""
+    """Run the campaign and print its result; return everything that was wrong."""
     print(f"chaos: {given.minutes:g} minutes, seed {given.seed}", flush=True)
-    verdict = undergo(
+    result = run_campaign(
         folder,
         seconds=given.minutes * 60,
         seed=given.seed,
         per_second=90,
         recurring=5,
         times=given.times,
-        tell=lambda line: print(line, flush=True),
-        HORAE_DRAIN_SECONDS="3",  # shorter than some jobs, so that a restart gives runs back
+        report=lambda line: print(line, flush=True),
+        HORAE_DRAIN_SECONDS="3",  # shorter than some jobs, so that a restart releases runs
     )
     share = min(given.minutes / 8, 1)
-    wrong = verdict.wrong + _missing(verdict, share, given.times)
-    print(verdict)
-    for name, count in (*sorted(verdict.points.items()), *sorted(verdict.occurrences.items())):
+    wrong = result.wrong + _missing(result, share, given.times)
+    print(result)
+    for name, count in (*sorted(result.points.items()), *sorted(result.occurrences.items())):
         print(f"{name}: {count}")
     for line in wrong[:SHOWN]:
         print(f"WRONG: {line}")
@@ -77,18 +74,18 @@ def _soak(given: argparse.Namespace, folder: Path) -> list[str]:
     return wrong
 
 
-def _missing(verdict: Verdict, share: float, times: int) -> list[str]:
-    """What the run was too short of to prove anything, and what took too long."""
-    shortages = [f"{name} fired {count} times" for name, count in verdict.fired.items() if count < times]
-    shortages += [f"{occurrence} never occurred" for occurrence in OCCURS if not verdict.occurrences[occurrence]]
-    if verdict.accepted < ACCEPTED * share:
-        shortages.append(f"only {verdict.accepted} jobs were accepted")
-    if verdict.slots < SLOTS * share:
-        shortages.append(f"only {verdict.slots} slots came")
-    if max(verdict.worker_recovery, default=WORKER_SECONDS + 1) > WORKER_SECONDS:
-        shortages.append(f"recovery after a worker's end took {verdict.worker_recovery} s")
-    if max(verdict.store_recovery, default=STORE_SECONDS + 1) > STORE_SECONDS:
-        shortages.append(f"recovery after the store's end took {verdict.store_recovery} s")
+def _missing(result: CampaignResult, share: float, times: int) -> list[str]:
+    """What the run lacks to prove anything, and what took too long."""
+    shortages = [f"{name} fired {count} times" for name, count in result.fired.items() if count < times]
+    shortages += [f"{occurrence} never occurred" for occurrence in REQUIRED if not result.occurrences[occurrence]]
+    if result.accepted < ACCEPTED * share:
+        shortages.append(f"only {result.accepted} jobs were accepted")
+    if result.slots < SLOTS * share:
+        shortages.append(f"only {result.slots} slots came")
+    if max(result.worker_recovery, default=WORKER_SECONDS + 1) > WORKER_SECONDS:
+        shortages.append(f"recovery after a worker's end took {result.worker_recovery} s")
+    if max(result.store_recovery, default=STORE_SECONDS + 1) > STORE_SECONDS:
+        shortages.append(f"recovery after the store's end took {result.store_recovery} s")
     return shortages
 
 

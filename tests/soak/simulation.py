@@ -1,7 +1,7 @@
-"""The simulated part of `make soak`: thousands of lives in virtual time, each from a seed that replays it.
+"""The simulated part of `make soak`: thousands of simulated clusters, each from a seed that replays it.
 
-Run as `python -m tests.soak.simulation [--seeds 3000] [--seconds 680] [--first N]`; ends with 1 when a promise was
-broken, a crash point was never met, or the time was too short for all seeds.
+Run as `python -m tests.soak.simulation [--seeds 3000] [--seconds 680] [--first N]`; exits with 1 if a guarantee was
+broken, a crash point was never reached, or the time was too short for all seeds.
 """
 
 import argparse
@@ -10,10 +10,10 @@ import sys
 import time
 
 from tests.simulation.campaign import Report, campaign
-from tests.soak.ending import end_in_order_when_told
+from tests.soak.signals import exit_on_signal
 
-TOLD_EVERY = 30.0  # seconds
-NICENESS = 10  # the real processes beside it have promises to keep, and go first
+REPORT_SECONDS = 30.0  # seconds
+NICENESS = 10  # the real processes beside it are judged by their lateness, and go first
 
 
 def main() -> int:
@@ -23,19 +23,21 @@ def main() -> int:
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = options.parse_args()
-    end_in_order_when_told()
+    exit_on_signal()
     os.nice(NICENESS)
-    began = told_at = time.monotonic()
+    began = reported_at = time.monotonic()
     print(f"{given.seeds} seeds from {given.first} on", flush=True)
 
-    def tell(report: Report) -> None:
-        nonlocal told_at
+    def print_progress(report: Report) -> None:
+        nonlocal reported_at
         now = time.monotonic()
-        if now - told_at >= TOLD_EVERY or report.seeds == given.seeds:
-            told_at = now
+        if now - reported_at >= REPORT_SECONDS or report.seeds == given.seeds:
+            reported_at = now
             print(f"{now - began:6.1f} s  {report.seeds} seeds, failed: {sorted(report.failures)}", flush=True)
 
-    report = campaign(given.first, given.seeds, processes=given.processes, seconds=given.seconds, told=tell)
+    report = campaign(
+        given.first, given.seeds, processes=given.processes, seconds=given.seconds, on_progress=print_progress
+    )
     print("\n".join(report.lines()))
     if report.seeds < given.seeds:
         print(f"WRONG: only {report.seeds} of {given.seeds} seeds in {given.seconds:g} s")

@@ -1,4 +1,4 @@
-"""`make soak` ends in order: whoever stops it finds none of its processes and none of its folders."""
+"""`make soak` stops cleanly: no process and no folder is left."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """Where temporary folders go: short, as the path of a socket must be, and open to the user that runs PostgreSQL."""
+    """The folder of temporary files: with a short path, for sockets, and readable for the user that runs PostgreSQL."""
     folder = Path(tempfile.mkdtemp(prefix="hs-"))
     folder.chmod(0o755)
     yield folder
@@ -31,13 +31,13 @@ def scratch() -> Iterator[Path]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_soak_that_is_told_to_stop_leaves_nothing_behind(scratch: Path, tmp_path: Path, number: int) -> None:
     output = tmp_path / "output"
-    with output.open("wb") as said:
+    with output.open("wb") as stream:
         soak = subprocess.Popen(
             [sys.executable, "-m", "tests.soak", "--minutes", "5", "--seeds", "100000"],
             cwd=ROOT,
             env={**os.environ, "TMPDIR": str(scratch)},
-            stdout=said,
-            stderr=said,
+            stdout=stream,
+            stderr=stream,
         )
     try:
         eventually(lambda: " s  " in output.read_text(), "a fault has been tried", within=120)

@@ -16,7 +16,7 @@ from tests.system.on_time import percentile
 from tests.system.rest import Document, instant, run_of, timestamp
 from tests.system.waiting import eventually
 
-APP = "tests.system.hostile:app"
+APP = "tests.system.hostile_tasks:app"
 EARLIEST = -0.001  # seconds
 SUCCEEDED = None  # instead of the type of an error
 

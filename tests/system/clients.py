@@ -76,24 +76,24 @@ class Clients(AbstractContextManager["Clients"]):
             self._recorder.write(Ok(at=clock(), call=call, job=job))
 
     def _go_on(
-        self, act: Callable[[httpx2.Client, random.Random], None], per_second: float, luck: random.Random
+        self, act: Callable[[httpx2.Client, random.Random], None], per_second: float, rng: random.Random
     ) -> None:
         try:
             with httpx2.Client(timeout=TIMEOUT_SECONDS, trust_env=False) as client:
                 next_at = clock()
                 while not self._stop.wait(max(next_at - clock(), 0)):
-                    act(client, luck)
+                    act(client, rng)
                     next_at = max(next_at + 1 / per_second, clock() - CATCH_UP_SECONDS)
         except BaseException as exc:  # noqa: BLE001 - told to the test when it leaves
             self._failures.append(exc)
 
-    def _single(self, client: httpx2.Client, luck: random.Random) -> None:
+    def _single(self, client: httpx2.Client, rng: random.Random) -> None:
         label = f"single-{next(self._calls)}"
-        self._create(client, _job(label, luck), label)
+        self._create(client, _job(label, rng), label)
 
-    def _certain(self, client: httpx2.Client, luck: random.Random) -> None:
+    def _certain(self, client: httpx2.Client, rng: random.Random) -> None:
         label = f"certain-{next(self._calls)}"
-        body = _job(label, luck)
+        body = _job(label, rng)
         for _ in range(TRIES):
             if self._create(client, body, label, key=label):
                 return
@@ -115,9 +115,9 @@ class Clients(AbstractContextManager["Clients"]):
         self._accepted(call, label, response.json()["id"])
         return True
 
-    def _batch(self, client: httpx2.Client, luck: random.Random) -> None:
+    def _batch(self, client: httpx2.Client, rng: random.Random) -> None:
         labels = [f"batch-{next(self._calls)}" for _ in range(BATCH)]
-        jobs = [_job(label, luck) for label in labels]
+        jobs = [_job(label, rng) for label in labels]
         calls = [self._invoke(label, job, None) for label, job in zip(labels, jobs, strict=True)]
         response = self._post(client, "/v1/jobs/batch", {"jobs": jobs}, {})
         if isinstance(response, str) or response.status_code >= 500:
@@ -167,10 +167,10 @@ class Clients(AbstractContextManager["Clients"]):
             assert "Retry-After" in response.headers, "a 503 says when to come again"
 
 
-def _job(label: str, luck: random.Random) -> Document:
+def _job(label: str, rng: random.Random) -> Document:
     """For now or for a little later; most take a moment, a few take seconds."""
-    seconds = luck.uniform(2, 6) if luck.random() < 0.03 else luck.choice([0.0, 0.0, 0.05, 0.2])
+    seconds = rng.uniform(2, 6) if rng.random() < 0.03 else rng.choice([0.0, 0.0, 0.05, 0.2])
     body: Document = {"task": "effects.work", "params": {"label": label, "seconds": round(seconds, 3)}}
-    if luck.random() < 0.3:
-        body["schedule"] = timestamp(clock() + luck.uniform(0.5, 5))
+    if rng.random() < 0.3:
+        body["schedule"] = timestamp(clock() + rng.uniform(0.5, 5))
     return body

@@ -19,7 +19,7 @@ from tests.system import effects
 from tests.system.cluster import Cluster
 from tests.system.faults import clock
 from tests.system.fleet import Fleet, Member, open_fleet
-from tests.system.recorded import effect_line, final_lines
+from tests.system.history_lines import effect_line, final_lines
 from tests.system.rest import Document, run_of, timestamp
 from tests.system.waiting import eventually, let_pass
 

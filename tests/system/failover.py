@@ -38,7 +38,7 @@ class Failover(StoreOutage):
         lost = fleet.postgres
         [promoted] = [server for server in fleet.servers if server is not lost]
         self.lose(lost)
-        let_pass(self.luck.uniform(0, 4))
+        let_pass(self.rng.uniform(0, 4))
         promoted.promote()
         fleet.postgres, fleet.cluster.store = promoted, promoted.url
         self.await_recovery(clock())

@@ -43,9 +43,9 @@ class Fault(ABC):
 
     name: str
 
-    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
+    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
         self.fleet = fleet
-        self.luck = luck
+        self.rng = rng
         self.fired: list[Firing] = []
 
     def strike(self) -> bool:
@@ -67,7 +67,7 @@ class Fault(ABC):
         """Put everything right again."""
 
     def any_member(self, *roles: str) -> Member:
-        return self.luck.choice([member for member in self.fleet.members if not roles or member.role in roles])
+        return self.rng.choice([member for member in self.fleet.members if not roles or member.role in roles])
 
 
 def clock() -> float:
@@ -103,14 +103,14 @@ class Delay(LinkFault):
     name, seconds = "delay", 3.0
 
     def spoil(self) -> None:
-        self._member.link.delay = self.luck.uniform(0.05, 0.4)
+        self._member.link.delay = self.rng.uniform(0.05, 0.4)
 
 
 class Throttle(LinkFault):
     name, seconds = "throttle", 4.0
 
     def spoil(self) -> None:
-        self._member.link.rate = self.luck.uniform(2_000, 20_000)
+        self._member.link.rate = self.rng.uniform(2_000, 20_000)
 
 
 class HalfOpen(LinkFault):
@@ -160,8 +160,8 @@ class Kill(Fault):
 
     role: str
 
-    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
-        super().__init__(fleet, luck)
+    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
+        super().__init__(fleet, rng)
         points = [
             (statement, side, verdict)
             for statement in CRASH_POINTS[self.role]
@@ -171,7 +171,7 @@ class Kill(Fault):
                 (Side.AFTER, Verdict.CUT),
             )
         ]
-        self._points = luck.sample(points, len(points))  # each in turn
+        self._points = rng.sample(points, len(points))  # each in turn
 
     def inject(self) -> str | None:
         member = self.any_member(self.role)
@@ -207,8 +207,8 @@ class KillWorker(Kill):
 
     name, role = "kill worker", "worker"
 
-    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
-        super().__init__(fleet, luck)
+    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
+        super().__init__(fleet, rng)
         self.recoveries: list[float] = []
 
     def await_recovery(self, pid: int, died_at: float) -> None:
@@ -255,7 +255,7 @@ class Restart(Fault):
     name = "rolling restart"
 
     def inject(self) -> str | None:
-        order = self.luck.sample(self.fleet.members, len(self.fleet.members))
+        order = self.rng.sample(self.fleet.members, len(self.fleet.members))
         for wave in (order[::2], order[1::2]):
             old = [member.server for member in wave]
             for member in wave:
@@ -299,8 +299,8 @@ class JumpBack(Jump):
 class StoreOutage(Fault):
     """The store is gone for a while; measures how soon everybody is at work once it is back."""
 
-    def __init__(self, fleet: Fleet, luck: random.Random) -> None:
-        super().__init__(fleet, luck)
+    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
+        super().__init__(fleet, rng)
         self.recoveries: list[float] = []  # seconds until every worker starts runs and the API accepts jobs
 
     def await_recovery(self, back_at: float) -> None:
@@ -323,7 +323,7 @@ class StoreRestart(StoreOutage):
 
     def inject(self) -> str | None:
         self.fleet.postgres.stop_at_once()
-        let_pass(self.luck.uniform(0, 4))
+        let_pass(self.rng.uniform(0, 4))
         self.fleet.postgres.start()
         self.await_recovery(clock())
         return "postgres"

@@ -148,15 +148,15 @@ class File:
             _apply(image, each, each.data)
         return bytes(image)
 
-    def cut(self, luck: random.Random) -> bytes:
+    def cut(self, rng: random.Random) -> bytes:
         """As a power cut leaves it: of what was not synced, each write is there, or not, or its first sectors are."""
         image = bytearray(self.synced)
         for each in self.pending:
-            fate = luck.random()
+            fate = rng.random()
             if fate < 0.5:
                 _apply(image, each, each.data)
             elif fate < 0.75:
-                _apply(image, each, each.data[: luck.randrange(len(each.data) // SECTOR + 1) * SECTOR])
+                _apply(image, each, each.data[: rng.randrange(len(each.data) // SECTOR + 1) * SECTOR])
         return bytes(image)
 
 
@@ -180,12 +180,12 @@ class Cut:
     images: Sequence[dict[str, bytes]]  # the files by name: as they are, and as a power cut leaves them
 
 
-def cuts(records: Sequence[Record], count: int, luck: random.Random) -> Iterator[Cut]:
+def cuts(records: Sequence[Record], count: int, rng: random.Random) -> Iterator[Cut]:
     """So many boundaries between two writes, at random, after the first job was acknowledged."""
     first = next(place for place, record in enumerate(records) if record.step is Step.CREATED)
     writing = (Step.WRITE, Step.TRUNCATE, Step.SYNC)
     boundaries = [place for place in range(first, len(records)) if records[place].step in writing]
-    chosen = set(luck.sample(boundaries, count))
+    chosen = set(rng.sample(boundaries, count))
     files: dict[str, File] = {}
     shared: dict[str, bytes] = {}
     told: dict[Step, set[str]] = {Step.CREATED: set(), Step.ENDED: set()}
@@ -198,7 +198,7 @@ def cuts(records: Sequence[Record], count: int, luck: random.Random) -> Iterator
             files.setdefault(Path(record.name).name, File()).take(record)
         if place in chosen:
             whole = {name: file.whole() for name, file in files.items()}
-            cut = {name: file.cut(luck) for name, file in files.items()}
+            cut = {name: file.cut(rng) for name, file in files.items()}
             yield Cut(
                 place=place,
                 created=frozenset(told[Step.CREATED]),

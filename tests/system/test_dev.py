@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from tests.system import living
+from tests.system import single_process
 from tests.system.cluster import Cluster, Server
 from tests.system.fixtures import OpenCluster
 
@@ -19,19 +19,19 @@ def start_dev(cluster: Cluster) -> Server:
 def test_dev_runs_demo_jobs_costs_little_ends_at_once_and_goes_on_where_it_was(tmp_path: Path) -> None:
     with Cluster(tmp_path, "sqlite:///.horae/horae.db") as cluster:
         first = start_dev(cluster)
-        hello = living.check_demo_jobs_run(cluster.rest, within=10)
-        living.check_costs_little(first, cluster.rest, seconds=2)
-        long_run = living.start_long_run(cluster.rest)
-        living.check_ends_at_once(first, signal.SIGINT)
+        hello = single_process.check_demo_jobs_run(cluster.rest, within=10)
+        single_process.check_costs_little(first, cluster.rest, seconds=2)
+        long_run = single_process.start_long_run(cluster.rest)
+        single_process.check_ends_at_once(first, signal.SIGINT)
         start_dev(cluster)
-        living.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
+        single_process.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
 
 
 def test_serve_ends_at_once_and_goes_on_where_it_was(kind: str, new_cluster: OpenCluster) -> None:
     cluster = new_cluster(kind)
     first = cluster.node()
     job_id = cluster.rest.create("demo.echo", schedule="every 1s")["id"]
-    living.check_costs_little(first, cluster.rest, seconds=1)
-    living.check_ends_at_once(first, signal.SIGINT)
+    single_process.check_costs_little(first, cluster.rest, seconds=1)
+    single_process.check_ends_at_once(first, signal.SIGINT)
     cluster.node()
     assert cluster.rest.job(job_id)["status"] == "scheduled"

@@ -14,11 +14,11 @@ To add a judge of recorded histories:
 2. Write `judge_…(recording) -> Iterator[Violation]` in a module of `judges`, with its invariant in the docstring.
    Report only what cannot be true: calls without an answer, faults and clock errors (`Setup`) excuse much.
 3. Add it to `JUDGES` in `history.verdict`.
-4. Plant at least one violation for it in tests/proof/checking/mutants.py. One test fails for an invariant without any,
+4. Plant at least one violation for it in tests/proof/checking/history_mutants.py. One test fails for an invariant without any,
    another if a clean history is found guilty.
 
 A judge of store rows is a function in `checking.store` that `judge.violations` and `checker.Checker` both call; its
-violations are planted in tests/proof/checking/planting.py.
+violations are planted in tests/proof/checking/store_mutants.py.
 
 `bench` is `horae bench`. It runs real planner and worker processes on a scratch store (`scratch`, `processes`), submits
 a load (`load`, `progress`), lets each handler record its own start (`tasks`, `start_recorder`), compares the records

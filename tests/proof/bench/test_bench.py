@@ -1,4 +1,4 @@
-"""`horae bench` as users run it: every mode at a small size, what it refuses, and that nothing of it stays."""
+"""`horae bench` as users run it: every mode at a small size, rejected options, and that nothing is left behind."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The arithmetic of a benchmark: percentiles, and what counts as lost, doubled and early."""
+"""The arithmetic of a benchmark: percentiles, and what counts as lost, duplicated and early."""
 
 import random
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What Linux tells about processes is read right."""
+"""CPU time and memory of processes are read correctly from /proc."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is told of a benchmark, from planted records: the judge can fail."""
+"""The report of a benchmark, built from planted records: it can show failures."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

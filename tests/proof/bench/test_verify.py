@@ -1,4 +1,4 @@
-"""The judge of the store can fail: jobs that are missing, alive, doubled or ended badly are told."""
+"""Verification finds jobs that are missing, live, duplicated or failed."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Whatever happens to nodes and jobs, the checker finds nothing wrong with what the engine makes of it."""
+"""The checker finds nothing wrong with the engine under random actions and crashes."""
 
 import random
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,14 +24,14 @@ from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
 from tests.engine.system import START, SimNode, System, taking
 from tests.engine.test_jobs import jobs_of
-from tests.proof.checking.reading import checked
+from tests.proof.checking.whole_store import checked
 
 SCHEDULES = ("every 1s", "every 7s", "*/5 * * * * *", {"type": "every", "seconds": 10, "jitter_seconds": 4})
 ERROR = JobError(type="ValueError", message="boom")
 
 
 class Life:
-    """Users, nodes and chance, on a system in virtual time."""
+    """Random actions of users and nodes on a system in virtual time."""
 
     def __init__(self, system: System, chance: random.Random) -> None:
         self.system = system
@@ -50,11 +50,11 @@ class Life:
                 return 0.0, Success(result="null")
 
     async def step(self) -> None:
-        """Something happens, then some time passes."""
-        await self.chance.choice(self.happenings())()
+        """Do something random, then let some time pass."""
+        await self.chance.choice(self.actions())()
         await self.system.advance(seconds=self.chance.choice((0, 0.01, 0.4, 1, 3, 9)))
 
-    def happenings(self) -> list[Callable[[], Awaitable[object]]]:
+    def actions(self) -> list[Callable[[], Awaitable[object]]]:
         return [
             *[self.create] * 3, self.create_keyed, self.create_keyed, self.pause, self.resume, self.patch, self.cancel,
             self.run_now, self.cancel_run, self.requeue, self.crash, self.freeze, self.thaw, self.add_node, self.drain,
@@ -161,7 +161,7 @@ class Life:
 
 
 async def live(folder: Path, seed: int, steps: int = 40) -> System:
-    """A life of some minutes, up to a moment at which everything may be under way."""
+    """Live for some minutes; at the end anything may be running."""
     clock = ManualClock(START)
     store = SqliteStore(folder / f"{seed}.db", executor=InlineExecutor(durable=False), wall=clock.now)
     await store.open()
@@ -176,7 +176,7 @@ async def live(folder: Path, seed: int, steps: int = 40) -> System:
 
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing confirms a cancel while virtual time stands still."""
+    """Do not wait for cancels to be confirmed: virtual time stands still."""
     monkeypatch.setattr("horae.jobs.stop.CONFIRM_SECONDS", 0.0)
 
 
@@ -214,7 +214,7 @@ async def test_a_slot_that_was_skipped_while_a_result_waited_for_the_store_raise
 
 
 class Restless:
-    """A store in which time passes with every look."""
+    """A store in which time passes with every read."""
 
     def __init__(self, system: System) -> None:
         self._system = system

@@ -1,4 +1,4 @@
-"""`horae check` as a user meets it."""
+"""`horae check` as users run it."""
 
 import json
 import sqlite3
@@ -13,34 +13,34 @@ from horae.proof.checking.history.records import Action, Closed, Definition, Inv
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
-from tests.proof.checking.histories import clean_history
-from tests.proof.checking.mutants import a_run_is_dropped
-from tests.proof.checking.planted import planted
-from tests.proof.checking.planting import SqliteGround, Story, a_run_starts_early, tell_story
+from tests.proof.checking.clean_histories import clean_history
+from tests.proof.checking.history_mutants import a_run_is_dropped
+from tests.proof.checking.mutated_histories import planted
+from tests.proof.checking.store_mutants import SampleHistory, SqliteTables, a_run_starts_early, create_sample_history
 
 AGO = timedelta(minutes=10)
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings but those of the test."""
+    """Use no settings but those of the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HORAE_STORE", raising=False)
 
 
-async def told(file: Path, lie: bool = False) -> Story:
+async def given_store(file: Path, violated: bool = False) -> SampleHistory:
     clock, executor = ManualClock(datetime.now(UTC) - AGO), InlineExecutor(durable=False)
     store = SqliteStore(file, executor=executor, wall=clock.now)
     await store.open()
-    story = await tell_story(store, clock)
-    if lie:
-        await a_run_starts_early(SqliteGround(executor), story)
+    sample = await create_sample_history(store, clock)
+    if violated:
+        await a_run_starts_early(SqliteTables(executor), sample)
     await store.close()
-    return story
+    return sample
 
 
 def horae(*words: str) -> int:
-    """One command, in a thread of its own, for it runs an event loop."""
+    """Run one command in a thread, because it runs an event loop of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
@@ -48,7 +48,7 @@ def horae(*words: str) -> int:
 
 
 async def test_nothing_wrong_is_told_in_a_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await told(tmp_path / "horae.db")
+    await given_store(tmp_path / "horae.db")
     assert horae("check", "--store", "sqlite:///horae.db") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["store", "sqlite:///horae.db"]
@@ -56,21 +56,21 @@ async def test_nothing_wrong_is_told_in_a_few_lines(tmp_path: Path, capsys: pyte
 
 
 async def test_violations_are_listed_and_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    story = await told(tmp_path / "horae.db", lie=True)
+    sample = await given_store(tmp_path / "horae.db", violated=True)
     assert horae("check", "--store", "sqlite:///horae.db") == 1
     title, line = capsys.readouterr().out.splitlines()
     assert title.split() == ["violation", "subject", "detail"]
-    assert line.startswith(f"early_start  run_{story.steady_runs[5].id}  it started 5 ms before it was due")
+    assert line.startswith(f"early_start  run_{sample.steady_runs[5].id}  it started 5 ms before it was due")
     assert horae("check", "--store", "sqlite:///horae.db", "-o", "json") == 1
     report = json.loads(capsys.readouterr().out)
     assert report["runs"] > 100
     assert [(each["code"], each["subject"]) for each in report["violations"]] == [
-        ("early_start", f"run_{story.steady_runs[5].id}")
+        ("early_start", f"run_{sample.steady_runs[5].id}")
     ]
 
 
 async def test_what_was_due_before_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await told(tmp_path / "horae.db", lie=True)
+    await given_store(tmp_path / "horae.db", violated=True)
     since = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     assert horae("check", "--store", "sqlite:///horae.db", "--since", since, "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["violations"] == []
@@ -99,7 +99,7 @@ def recorded(file: Path, lines: list[Line]) -> str:
 
 
 def proving() -> list[Line]:
-    """A clean history in which everything occurred that has to."""
+    """A clean history in which everything occurred that must."""
     return next(
         lines for lines in map(clean_history, range(50)) if judge_recording(Recording(lines)).coverage.is_complete
     )
@@ -109,9 +109,9 @@ def test_a_clean_history_is_told_with_what_it_proves(tmp_path: Path, capsys: pyt
     lines = proving()
     files = [recorded(tmp_path / "a.jsonl", lines[:100]), recorded(tmp_path / "b.jsonl", lines[100:])]
     assert horae("check", "--history", *files, "--prove") == 0
-    told = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["violations", "none"] in told
-    assert [line[0] for line in told if line[0] in ("occurred", "faults", "never")] == ["occurred", "faults"]
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["violations", "none"] in shown
+    assert [line[0] for line in shown if line[0] in ("occurred", "faults", "never")] == ["occurred", "faults"]
     assert horae("check", "--history", *files, "-o", "json") == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["violations"], report["proof"]["proves"], report["proof"]["unfired"]) == ([], True, [])
@@ -138,8 +138,8 @@ def test_a_history_with_a_violation_tells_the_invariant(tmp_path: Path, capsys: 
 
 
 async def test_the_final_state_may_come_from_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    story = await told(tmp_path / "horae.db")
-    at = story.flaky.created_at.timestamp()
+    sample = await given_store(tmp_path / "horae.db")
+    at = sample.flaky.created_at.timestamp()
     lines: list[Line] = [
         Invoke(at=at, call="1", action=Action.CREATE, definition=Definition(label="gone")),
         Ok(at=at + 1, call="1", job=f"job_{'0' * 32}", run=f"run_{'0' * 32}"),

@@ -1,4 +1,4 @@
-"""The judges of recorded histories believe the true ones and catch every planted violation by its invariant.
+"""The judges find nothing in clean recorded histories, and find every planted violation under its invariant.
 
 `make acceptance` does the same with 1,000 histories, and each violation planted many times.
 """
@@ -30,9 +30,9 @@ from horae.proof.checking.history.records import (
     Setup,
 )
 from horae.proof.checking.judges.start_windows import judge_start_windows
-from tests.proof.checking.histories import BEGIN, clean_history
-from tests.proof.checking.mutants import MUTANTS, Draft, a_job_for_once_runs_twice, a_run_is_dropped
-from tests.proof.checking.planted import found_in, planted, uncaught
+from tests.proof.checking.clean_histories import BEGIN, clean_history
+from tests.proof.checking.history_mutants import MUTANTS, Draft, a_job_for_once_runs_twice, a_run_is_dropped
+from tests.proof.checking.mutated_histories import found_in, planted, uncaught
 
 QUICK = 25
 ROOT = Path(__file__).parents[3]
@@ -64,7 +64,7 @@ def test_a_violation_is_planted_for_each_invariant_that_is_judged() -> None:
 
 
 def nameless(lines: list[Line]) -> list[Line]:
-    """The same history, in which every run and every fence has one name."""
+    """The same history with one id for all runs and one fence for all attempts."""
     told: list[Line] = []
     for line in lines:
         if isinstance(line, FinalRun):

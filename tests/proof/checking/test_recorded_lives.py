@@ -1,4 +1,4 @@
-"""The judges find nothing wrong with what a harness records of the engine, and what is wrong with a spoilt store."""
+"""The judges find nothing wrong with recorded lives of the engine, and do find what broken stores cause."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 
 from horae.proof.checking import Code, Recording, judge_recording
 from horae.proof.checking.history.records import Line, Occurrence
-from tests.proof.checking.living import frozen_life, recorded_life
-from tests.proof.checking.spoilt import SPOILT, Fenceless, Spoilt
+from tests.proof.checking.broken_stores import BROKEN_STORES, BrokenStore, IgnoresFences
+from tests.proof.checking.recorded_engine import frozen_life, recorded_life
 
 LONG = [pytest.param(seed, 40, marks=pytest.mark.acceptance) for seed in range(40)]
 LIVES = 12  # that a spoilt store may go through before it is found out
@@ -15,7 +15,7 @@ LIVES = 12  # that a spoilt store may go through before it is found out
 
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing confirms a cancel while virtual time stands still."""
+    """Do not wait for cancels to be confirmed: virtual time stands still."""
     monkeypatch.setattr("horae.jobs.stop.CONFIRM_SECONDS", 0.0)
 
 
@@ -30,10 +30,10 @@ async def test_nothing_is_wrong_with_a_recorded_life(tmp_path: Path, seed: int, 
     assert verdict.starts > 10  # else it shows little; where much is cancelled, few runs start
 
 
-@pytest.mark.parametrize("kind", SPOILT, ids=lambda kind: f"{SPOILT[kind]} {kind.__name__}")
-async def test_a_store_that_breaks_a_promise_is_found_out(tmp_path: Path, kind: type[Spoilt]) -> None:
+@pytest.mark.parametrize("kind", BROKEN_STORES, ids=lambda kind: f"{BROKEN_STORES[kind]} {kind.__name__}")
+async def test_a_store_that_breaks_a_promise_is_found_out(tmp_path: Path, kind: type[BrokenStore]) -> None:
     for seed in range(1, LIVES):
-        if SPOILT[kind] in broken(await recorded_life(tmp_path, seed, 20, kind)):
+        if BROKEN_STORES[kind] in broken(await recorded_life(tmp_path, seed, 20, kind)):
             return
     raise AssertionError(f"{LIVES} lives on a store that is {kind.__name__} look well")
 
@@ -46,5 +46,5 @@ async def test_a_late_result_is_refused_and_found_where_it_is_not(tmp_path: Path
         well.coverage.occurrences[occurrence]
         for occurrence in (Occurrence.LEASE_LOST, Occurrence.REFUSED_REPORT, Occurrence.RESCUE)
     )
-    spoilt = judge_recording(Recording(await frozen_life(tmp_path / "spoilt", Fenceless)))
-    assert Code.STALE_RESULT_TAKEN in {violation.code for violation in spoilt.violations}
+    broken = judge_recording(Recording(await frozen_life(tmp_path / "spoilt", IgnoresFences)))
+    assert Code.STALE_RESULT_TAKEN in {violation.code for violation in broken.violations}

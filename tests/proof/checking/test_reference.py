@@ -1,4 +1,4 @@
-"""The slots of a schedule by other code than Horae's own, and whose word they are."""
+"""The slots of a schedule by code that is not Horae's, and which evaluator computed them."""
 
 from datetime import UTC, datetime
 from typing import Any

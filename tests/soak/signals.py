@@ -1,11 +1,11 @@
-"""How a part of the soak ends when it is told to: in order, so that nothing of it is left."""
+"""Lets a part of the soak exit cleanly on a signal."""
 
 import signal
 from types import FrameType
 
 
-def end_in_order_when_told() -> None:
-    """Turn the first SIGTERM or SIGINT into the end of `main`; others do not disturb what clears away behind it."""
+def exit_on_signal() -> None:
+    """Raise SystemExit on the first SIGTERM or SIGINT, and ignore further ones during the clean-up."""
 
     def end(number: int, _: FrameType | None) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""Every look-up that the store offers, as the API makes it of some run: what nobody calls would never fail."""
+"""Calls every method of the reader port, as the API would for some run, so that each one meets faults."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -10,9 +10,9 @@ from horae.ports.reader import JobFilter, Reader, RunFilter
 MINUTE = timedelta(minutes=1)
 LETTERS = RunFilter(dead_letters=True)
 
-LookUp = Callable[[Reader, Run, datetime], Awaitable[Any]]
+ReadCall = Callable[[Reader, Run, datetime], Awaitable[Any]]
 
-LOOK_UPS: Mapping[str, LookUp] = {
+READ_CALLS: Mapping[str, ReadCall] = {
     "job": lambda store, run, now: store.job(run.job_id, owner=run.owner),
     "run": lambda store, run, now: store.run(run.id, owner=run.owner),
     "runs": lambda store, run, now: store.runs([run.id]),
@@ -40,9 +40,9 @@ LOOK_UPS: Mapping[str, LookUp] = {
 }
 
 
-async def look_at_everything(store: Reader, now: datetime) -> None:
-    """Ask all of it, about the run that is due last."""
+async def read_everything(store: Reader, now: datetime) -> None:
+    """Call every method for the run that is due last."""
     latest = await store.list_runs(RunFilter(), cursor=None, limit=1)
     for run in latest.items:
-        for look_up in LOOK_UPS.values():
-            await look_up(store, run, now)
+        for read_call in READ_CALLS.values():
+            await read_call(store, run, now)

@@ -1,4 +1,4 @@
-"""The random life of the engine in virtual time, recorded as a harness would: calls, effects, faults, final state."""
+"""The real engine in virtual time under random actions and crashes, recorded as a harness would record it."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,7 +38,7 @@ from tests.proof.checking.test_clean import SCHEDULES, Life
 
 
 class RecordedSystem(System):
-    """A system whose handlers note what they do."""
+    """A system whose handlers record their starts and ends."""
 
     def __init__(self, store: SqliteStore, clock: ManualClock, *, seed: int) -> None:
         super().__init__(store, clock, seed=seed)
@@ -82,7 +82,7 @@ class RecordedSystem(System):
 
 
 class RecordedLife(Life):
-    """The same life, by a harness that writes everything down."""
+    """A random life of which every call and fault is recorded."""
 
     system: RecordedSystem
 
@@ -95,8 +95,8 @@ class RecordedLife(Life):
     def now(self) -> float:
         return self.system.clock.now().timestamp()
 
-    async def asked(self, action: Action, act: Callable[[], Awaitable[Any]], **about: Any) -> Any:
-        """Ask, and write down the call and its end."""
+    async def call(self, action: Action, act: Callable[[], Awaitable[Any]], **about: Any) -> Any:
+        """Do something, and record the call and its answer."""
         call = f"call {len(self.lines)}"
         self.lines.append(Invoke(at=self.now(), call=call, action=action, **about))
         try:
@@ -111,7 +111,7 @@ class RecordedLife(Life):
         label = f"job {len(self.lines)}"
         draft = self._draft(label, schedule, policy, **changes)
         definition = _definition(label, draft)
-        job = await self.asked(
+        job = await self.call(
             Action.CREATE, lambda: self.jobs.create(draft, owner="local", by="local"), definition=definition
         )
         self._labels[job.id] = label
@@ -154,7 +154,7 @@ class RecordedLife(Life):
         async def revise(old: Job) -> Draft:
             return draft
 
-        await self.asked(
+        await self.call(
             Action.UPDATE,
             lambda: self.jobs.patch(job.id, revise, owner=None),
             job=job_name(job.id),
@@ -173,12 +173,12 @@ class RecordedLife(Life):
     async def _change(self, action: Action, act: Callable[[JobId], Awaitable[object]], **about: Any) -> None:
         job = await self._some_job()
         if job is not None:
-            await self.asked(action, lambda: act(job.id), job=job_name(job.id), **about)
+            await self.call(action, lambda: act(job.id), job=job_name(job.id), **about)
 
     async def cancel_run(self) -> None:
         if runs := await self._runs(State.SCHEDULED, State.CLAIMED, State.RUNNING, State.RETRYING):
             run = self.chance.choice(runs)
-            await self.asked(Action.CANCEL, lambda: self.jobs.cancel_run(run.id, owner=None), run=run_name(run.id))
+            await self.call(Action.CANCEL, lambda: self.jobs.cancel_run(run.id, owner=None), run=run_name(run.id))
 
     async def requeue(self) -> None:
         now, store = self.system.clock.now(), self.system.store
@@ -191,13 +191,13 @@ class RecordedLife(Life):
                 return successor
 
             action = Action.DISCARD if successor is None else Action.REQUEUE
-            await self.asked(action, resolve, run=run_name(run.id))
+            await self.call(action, resolve, run=run_name(run.id))
 
     async def read(self) -> None:
-        """Look at a run, whatever it is."""
+        """Read some run."""
         if runs := await self._runs():
             run = self.chance.choice(runs)
-            await self.asked(Action.READ, lambda: self.system.run(run.id), run=run_name(run.id))
+            await self.call(Action.READ, lambda: self.system.run(run.id), run=run_name(run.id))
 
     def happenings(self) -> list[Callable[[], Awaitable[object]]]:
         return [*super().happenings(), self.read, self.read]
@@ -230,7 +230,7 @@ class RecordedLife(Life):
     # --- the end
 
     async def end(self) -> list[Line]:
-        """Heal everything, let it come to rest, and write down what is left."""
+        """End all faults, wait until all work is done, and record the final state."""
         await self.thaw()
         await self.system.add_node()
         await self.system.advance(seconds=90)
@@ -241,7 +241,7 @@ class RecordedLife(Life):
 
 
 def _shown(answer: object) -> dict[str, Any]:
-    """What an answer tells, as the API shows it."""
+    """The fields of an answer, as the API shows them."""
     match answer:
         case Job(run=None):
             return {"job": job_name(answer.id), "owner": answer.owner, "schedule": schedule_to_wire(answer.schedule)}
@@ -282,7 +282,7 @@ async def recorded_life(folder: Path, seed: int, steps: int = 40, spoil: Spoil =
 
 
 async def frozen_life(folder: Path, spoil: Spoil = lambda store: store) -> list[Line]:
-    """A worker is frozen until another has begun its run anew, and wakes up with a result."""
+    """Freeze a worker until another has restarted its run, so that it returns with a stale result."""
     async with _stage(folder, 0, spoil) as life:
         life.system.scripts.update(dict.fromkeys(life.system.scripts, taking(12)))
         await life._create("now", Policy())

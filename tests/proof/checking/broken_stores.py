@@ -1,4 +1,4 @@
-"""Stores that break one promise each: what the engine makes of them has to be found out by what handlers noted."""
+"""Stores that break one guarantee each; what the engine does on them must be found by the judges."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,8 +14,8 @@ from horae.ports.store import ClaimRequest, Claims, Receipted
 from horae.stores.sqlite.store import SqliteStore
 
 
-class Spoilt:
-    """A real store, but for what a subclass does wrong."""
+class BrokenStore:
+    """A real store, except for what a subclass does wrong."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
@@ -29,8 +29,8 @@ class Spoilt:
         return self.turn % each == 0
 
 
-class Forgetful(Spoilt):
-    """Acknowledges jobs that it does not keep."""
+class LosesJobs(BrokenStore):
+    """Acknowledges jobs without storing them."""
 
     async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
         if len(items) == 1 and isinstance(items[0], Run) and self.is_turn(3):
@@ -38,8 +38,8 @@ class Forgetful(Spoilt):
         return await self.store.create(items)
 
 
-class Fenceless(Spoilt):
-    """Takes the result of a worker that has lost its lease."""
+class IgnoresFences(BrokenStore):
+    """Accepts results of workers that have lost their lease."""
 
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
         return await self.store.settle([await self._under_any_fence(result) for result in results])
@@ -52,8 +52,8 @@ class Fenceless(Spoilt):
         return replace(result, run=run)
 
 
-class Doubling(Spoilt):
-    """Makes two runs of a slot."""
+class DoublesSlots(BrokenStore):
+    """Creates two runs for a slot."""
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
         return await self.store.fire([self._doubled(firing) for firing in firings])
@@ -65,40 +65,40 @@ class Doubling(Spoilt):
         return replace(firing, runs=(*firing.runs, twin))
 
 
-class Overleaping(Spoilt):
-    """Goes on to the next slot without having kept this one."""
+class LosesSlots(BrokenStore):
+    """Advances to the next slot without storing the run of this one."""
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
         return await self.store.fire([replace(firing, runs=firing.runs[1:]) for firing in firings])
 
 
-class Hasty(Spoilt):
-    """Hands runs out as if they were due earlier."""
+class ClaimsEarly(BrokenStore):
+    """Hands out runs before they are due."""
 
     async def claim(self, request: ClaimRequest) -> Claims:
         claims = await self.store.claim(request)
         return replace(claims, runs=[replace(run, wake_at=run.wake_at - timedelta(seconds=0.5)) for run in claims.runs])
 
 
-class Abandoning(Spoilt):
-    """Never gives back what a dead worker held."""
+class KeepsOrphans(BrokenStore):
+    """Never returns the runs of a dead worker."""
 
     async def orphans(self, *, limit: int) -> list[Run]:
         return []
 
 
-class Unlisted(Spoilt):
-    """Loses the attempts of a run that is given up."""
+class LosesAttempts(BrokenStore):
+    """Loses the attempts of runs."""
 
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
         return await self.store.settle([replace(result, attempt=None) for result in results])
 
 
-SPOILT: dict[type[Spoilt], str] = {  # with the invariant that has to be seen to break
-    Forgetful: "I1",
-    Doubling: "I5",
-    Overleaping: "I5",
-    Hasty: "I2",
-    Abandoning: "I1",
-    Unlisted: "I8",
+BROKEN_STORES: dict[type[BrokenStore], str] = {  # with the invariant that must be reported
+    LosesJobs: "I1",
+    DoublesSlots: "I5",
+    LosesSlots: "I5",
+    ClaimsEarly: "I2",
+    KeepsOrphans: "I1",
+    LosesAttempts: "I8",
 }

@@ -1,4 +1,4 @@
-"""What a harness sees that stands between workers and store, and what is open where calls overlap or have no answer."""
+"""Judges of recorded histories: leases, gates and limits seen between workers and store, and calls that overlap."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A whole store as a history, and what the checker says of it."""
+"""Reads a whole store as a history, and checks it in both ways."""
 
 from datetime import datetime, timedelta
 
@@ -38,7 +38,7 @@ async def runs_of(store: Store, which: RunFilter) -> list[Run]:
 
 
 async def found_in(store: Store, now: datetime) -> list[Violation]:
-    """What the checker finds in a store whose time is virtual."""
+    """The violations that the checker finds in a store with virtual time."""
 
     async def time() -> datetime:
         return now
@@ -47,7 +47,7 @@ async def found_in(store: Store, now: datetime) -> list[Violation]:
 
 
 async def checked(store: Store, now: datetime) -> list[Violation]:
-    """What the checker finds in a store, after making sure that it finds the same in the history as a whole."""
+    """The violations that the checker finds, after asserting that `violations` finds the same."""
     found = await found_in(store, now)
     whole = violations(await read_history(store, now))
     assert {(each.code, each.subject) for each in found} == {(each.code, each.subject) for each in whole}

@@ -1,4 +1,4 @@
-"""What is right although it looks odd, and what is wrong although no engine could write it."""
+"""Judges of store rows: unusual histories that are correct, and wrong ones that no engine would write."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Each lie that is planted in the tables of a real store is found, and called by its name."""
+"""Each violation that is planted in the tables of a real store is found and reported with its code."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -17,29 +17,36 @@ from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
 from tests.postgres_server import postgres_url, scratch_schema
-from tests.proof.checking.planting import LIES, Lie, PostgresGround, SqliteGround, Story, tell_story
-from tests.proof.checking.reading import checked
+from tests.proof.checking.store_mutants import (
+    STORE_MUTANTS,
+    PostgresTables,
+    SampleHistory,
+    SqliteTables,
+    StoreMutant,
+    create_sample_history,
+)
+from tests.proof.checking.whole_store import checked
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A story, and the file that it stands in."""
+class StoredHistory:
+    """The sample history and its file."""
 
     file: Path
-    story: Story
+    sample: SampleHistory
     now: datetime
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+async def stored(tmp_path_factory: pytest.TempPathFactory) -> StoredHistory:
     file, clock = tmp_path_factory.mktemp("story") / "horae.db", ManualClock(START)
     store = SqliteStore(file, executor=InlineExecutor(durable=False), wall=clock.now)
     await store.open()
-    story = await tell_story(store, clock)
+    sample = await create_sample_history(store, clock)
     await store.close()
-    return Told(file, story, clock.now())
+    return StoredHistory(file, sample, clock.now())
 
 
 @pytest.fixture
@@ -48,48 +55,50 @@ async def executor() -> InlineExecutor:
 
 
 @pytest.fixture
-async def store(told: Told, executor: InlineExecutor, tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    """The story once more, for lies."""
-    shutil.copy(told.file, tmp_path / "horae.db")
+async def store(stored: StoredHistory, executor: InlineExecutor, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    """A copy of the sample history, to be changed."""
+    shutil.copy(stored.file, tmp_path / "horae.db")
     store = SqliteStore(tmp_path / "horae.db", executor=executor)
     await store.open()
     yield store
     await store.close()
 
 
-async def test_the_true_story_is_believed(told: Told, store: SqliteStore) -> None:
-    assert await checked(store, told.now) == []
+async def test_an_unchanged_store_is_clean(stored: StoredHistory, store: SqliteStore) -> None:
+    assert await checked(store, stored.now) == []
 
 
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.name)
-async def test_a_lie_is_found(told: Told, store: SqliteStore, executor: InlineExecutor, lie: Lie) -> None:
-    await lie.plant(SqliteGround(executor), told.story)
-    found = await checked(store, told.now)
-    assert lie.code in {violation.code for violation in found}, found
+@pytest.mark.parametrize("mutant", STORE_MUTANTS, ids=lambda mutant: mutant.name)
+async def test_every_planted_violation_is_found(
+    stored: StoredHistory, store: SqliteStore, executor: InlineExecutor, mutant: StoreMutant
+) -> None:
+    await mutant.plant(SqliteTables(executor), stored.sample)
+    found = await checked(store, stored.now)
+    assert mutant.code in {violation.code for violation in found}, found
 
 
 async def test_a_letter_that_fell_out_of_its_list_is_found(
-    told: Told, store: SqliteStore, executor: InlineExecutor
+    stored: StoredHistory, store: SqliteStore, executor: InlineExecutor
 ) -> None:
-    await SqliteGround(executor).delete("letters", {"id": told.story.broken.id})
-    [found] = await checked(store, told.now)
-    assert (found.code, found.subject) == (Code.NOT_A_DEAD_LETTER, f"run_{told.story.broken.id}")
+    await SqliteTables(executor).delete("letters", {"id": stored.sample.broken.id})
+    [found] = await checked(store, stored.now)
+    assert (found.code, found.subject) == (Code.NOT_A_DEAD_LETTER, f"run_{stored.sample.broken.id}")
 
 
-async def test_lies_are_found_on_postgres_and_the_truth_is_believed() -> None:
+async def test_planted_violations_are_found_on_postgres() -> None:
     clock = ManualClock(datetime.now(UTC) - timedelta(hours=1))
     async with scratch_schema(postgres_url()) as url, opened(url) as (store, connection):
-        story = await tell_story(store, clock)
+        sample = await create_sample_history(store, clock)
         assert await checked(store, clock.now()) == []
-        ground = PostgresGround(connection)
-        await ground.remember()
-        for lie in LIES[::5]:  # `make acceptance` plants them all
-            await lie.plant(ground, story)
+        tables = PostgresTables(connection)
+        await tables.remember()
+        for mutant in STORE_MUTANTS[::5]:  # `make acceptance` plants them all
+            await mutant.plant(tables, sample)
             found = await checked(store, clock.now())
-            assert lie.code in {violation.code for violation in found}, (lie.name, found)
-            await ground.restore()
-        await bring_back(connection, story.prompt.id)
-        assert (Code.COMMITTED_TWICE, f"run_{story.prompt.id}") in await subjects(store)
+            assert mutant.code in {violation.code for violation in found}, (mutant.name, found)
+            await tables.restore()
+        await revive(connection, sample.prompt.id)
+        assert (Code.COMMITTED_TWICE, f"run_{sample.prompt.id}") in await subjects(store)
 
 
 @asynccontextmanager
@@ -103,8 +112,8 @@ async def opened(url: str) -> AsyncIterator[tuple[PostgresStore, asyncpg.Connect
     await store.close()
 
 
-async def bring_back(connection: asyncpg.Connection, run_id: str) -> None:
-    """Have a run live again, although it has ended."""
+async def revive(connection: asyncpg.Connection, run_id: str) -> None:
+    """Insert a live copy of a run that has ended."""
     columns = (
         "id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, slot, due_at,"
         " wake_at, paused, revision, created_at, shelf"

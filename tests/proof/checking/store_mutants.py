@@ -1,4 +1,4 @@
-"""A history in which everything happens as promised, and lies that can be planted in it."""
+"""A correct sample history in a store, and violations that can be planted in its tables."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ BOOM = Failure(error=JobError(type="ValueError", message="boom"))
 RETRY = RetryPolicy(max_retries=2, initial=2 * SECOND, jitter=False)
 
 
-# --- the true story ---------------------------------------------------------------------------------------------------
+# --- the sample history -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """What there is to lie about."""
+class SampleHistory:
+    """The jobs and runs that violations are planted in."""
 
     steady: Job  # every second, never late
     busy: Job  # every second, and each of its runs takes 2.5 s
@@ -63,8 +63,8 @@ class Story:
     busy_runs: list[Run]
 
 
-async def tell_story(store: Store, clock: ManualClock) -> Story:
-    """Live through everything once."""
+async def create_sample_history(store: Store, clock: ManualClock) -> SampleHistory:
+    """Run jobs of every kind on a system in virtual time."""
     system = System(store, clock, seed=7)
     system.scripts = {
         "echo": instantly,
@@ -98,7 +98,7 @@ async def tell_story(store: Store, clock: ManualClock) -> Story:
     await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=clock.now())
     await system.advance(seconds=40)
     await system.nodes[0].drain()
-    return Story(
+    return SampleHistory(
         steady=await _job(store, steady.id),
         busy=await _job(store, busy.id),
         patient=await _job(store, patient.id),
@@ -148,23 +148,23 @@ async def _ended(store: Store, job_id: JobId, *states: State) -> list[Run]:
     return sorted((await store.list_runs(which, cursor=None, limit=1000)).items, key=lambda run: run.due_at)
 
 
-# --- the ground, of two kinds -----------------------------------------------------------------------------------------
+# --- tables of both stores --------------------------------------------------------------------------------------------
 
 
-class Ground(Protocol):
-    """The tables of a store, for whoever wants to lie."""
+class Tables(Protocol):
+    """Direct access to the tables of a store."""
 
     async def update(self, table: str, where: dict[str, Any], **values: Any) -> None: ...
     async def delete(self, table: str, where: dict[str, Any]) -> None: ...
     async def copy(self, table: str, where: dict[str, Any], **values: Any) -> None:
-        """The rows once more, with other values."""
+        """Insert copies of rows with some other values."""
 
 
 IDS = frozenset({"id", "job_id", "run_id", "node", "requeue_of"})
 
 
-class SqliteGround:
-    """Ended and live runs are in one table."""
+class SqliteTables:
+    """SQLite, where ended and live runs are in one table."""
 
     def __init__(self, executor: InlineExecutor) -> None:
         self._executor = executor
@@ -211,22 +211,22 @@ class SqliteGround:
 TABLES = ("runs", "history", "attempts", "jobs", "skips")
 
 
-class PostgresGround:
-    """Ended runs are in the history."""
+class PostgresTables:
+    """PostgreSQL, where ended runs are in the table `history`."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
 
     async def remember(self) -> None:
-        """Keep the truth."""
+        """Save all tables."""
         for table in TABLES:
-            await self._connection.execute(f"CREATE TABLE true_{table} AS SELECT * FROM {table}")
+            await self._connection.execute(f"CREATE TABLE saved_{table} AS SELECT * FROM {table}")
 
     async def restore(self) -> None:
-        """Bring the truth back."""
+        """Restore the saved tables."""
         for table in TABLES:
             await self._connection.execute(f"DELETE FROM {table}")
-            await self._connection.execute(f"INSERT INTO {table} SELECT * FROM true_{table}")
+            await self._connection.execute(f"INSERT INTO {table} SELECT * FROM saved_{table}")
 
     async def update(self, table: str, where: dict[str, Any], **values: Any) -> None:
         changes = ", ".join(f"{column} = ${place}" for place, column in enumerate(values, 1))
@@ -262,198 +262,198 @@ def _sqlite(table: str) -> str:
     return "runs" if table == "history" else table
 
 
-# --- the lies ---------------------------------------------------------------------------------------------------------
+# --- violations -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Lie:
-    """Something that cannot have happened, and what the checker calls it."""
+class StoreMutant:
+    """A planted violation with the code by which it must be found."""
 
     code: Code
-    plant: Callable[[Ground, Story], Awaitable[None]]
+    plant: Callable[[Tables, SampleHistory], Awaitable[None]]
 
     @property
     def name(self) -> str:
         return self.plant.__name__
 
 
-async def a_run_is_lost(ground: Ground, story: Story) -> None:
-    await ground.delete("history", {"id": story.steady_runs[5].id})
+async def a_run_is_lost(tables: Tables, sample: SampleHistory) -> None:
+    await tables.delete("history", {"id": sample.steady_runs[5].id})
 
 
-async def a_slot_has_two_runs(ground: Ground, story: Story) -> None:
-    await ground.copy("history", {"id": story.steady_runs[5].id}, id=other(story.steady_runs[5].id))
+async def a_slot_has_two_runs(tables: Tables, sample: SampleHistory) -> None:
+    await tables.copy("history", {"id": sample.steady_runs[5].id}, id=another_id(sample.steady_runs[5].id))
 
 
-async def a_skip_of_a_pause_is_lost(ground: Ground, story: Story) -> None:
-    await ground.delete("skips", {"job_id": story.patient.id})
+async def a_skip_of_a_pause_is_lost(tables: Tables, sample: SampleHistory) -> None:
+    await tables.delete("skips", {"job_id": sample.patient.id})
 
 
-async def a_skip_is_told_twice(ground: Ground, story: Story) -> None:
-    await ground.copy("skips", {"job_id": story.patient.id}, reason="misfire")
+async def a_skip_is_stored_twice(tables: Tables, sample: SampleHistory) -> None:
+    await tables.copy("skips", {"job_id": sample.patient.id}, reason="misfire")
 
 
-async def a_skip_counts_one_too_many(ground: Ground, story: Story) -> None:
-    await ground.update("skips", {"job_id": story.patient.id}, count=99)
+async def a_skip_counts_one_too_many(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("skips", {"job_id": sample.patient.id}, count=99)
 
 
-async def a_run_is_for_no_slot(ground: Ground, story: Story) -> None:
-    run = story.steady_runs[5]
+async def a_run_is_for_no_slot(tables: Tables, sample: SampleHistory) -> None:
+    run = sample.steady_runs[5]
     assert run.slot is not None
-    copied = other(run.id)
-    await ground.copy("history", {"id": run.id}, id=copied, slot=run.slot + SECOND / 2, due_at=run.due_at + SECOND / 2)
+    copied = another_id(run.id)
+    await tables.copy("history", {"id": run.id}, id=copied, slot=run.slot + SECOND / 2, due_at=run.due_at + SECOND / 2)
 
 
-async def a_plan_forgets_how_far_it_was(ground: Ground, story: Story) -> None:
-    await ground.update("jobs", {"id": story.steady.id}, next_fire_at=story.steady_runs[20].slot)
+async def a_job_is_set_back_to_a_fired_slot(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("jobs", {"id": sample.steady.id}, next_fire_at=sample.steady_runs[20].slot)
 
 
-async def a_skip_overlaps_nothing(ground: Ground, story: Story) -> None:
+async def a_skip_overlaps_nothing(tables: Tables, sample: SampleHistory) -> None:
     never = {"first_started_at": None, "started_at": None, "attempt": 0, "result": None}
-    await ground.update("history", {"id": story.steady_runs[5].id}, state="skipped", reason="overlap", **never)
+    await tables.update("history", {"id": sample.steady_runs[5].id}, state="skipped", reason="overlap", **never)
 
 
-async def a_skip_says_no_reason(ground: Ground, story: Story) -> None:
-    skipped = next(run for run in story.busy_runs if run.state is State.SKIPPED)
-    await ground.update("history", {"id": skipped.id}, reason=None)
+async def a_skip_has_no_reason(tables: Tables, sample: SampleHistory) -> None:
+    skipped = next(run for run in sample.busy_runs if run.state is State.SKIPPED)
+    await tables.update("history", {"id": skipped.id}, reason=None)
 
 
-async def a_run_starts_early(ground: Ground, story: Story) -> None:
-    run = story.steady_runs[5]
+async def a_run_starts_early(tables: Tables, sample: SampleHistory) -> None:
+    run = sample.steady_runs[5]
     early = run.due_at - 5 * MILLISECOND
-    await ground.update("history", {"id": run.id}, first_started_at=early, started_at=early)
+    await tables.update("history", {"id": run.id}, first_started_at=early, started_at=early)
 
 
-async def a_run_starts_too_late(ground: Ground, story: Story) -> None:
-    late = story.prompt.due_at + 2 * SECOND
+async def a_run_starts_too_late(tables: Tables, sample: SampleHistory) -> None:
+    late = sample.prompt.due_at + 2 * SECOND
     times = {"first_started_at": late, "started_at": late, "finished_at": late}
-    await ground.update("history", {"id": story.prompt.id}, **times)
+    await tables.update("history", {"id": sample.prompt.id}, **times)
 
 
-async def a_success_was_a_failure_as_well(ground: Ground, story: Story) -> None:
-    attempt = {"run_id": story.flaky.id, "fence": 2}
-    await ground.update("attempts", attempt, fence=story.flaky.fence)
+async def a_success_was_a_failure_as_well(tables: Tables, sample: SampleHistory) -> None:
+    attempt = {"run_id": sample.flaky.id, "fence": 2}
+    await tables.update("attempts", attempt, fence=sample.flaky.fence)
 
 
-async def an_attempt_ends_after_its_run(ground: Ground, story: Story) -> None:
-    assert story.broken.finished_at is not None
-    later = story.broken.finished_at + SECOND
-    await ground.update("attempts", {"run_id": story.broken.id, "number": 3}, ended_at=later)
+async def an_attempt_ends_after_its_run(tables: Tables, sample: SampleHistory) -> None:
+    assert sample.broken.finished_at is not None
+    later = sample.broken.finished_at + SECOND
+    await tables.update("attempts", {"run_id": sample.broken.id, "number": 3}, ended_at=later)
 
 
-async def a_success_starts_after_its_end(ground: Ground, story: Story) -> None:
-    run = story.steady_runs[5]
-    await ground.update("history", {"id": run.id}, started_at=run.due_at + 5 * SECOND)
+async def a_success_starts_after_its_end(tables: Tables, sample: SampleHistory) -> None:
+    run = sample.steady_runs[5]
+    await tables.update("history", {"id": run.id}, started_at=run.due_at + 5 * SECOND)
 
 
-async def a_cancelled_run_had_started(ground: Ground, story: Story) -> None:
-    await ground.copy("attempts", {"run_id": story.flaky.id, "number": 1}, run_id=story.cancelled.id)
+async def a_cancelled_run_had_started(tables: Tables, sample: SampleHistory) -> None:
+    await tables.copy("attempts", {"run_id": sample.flaky.id, "number": 1}, run_id=sample.cancelled.id)
 
 
-async def a_cancelled_run_starts_later(ground: Ground, story: Story) -> None:
-    at = story.cancelled.due_at
-    await ground.update("history", {"id": story.cancelled.id}, first_started_at=at, started_at=at)
+async def a_cancelled_run_starts_later(tables: Tables, sample: SampleHistory) -> None:
+    at = sample.cancelled.due_at
+    await tables.update("history", {"id": sample.cancelled.id}, first_started_at=at, started_at=at)
 
 
-async def two_attempts_run_at_once(ground: Ground, story: Story) -> None:
-    overlapping = (story.flaky.started_at or story.flaky.due_at) + MILLISECOND
-    await ground.update("attempts", {"run_id": story.flaky.id, "number": 2}, ended_at=overlapping)
+async def two_attempts_run_at_once(tables: Tables, sample: SampleHistory) -> None:
+    overlapping = (sample.flaky.started_at or sample.flaky.due_at) + MILLISECOND
+    await tables.update("attempts", {"run_id": sample.flaky.id, "number": 2}, ended_at=overlapping)
 
 
-async def an_attempt_is_lost(ground: Ground, story: Story) -> None:
-    await ground.delete("attempts", {"run_id": story.broken.id, "number": 2})
+async def an_attempt_is_lost(tables: Tables, sample: SampleHistory) -> None:
+    await tables.delete("attempts", {"run_id": sample.broken.id, "number": 2})
 
 
-async def a_failure_leaves_no_attempt(ground: Ground, story: Story) -> None:
-    await ground.delete("attempts", {"run_id": story.broken.id})
+async def a_failure_leaves_no_attempt(tables: Tables, sample: SampleHistory) -> None:
+    await tables.delete("attempts", {"run_id": sample.broken.id})
 
 
-async def a_fence_is_given_out_twice(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.broken.id}, fence=1)
+async def a_fence_is_given_out_twice(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.broken.id}, fence=1)
 
 
-async def a_retry_comes_early(ground: Ground, story: Story) -> None:
-    soon = story.broken.due_at + SECOND
-    await ground.update("attempts", {"run_id": story.broken.id, "number": 2}, started_at=soon)
+async def a_retry_comes_early(tables: Tables, sample: SampleHistory) -> None:
+    soon = sample.broken.due_at + SECOND
+    await tables.update("attempts", {"run_id": sample.broken.id, "number": 2}, started_at=soon)
 
 
-async def a_run_is_given_up_early(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.broken.id}, policy=with_retries(story.broken, 9))
+async def a_run_is_given_up_early(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.broken.id}, policy=with_retries(sample.broken, 9))
 
 
-async def a_run_is_tried_too_often(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.broken.id}, policy=with_retries(story.broken, 0))
+async def a_run_is_tried_too_often(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.broken.id}, policy=with_retries(sample.broken, 0))
 
 
-async def an_exhausted_run_is_no_dead_letter(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.broken.id}, state="cancelled")
+async def an_exhausted_run_is_no_dead_letter(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.broken.id}, state="cancelled")
 
 
-async def a_letter_is_replaced_by_nothing(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.broken.id}, resolution=other(story.broken.id))
+async def a_letter_is_replaced_by_nothing(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.broken.id}, resolution=another_id(sample.broken.id))
 
 
-async def a_letter_is_replaced_twice(ground: Ground, story: Story) -> None:
-    successor = story.requeued.resolution
+async def a_letter_is_replaced_twice(tables: Tables, sample: SampleHistory) -> None:
+    successor = sample.requeued.resolution
     assert successor is not None
-    await ground.copy("history", {"id": successor}, id=other(successor))
+    await tables.copy("history", {"id": successor}, id=another_id(successor))
 
 
-async def a_success_is_resolved(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.flaky.id}, resolution="discarded")
+async def a_success_is_resolved(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.flaky.id}, resolution="discarded")
 
 
-async def runs_of_a_key_change_places(ground: Ground, story: Story) -> None:
-    assert story.first.finished_at is not None
-    await ground.update("history", {"id": story.first.id}, finished_at=story.first.finished_at + SECOND)
+async def runs_of_a_key_change_places(tables: Tables, sample: SampleHistory) -> None:
+    assert sample.first.finished_at is not None
+    await tables.update("history", {"id": sample.first.id}, finished_at=sample.first.finished_at + SECOND)
 
 
-async def a_block_is_passed(ground: Ground, story: Story) -> None:
-    await ground.update("history", {"id": story.blocking.id}, resolution=None)
+async def a_block_is_passed(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.blocking.id}, resolution=None)
 
 
-async def two_runs_of_a_job_overlap(ground: Ground, story: Story) -> None:
-    run = next(run for run in story.busy_runs[20:] if run.state is State.SUCCEEDED)
+async def two_runs_of_a_job_overlap(tables: Tables, sample: SampleHistory) -> None:
+    run = next(run for run in sample.busy_runs[20:] if run.state is State.SUCCEEDED)
     assert run.finished_at is not None
-    await ground.update("history", {"id": run.id}, finished_at=run.finished_at + SECOND)
+    await tables.update("history", {"id": run.id}, finished_at=run.finished_at + SECOND)
 
 
-LIES = (
-    Lie(Code.SLOT_MISSING, a_run_is_lost),
-    Lie(Code.SLOT_TWICE, a_slot_has_two_runs),
-    Lie(Code.SLOT_MISSING, a_skip_of_a_pause_is_lost),
-    Lie(Code.SLOT_TWICE, a_skip_is_told_twice),
-    Lie(Code.SLOT_MISCOUNTED, a_skip_counts_one_too_many),
-    Lie(Code.SLOT_UNPLANNED, a_run_is_for_no_slot),
-    Lie(Code.SLOT_TWICE, a_plan_forgets_how_far_it_was),
-    Lie(Code.SKIPPED_WITHOUT_CAUSE, a_skip_overlaps_nothing),
-    Lie(Code.SKIPPED_WITHOUT_CAUSE, a_skip_says_no_reason),
-    Lie(Code.EARLY_START, a_run_starts_early),
-    Lie(Code.LATE_START, a_run_starts_too_late),
-    Lie(Code.COMMITTED_TWICE, a_success_was_a_failure_as_well),
-    Lie(Code.MOVED_AFTER_END, an_attempt_ends_after_its_run),
-    Lie(Code.MOVED_AFTER_END, a_success_starts_after_its_end),
-    Lie(Code.CANCELLED_YET_STARTED, a_cancelled_run_had_started),
-    Lie(Code.CANCELLED_YET_STARTED, a_cancelled_run_starts_later),
-    Lie(Code.ATTEMPTS_OVERLAP, two_attempts_run_at_once),
-    Lie(Code.ATTEMPT_HOLE, an_attempt_is_lost),
-    Lie(Code.ATTEMPT_HOLE, a_failure_leaves_no_attempt),
-    Lie(Code.FENCE_REUSED, a_fence_is_given_out_twice),
-    Lie(Code.RETRIED_EARLY, a_retry_comes_early),
-    Lie(Code.GAVE_UP_EARLY, a_run_is_given_up_early),
-    Lie(Code.TRIED_TOO_OFTEN, a_run_is_tried_too_often),
-    Lie(Code.NOT_A_DEAD_LETTER, an_exhausted_run_is_no_dead_letter),
-    Lie(Code.BAD_RESOLUTION, a_letter_is_replaced_by_nothing),
-    Lie(Code.BAD_RESOLUTION, a_letter_is_replaced_twice),
-    Lie(Code.BAD_RESOLUTION, a_success_is_resolved),
-    Lie(Code.OUT_OF_ORDER, runs_of_a_key_change_places),
-    Lie(Code.BLOCK_IGNORED, a_block_is_passed),
-    Lie(Code.OVERLAPPED, two_runs_of_a_job_overlap),
+STORE_MUTANTS = (
+    StoreMutant(Code.SLOT_MISSING, a_run_is_lost),
+    StoreMutant(Code.SLOT_TWICE, a_slot_has_two_runs),
+    StoreMutant(Code.SLOT_MISSING, a_skip_of_a_pause_is_lost),
+    StoreMutant(Code.SLOT_TWICE, a_skip_is_stored_twice),
+    StoreMutant(Code.SLOT_MISCOUNTED, a_skip_counts_one_too_many),
+    StoreMutant(Code.SLOT_UNPLANNED, a_run_is_for_no_slot),
+    StoreMutant(Code.SLOT_TWICE, a_job_is_set_back_to_a_fired_slot),
+    StoreMutant(Code.SKIPPED_WITHOUT_CAUSE, a_skip_overlaps_nothing),
+    StoreMutant(Code.SKIPPED_WITHOUT_CAUSE, a_skip_has_no_reason),
+    StoreMutant(Code.EARLY_START, a_run_starts_early),
+    StoreMutant(Code.LATE_START, a_run_starts_too_late),
+    StoreMutant(Code.COMMITTED_TWICE, a_success_was_a_failure_as_well),
+    StoreMutant(Code.MOVED_AFTER_END, an_attempt_ends_after_its_run),
+    StoreMutant(Code.MOVED_AFTER_END, a_success_starts_after_its_end),
+    StoreMutant(Code.CANCELLED_YET_STARTED, a_cancelled_run_had_started),
+    StoreMutant(Code.CANCELLED_YET_STARTED, a_cancelled_run_starts_later),
+    StoreMutant(Code.ATTEMPTS_OVERLAP, two_attempts_run_at_once),
+    StoreMutant(Code.ATTEMPT_HOLE, an_attempt_is_lost),
+    StoreMutant(Code.ATTEMPT_HOLE, a_failure_leaves_no_attempt),
+    StoreMutant(Code.FENCE_REUSED, a_fence_is_given_out_twice),
+    StoreMutant(Code.RETRIED_EARLY, a_retry_comes_early),
+    StoreMutant(Code.GAVE_UP_EARLY, a_run_is_given_up_early),
+    StoreMutant(Code.TRIED_TOO_OFTEN, a_run_is_tried_too_often),
+    StoreMutant(Code.NOT_A_DEAD_LETTER, an_exhausted_run_is_no_dead_letter),
+    StoreMutant(Code.BAD_RESOLUTION, a_letter_is_replaced_by_nothing),
+    StoreMutant(Code.BAD_RESOLUTION, a_letter_is_replaced_twice),
+    StoreMutant(Code.BAD_RESOLUTION, a_success_is_resolved),
+    StoreMutant(Code.OUT_OF_ORDER, runs_of_a_key_change_places),
+    StoreMutant(Code.BLOCK_IGNORED, a_block_is_passed),
+    StoreMutant(Code.OVERLAPPED, two_runs_of_a_job_overlap),
 )
 
 
-def other(ident: str) -> RunId:
-    """An id that is nobody's."""
+def another_id(ident: str) -> RunId:
+    """An id that no run has."""
     return RunId(f"{ident[:-4]}{int(ident[-4:], 16) ^ 0x1111:04x}")
 
 

@@ -24,14 +24,14 @@ from horae.proof.checking.history.records import (
     ResultReport,
     Setup,
 )
-from tests.proof.checking.histories import BEGIN, LATENESS, OUTAGE, QUIET, RECOVERY, SECONDS
+from tests.proof.checking.clean_histories import BEGIN, LATENESS, OUTAGE, QUIET, RECOVERY, SECONDS
 
 END = BEGIN + SECONDS + QUIET
 T = TypeVar("T")
 
 
-class Unfit(Exception):
-    """The history has nothing that this violation could be planted in."""
+class NotApplicable(Exception):
+    """The history contains nothing in which this violation could be planted."""
 
 
 @dataclass
@@ -58,18 +58,18 @@ class Draft:
         return sorted(of, key=lambda effect: effect.at)
 
     def shift(self, run: FinalRun, seconds: float, *, fence: int = 0) -> None:
-        """Move what handlers did under a fence, or what came after."""
+        """Move the lines of a run from a fence on by some seconds."""
         for line in list(self.lines):
             if isinstance(line, Effect | LeaseGranted | ResultReport) and line.run == run.run and line.fence >= fence:
                 self.swap(line, replace(line, at=line.at + seconds))
 
     def forget(self, run: FinalRun, *, final: bool = True) -> None:
-        """Take a run out of the history."""
+        """Remove a run from the history."""
         kinds = (Effect, LeaseGranted, ResultReport, FinalRun) if final else (Effect, LeaseGranted, ResultReport)
         self.drop(lambda line: isinstance(line, kinds) and line.run == run.run)
 
     def start(self, run: FinalRun, at: float, *, fence: int, attempt: int = 1, name: str | None = None) -> None:
-        """One more handler, which starts and ends well."""
+        """Add a handler that starts and succeeds."""
         effect = Effect(
             at=at, event=HandlerEvent.START, run=name or run.run, job=run.job, attempt=attempt, fence=fence,
             due=run.due_at, label=run.label,
@@ -96,14 +96,14 @@ class Draft:
 def first(found: Iterable[T]) -> T:
     for one in found:
         return one
-    raise Unfit
+    raise NotApplicable
 
 
 # --- what kinds of runs there are
 
 
 def is_plain(run: FinalRun) -> bool:
-    """For once, and succeeded at the first attempt."""
+    """A one-shot that succeeded at the first attempt."""
     once = run.slot is None and run.trigger == "schedule" and run.ordering_key is None and run.queue == "default"
     return once and run.status == "succeeded" and len(run.attempts) == 1 and not run.crashes
 
@@ -163,7 +163,7 @@ def a_run_starts_late(draft: Draft) -> None:
 
 
 def most_runs_start_late(draft: Draft) -> None:
-    """Each within its bound, but not as a whole."""
+    """Each start within its bound, but the percentiles are not."""
     first(run for run in draft.runs.values() if is_plain(run) and draft.is_quiet(run.due_at))
     setup = first(line for line in draft.lines if isinstance(line, Setup))
     draft.swap(setup, replace(setup, lateness_p50=0.0005, lateness_p99=0.0005))
@@ -177,7 +177,7 @@ def recovery_takes_too_long(draft: Draft) -> None:
         and line.definition.overlap == "allow" for line in draft.lines
     )  # fmt: skip
     if not allows:
-        raise Unfit
+        raise NotApplicable
     draft.shift(run, END - 1 - run.due_at)
 
 
@@ -194,7 +194,7 @@ def a_stale_report_is_taken(draft: Draft) -> None:
     report = first(line for line in draft.lines if isinstance(line, ResultReport) and not line.accepted)
     newer = [line for line in draft.lines if isinstance(line, LeaseGranted) and line.run == report.run]
     if max(lease.fence for lease in newer) == report.fence:
-        raise Unfit
+        raise NotApplicable
     last = max(lease.at for lease in newer)
     draft.swap(report, replace(report, accepted=True, at=max(report.at, last + 0.01)))
 
@@ -269,7 +269,7 @@ def a_skip_is_miscounted(draft: Draft) -> None:
 
 
 def a_slot_is_missed_in_quiet_times(draft: Draft) -> None:
-    """It is skipped as if nobody had been there."""
+    """A slot is skipped as missed although there was no fault."""
     resumed = {invoke.job for invoke, _ in draft.calls(Action.RESUME) + draft.calls(Action.UPDATE)}
     run = draft.pick(lambda run: is_slot(run) and draft.is_quiet(run.due_at) and run.job not in resumed)
     assert run.slot is not None
@@ -302,7 +302,7 @@ def a_deleted_job_starts(draft: Draft) -> None:
 # --- I6, I7
 
 
-def a_run_rises_again(draft: Draft) -> None:
+def an_ended_run_runs_again(draft: Draft) -> None:
     read, ok = first(pair for pair in reversed(draft.calls(Action.READ)))
     draft.lines += [
         replace(read, call="again", at=ok.at + 1),
@@ -367,7 +367,7 @@ def a_run_is_tried_too_often(draft: Draft) -> None:
     draft.swap(run, replace(run, attempts=[*run.attempts, *more], fence=run.fence + 4))
 
 
-def a_handler_is_not_told_of(draft: Draft) -> None:
+def a_started_handler_has_no_attempt(draft: Draft) -> None:
     run = draft.pick(lambda run: retried(run) and not run.crashes)
     draft.swap(run, replace(run, attempts=[replace(run.attempts[1], number=1)]))
 
@@ -429,7 +429,7 @@ def two_of_a_key_work_at_once(draft: Draft) -> None:
         key=lambda run: draft.effects(run)[0].at,
     )
     if len(chained) < 2:
-        raise Unfit
+        raise NotApplicable
     one, other = chained[0], chained[1]
     last, start = draft.effects(one)[-1], draft.effects(other)[0]
     draft.shift(other, last.at - 0.005 - start.at)
@@ -454,7 +454,7 @@ def two_runs_of_a_job_overlap(draft: Draft) -> None:
 def a_limit_is_exceeded(draft: Draft) -> None:
     narrow = sorted((run for run in draft.runs.values() if run.queue == "narrow"), key=lambda run: run.due_at)
     if len(narrow) < 3:
-        raise Unfit
+        raise NotApplicable
     now = draft.effects(narrow[0])[0].at
     for run in narrow[:3]:
         effects = draft.effects(run)
@@ -502,7 +502,7 @@ def what_was_refused_starts(draft: Draft) -> None:
 
 
 def a_job_for_once_runs_twice(draft: Draft) -> None:
-    """As another run, with everything told of it as it should be."""
+    """The same job runs again as another run, recorded consistently."""
     run = draft.pick(lambda run: is_plain(run) and draft.is_quiet(run.due_at))
     for line in list(draft.lines):
         if isinstance(line, Effect | FinalRun) and line.run == run.run:
@@ -544,7 +544,7 @@ MUTANTS: dict[Callable[[Draft], None], str] = {
     a_skip_is_miscounted: "I5",
     a_slot_is_missed_in_quiet_times: "I5",
     a_slot_is_run_and_skipped: "I5",
-    a_run_rises_again: "I6",
+    an_ended_run_runs_again: "I6",
     a_cancel_is_taken_back: "I6",
     an_end_changes_after_it_was_read: "I6",
     a_handler_starts_after_the_success: "I6",
@@ -554,7 +554,7 @@ MUTANTS: dict[Callable[[Draft], None], str] = {
     an_attempt_is_missing: "I8",
     a_lost_attempt_is_counted: "I8",
     a_run_is_tried_too_often: "I8",
-    a_handler_is_not_told_of: "I8",
+    a_started_handler_has_no_attempt: "I8",
     a_dead_letter_is_lost: "I9",
     a_dead_letter_is_pruned: "I9",
     a_requeued_letter_stays: "I9",
