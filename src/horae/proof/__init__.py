@@ -14,8 +14,8 @@ To add a judge of recorded histories:
 2. Write `judge_…(recording) -> Iterator[Violation]` in a module of `judges`, with its invariant in the docstring.
    Report only what cannot be true: calls without an answer, faults and clock errors (`Setup`) excuse much.
 3. Add it to `JUDGES` in `history.verdict`.
-4. Plant at least one violation for it in tests/proof/checking/history_mutants.py. One test fails for an invariant without any,
-   another if a clean history is found guilty.
+4. Plant at least one violation for it in tests/proof/checking/history_mutants.py. One test fails for an invariant
+   without any, another if a clean history is found guilty.
 
 A judge of store rows is a function in `checking.store` that `judge.violations` and `checker.Checker` both call; its
 violations are planted in tests/proof/checking/store_mutants.py.
