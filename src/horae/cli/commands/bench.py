@@ -11,6 +11,7 @@ from horae.cli import INTERRUPTED
 from horae.cli.arguments import Positive
 from horae.cli.output import NOTHING, Output, milliseconds, print_fields, print_json, print_note
 from horae.cli.progress import progress_stages
+from horae.config import load_settings
 
 T = TypeVar("T")
 
@@ -19,9 +20,7 @@ NotNegative = Parameter(validator=validators.Number(gte=0))
 
 def bench(
     *,
-    store: Annotated[
-        str | None, Parameter(help="The store to measure (HORAE_STORE); its data are not touched.")
-    ] = None,
+    store: Annotated[str | None, Parameter(help="The store to measure (HORAE_STORE); its data stay untouched.")] = None,
     queue: Annotated[str | None, Parameter(help="The queue's address (HORAE_QUEUE).")] = None,
     mode: Annotated[
         Literal["now", "timed", "herd", "cron"],
@@ -32,9 +31,7 @@ def bench(
     ] = None,
     jobs: Annotated[int | None, Positive, Parameter(help="now, herd: how many (herd: 2000).")] = None,
     seconds: Annotated[int | None, Positive, Parameter(help="now, timed, cron: for how long (10).")] = None,
-    backlog: Annotated[
-        int, NotNegative, Parameter(help="First store so many jobs that are due far in the future.")
-    ] = 0,
+    backlog: Annotated[int, NotNegative, Parameter(help="First store so many jobs due far in the future.")] = 0,
     overlap: Annotated[
         Literal["allow", "skip"] | None, Parameter(help="cron: what to do while the previous run still runs (skip).")
     ] = None,
@@ -48,19 +45,17 @@ def bench(
     It uses a scratch schema or file beside the store, and deletes it afterwards. The exit code is 1 if a job was lost,
     ran twice or ran early, or if the store disagrees with what the jobs recorded.
     """
-    from horae.config import load_settings
     from horae.proof.bench.options import parse_options
 
     options = parse_options(
         mode, rate=rate, jobs=jobs, seconds=seconds, backlog=backlog, overlap=overlap, processes=processes
     )
-    settings = load_settings({"store": store, "queue": queue})
     from horae.proof.bench.report import is_good  # late: it imports everything
     from horae.proof.bench.run import run_bench
 
     try:
         with progress_stages("preparing") as show_stage:
-            report = _run(run_bench(settings, options, show_stage))
+            report = _run(run_bench(load_settings({"store": store, "queue": queue}), options, show_stage))
     except asyncio.CancelledError:
         print_note("interrupted; the scratch data are deleted")
         return INTERRUPTED
