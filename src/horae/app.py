@@ -1,4 +1,4 @@
-"""The application object: where users declare their tasks and schedules, and through which they reach the store."""
+"""The application object: declares tasks and schedules, and connects to the store."""
 
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -14,8 +14,8 @@ from horae.core.model import LOCAL
 from horae.jobs.declared import Declared
 from horae.run import Run
 from horae.sdk.declarations import Declarations, When
-from horae.sdk.event_loop import Desk
-from horae.sdk.options import Repeating
+from horae.sdk.event_loop import LoopBridge
+from horae.sdk.options import ScheduleOptions
 from horae.sdk.task import Task
 from horae.tasks.registry import Registry
 
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 Role = Literal["api", "planner", "worker"]
 
-# What calling an async function gives. Without Any: type checkers give up on overloads that it makes ambiguous.
+# The result of calling an async function. Without Any, which would make the overloads ambiguous for type checkers.
 Running = Coroutine[object, None, T]
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function; a first parameter of type Run is not the caller's to give."""
+    """Turns a function into a task; callers do not pass a first parameter of type Run."""
 
     @overload
     def __call__(
@@ -49,7 +49,7 @@ class TaskDecorator(Protocol):
 
 
 class ScheduleDecorator(Protocol):
-    """Declares a schedule of a task, and makes one of a function that is none yet."""
+    """Declares a schedule of a task, or of a function, which becomes a task."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a task can be called, too
@@ -68,11 +68,11 @@ class ScheduleDecorator(Protocol):
 
 
 class Horae:
-    """An application: its tasks, its schedules, and where its jobs are kept.
+    """An application: its tasks, its schedules, and the store of its jobs.
 
-    `store` is an address as in HORAE_STORE, which holds when none is given; the rest is as the environment and
-    `horae.toml` say. `owner` is whom its jobs belong to. `name` tells the schedules that it declares from those of
-    other applications with the same owner: unless given it is the module that makes the application.
+    `store` is an address as in HORAE_STORE, which is the default; other settings come from the environment and
+    `horae.toml`. `owner` owns its jobs. `name` distinguishes the schedules that it declares from those of other
+    applications with the same owner; the default is the module that creates the application.
     """
 
     def __init__(self, *, store: str | None = None, owner: str | None = None, name: str | None = None) -> None:
@@ -81,7 +81,7 @@ class Horae:
         self.name = name or _calling_module()
         self.registry = Registry()
         self._declarations = Declarations()
-        self._desk = Desk(self._connect)
+        self._bridge = LoopBridge(self._connect)
 
     # --- declaring
 
@@ -114,7 +114,7 @@ class Horae:
     ) -> Any:
         """Declare a task: coroutines run in the event loop, functions in threads, with `cpu=True` in processes.
 
-        `max_retries` and `timeout` (seconds) hold for jobs that do not say otherwise.
+        `max_retries` and `timeout` (seconds) are the defaults of its jobs.
         """
         if callable(name):
             return self._declare(name)
@@ -131,12 +131,12 @@ class Horae:
         *,
         key: str | None = None,
         params: Mapping[str, Any] | None = None,
-        **options: Unpack[Repeating],
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleDecorator:
-        """Declare that a task runs by a schedule: `@app.schedule(cron("0 9 * * mon-fri", tz="Europe/Paris"))`.
+        """Declare a schedule of a task: `@app.schedule(cron("0 9 * * mon-fri", tz="Europe/Paris"))`.
 
-        `when` is cron(...), every(...), or any form of the REST API. Workers bring it to the store when they start,
-        under its key (the name of the task unless given); an older deploy never overwrites a newer one. Options are as
+        `when` is cron(...), every(...), or any form of the REST API. Workers write it to the store when they start,
+        under its key (by default the name of the task); an older deploy never overwrites a newer one. Options are as
         in the REST API: `queue`, `priority`, `overlap`, `misfire`, `catchup`, and so on.
         """
 
@@ -149,13 +149,13 @@ class Horae:
 
     @property
     def declared(self) -> Sequence[Declared]:
-        """The schedules that were declared."""
+        """The declared schedules."""
         return self._declarations.all()
 
     def _declare(self, function: Callable[..., Any], **settings: Any) -> Task[Any, Any, Any]:
         if isinstance(function, Task):
-            raise TypeError(f"{function.name} is a task already; put @app.schedule above @app.task")
-        task: Task[Any, Any, Any] = Task(function, desk=self._desk, owner=self.owner, **settings)
+            raise TypeError(f"{function.name} is already a task; put @app.schedule above @app.task")
+        task: Task[Any, Any, Any] = Task(function, bridge=self._bridge, owner=self.owner, **settings)
         self.registry.add(task)
         return task
 
@@ -163,17 +163,17 @@ class Horae:
 
     @cached_property
     def settings(self) -> Settings:
-        """What the environment and `horae.toml` say, read when it is first needed."""
+        """The settings from the environment and `horae.toml`, read at first use."""
         return load_settings({"store": self.store})
 
     def bind(self, connection: "Connection") -> AbstractContextManager[None]:
-        """Work on a connection that somebody else opened in this event loop, for as long as the block lasts."""
-        return self._desk.bind(connection)
+        """Use a connection that was opened elsewhere in this event loop, within the block."""
+        return self._bridge.bind(connection)
 
     async def __aenter__(self) -> Self:
-        """Connect now, so that what hinders it is told now."""
+        """Connect now, so that errors are raised here."""
         try:
-            await self._desk.call(_nothing)
+            await self._bridge.call(_do_nothing)
         except BaseException:
             await self.close()
             raise
@@ -185,12 +185,12 @@ class Horae:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the store; the next use connects again. The end of the process closes it, too."""
-        await self._desk.close()
+        """Disconnect from the store; the next use connects again. The exit of the process disconnects, too."""
+        await self._bridge.close()
 
     def close_sync(self) -> None:
         """The same from code without an event loop."""
-        self._desk.close_sync()
+        self._bridge.close_sync()
 
     def _connect(self) -> AbstractAsyncContextManager["Connection"]:
         from horae.sdk.open_store import opened_connection  # late: it imports the stores
@@ -205,15 +205,15 @@ class Horae:
         queues: Sequence[str] = (),
         concurrency: int = 100,
     ) -> "Embedded":
-        """A node to be mounted into a Starlette or FastAPI application, with the API and whatever roles are asked for.
+        """A node with the given roles, to mount into a Starlette or FastAPI application.
 
             horae = app.asgi(roles=("api", "planner", "worker"))
             api = FastAPI(lifespan=horae.lifespan)
             api.mount("/horae", horae)
 
-        `auth="host"` when the application that it is mounted in lets in nobody but those who may do everything here;
-        otherwise HORAE_AUTH holds, and while that is off only this machine is answered. `queues` and `concurrency` are
-        as for `horae worker`.
+        Use `auth="host"` only if the host application authenticates, and everybody whom it admits may do everything
+        here. Otherwise HORAE_AUTH applies, and while that is off only requests from this machine are served. `queues`
+        and `concurrency` are as for `horae worker`.
         """
         from horae.runtime.asgi import Embedded  # late: it imports everything
         from horae.runtime.plan import NodePlan, checked_roles
@@ -222,12 +222,12 @@ class Horae:
         return Embedded(self, lambda: self.settings, plan, trusting=auth == "host")
 
 
-async def _nothing(connection: "Connection") -> None:
-    """To connect is enough."""
+async def _do_nothing(connection: "Connection") -> None:
+    """An action that only needs the connection to be open."""
 
 
 def _calling_module() -> str:
-    """The module whose code makes an application; a script goes by its file, for it is `__main__` only here."""
+    """The module that creates the application; for a script its file name, because `__main__` differs on each node."""
     frame = sys._getframe(2)
     name: str = frame.f_globals.get("__name__", "horae")
     if name in ("__main__", "__mp_main__"):

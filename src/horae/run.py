@@ -1,4 +1,4 @@
-"""What a task sees of its own run: who it is, whether to go on, and where to report."""
+"""What a task sees of its run: ids, times, log, progress and cancellation."""
 
 import logging
 import sys
@@ -9,42 +9,42 @@ from datetime import UTC, datetime
 
 _LOCAL_LOG = logging.getLogger("horae.run")
 
-Sink = Callable[[str, str], bool]  # takes level and text; False when it is full
+WriteLog = Callable[[str, str], bool]  # takes level and text; False if the log is full
 
 
 class RunLog:
-    """A logger for one attempt; extra keywords are written behind the message as key=value."""
+    """A logger for one attempt; keyword arguments are appended to the message as key=value."""
 
     __slots__ = ("_write",)
 
-    def __init__(self, write: Sink) -> None:
+    def __init__(self, write: WriteLog) -> None:
         self._write = write
 
     def debug(self, message: object, *args: object, **values: object) -> None:
-        self._write("DEBUG", _rendered(message, args, values))
+        self._write("DEBUG", _format(message, args, values))
 
     def info(self, message: object, *args: object, **values: object) -> None:
-        self._write("INFO", _rendered(message, args, values))
+        self._write("INFO", _format(message, args, values))
 
     def warning(self, message: object, *args: object, **values: object) -> None:
-        self._write("WARNING", _rendered(message, args, values))
+        self._write("WARNING", _format(message, args, values))
 
     def error(self, message: object, *args: object, **values: object) -> None:
-        self._write("ERROR", _rendered(message, args, values))
+        self._write("ERROR", _format(message, args, values))
 
     def exception(self, message: object, *args: object, **values: object) -> None:
-        """An error, with the traceback of the exception that is being handled."""
-        text = _rendered(message, args, values)
+        """Log an error with the traceback of the exception that is being handled."""
+        text = _format(message, args, values)
         exc = sys.exception()
         self._write("ERROR", text if exc is None else f"{text}\n{''.join(traceback.format_exception(exc)).rstrip()}")
 
     def output(self, text: str) -> bool:
-        """Lines that a program has printed; False when the log takes no more."""
+        """Log the output of a program; False if the log is full."""
         return self._write("OUT", text)
 
 
 class Run:
-    """One attempt of a run, as its task sees it."""
+    """The current attempt of a run, as its task sees it."""
 
     __slots__ = ("_cancelled", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log")
 
@@ -56,7 +56,7 @@ class Run:
         due_at: datetime,
         attempt: int,
         fence: int,
-        log: Sink,
+        log: WriteLog,
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
     ) -> None:
@@ -71,18 +71,18 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the task should stop: somebody asked for it, or its time is up."""
+        """Whether the task should stop, because of a cancel request or its timeout."""
         return self._cancelled()
 
     def progress(self, fraction: float) -> None:
         """Report how much is done, from 0 to 1."""
         if not 0 <= fraction <= 1:
-            raise ValueError(f"progress is a number from 0 to 1, not {fraction!r}")
+            raise ValueError(f"progress must be a number from 0 to 1, not {fraction!r}")
         self._progress(float(fraction))
 
 
 def local_run() -> Run:
-    """The run of a task that is called as a plain function: it logs through `logging` and reports to nobody."""
+    """The run of a task that is called as a plain function: it logs through `logging` and ignores progress."""
     return Run(
         id="run_local",
         job_id="job_local",
@@ -100,8 +100,8 @@ def _log_locally(level: str, text: str) -> bool:
     return True
 
 
-def _rendered(message: object, args: tuple[object, ...], values: dict[str, object]) -> str:
-    """As `logging` and structlog do; a wrong format string is no reason to fail a run."""
+def _format(message: object, args: tuple[object, ...], values: dict[str, object]) -> str:
+    """The message as `logging` and structlog format it; a wrong format string must not fail a run."""
     text = str(message)
     if args:
         try:

@@ -173,7 +173,7 @@ async def test_an_application_acts_for_its_owner_alone(app: Horae, store: Store)
         assert (await client.get(f"/v1/jobs/{theirs.id}")).status_code == 404
         assert (await client.patch("/v1/queues/default", json={"paused": True})).status_code == 403
     await embedded.stop()
-    await other.add.desk.close()
+    await other.add.bridge.close()
 
 
 async def test_without_the_api_role_there_is_nothing_to_ask(app: Horae) -> None:

@@ -106,8 +106,8 @@ def test_a_function_becomes_a_task_with_a_schedule() -> None:
 @pytest.mark.parametrize(
     ("when", "options", "error", "reason"),
     [
-        ("now", {}, InvalidSchedule, "repeats"),
-        ("2990-01-01T00:00:00Z", {}, InvalidSchedule, "repeats"),
+        ("now", {}, InvalidSchedule, "must recur"),
+        ("2990-01-01T00:00:00Z", {}, InvalidSchedule, "must recur"),
         ("61 * * * *", {}, InvalidSchedule, "61"),
         ("@daily", {"overlap": "sometimes"}, Invalid, "overlap"),
         ("@daily", {"key": "k" * 201}, Invalid, "key"),

@@ -137,8 +137,8 @@ async def test_a_bound_application_works_where_it_is_bound(address: str) -> None
             handle = await tasks.add.submit(1)
             assert await handle.status() == "queued"
             assert await asyncio.to_thread(handle.cancel_sync) == "cancelled"
-            await app._desk.call(note)
-            await asyncio.to_thread(lambda: app._desk.call_sync(note, "note"))
+            await app._bridge.call(note)
+            await asyncio.to_thread(lambda: app._bridge.call_sync(note, "note"))
     assert places == [threading.current_thread().name] * 2
     assert sdk_threads() == 0
     with pytest.raises(Misconfigured):

@@ -10,7 +10,7 @@ from horae import Horae, Invalid, RunCancelled, RunFailed, RunSkipped, Unavailab
 from horae.core.errors import Conflict, NotFound
 from horae.core.model import Run, RunId
 from horae.ports.store import Store
-from horae.sdk.wait import Watch
+from horae.sdk.wait import PollingWaiter
 from tests.sdk.conftest import Work, node
 from tests.sdk.tasks import Parcel, Tasks, declare
 
@@ -155,8 +155,8 @@ class Counted:
 async def test_many_who_wait_share_their_looks_at_the_store(tasks: Tasks, store: Store, work: Work) -> None:
     handles = await tasks.add.submit_many({"left": number} for number in range(500))
     counted = Counted(store)
-    watch = Watch(counted)  # type: ignore[arg-type]
-    waiting = [asyncio.create_task(watch.of(RunId(handle.run_id.removeprefix("run_")))) for handle in handles]
+    waiter = PollingWaiter(counted)  # type: ignore[arg-type]
+    waiting = [asyncio.create_task(waiter.wait(RunId(handle.run_id.removeprefix("run_")))) for handle in handles]
     await asyncio.sleep(0.1)
     before = counted.questions
     assert 1 <= before <= 6  # all 500 together, at most once every 20 ms
@@ -169,8 +169,8 @@ async def test_many_who_wait_share_their_looks_at_the_store(tasks: Tasks, store:
 async def test_whoever_waits_long_is_looked_for_less_often(tasks: Tasks, store: Store) -> None:
     handle = await tasks.add.submit(1)
     counted = Counted(store)
-    watch = Watch(counted)  # type: ignore[arg-type]
+    waiter = PollingWaiter(counted)  # type: ignore[arg-type]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await watch.of(RunId(handle.run_id.removeprefix("run_")))
+            await waiter.wait(RunId(handle.run_id.removeprefix("run_")))
     assert counted.questions < 30  # every 20 ms would be 50

@@ -36,7 +36,7 @@ from horae.ports.store import Store
 from horae.runtime.demo import seed_demo_jobs
 from horae.runtime.plan import NodePlan, Program
 from horae.sdk.connection import Connection
-from horae.sdk.wait import Watch
+from horae.sdk.wait import PollingWaiter
 from horae.secrets.sealer import Sealer
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.registry import Registry
@@ -274,12 +274,12 @@ def _services(parts: Parts, node: NodeService) -> Services:
 @contextlib.contextmanager
 def _bound(program: Program, services: Services) -> Iterator[Connection]:
     """Let tasks that run here submit others through the store of this node."""
-    with contextlib.closing(Watch(services.store)) as ends:
+    with contextlib.closing(PollingWaiter(services.store)) as waiter:
         connection = Connection(
             store=services.store,
             clock=services.clock,
             jobs=services.jobs,
-            ends=ends,
+            waiter=waiter,
         )
         with program.bind(connection):
             yield connection

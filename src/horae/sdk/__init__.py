@@ -1,1 +1,1 @@
-"""The Python SDK: submitting tasks, and hearing what became of them."""
+"""The Python SDK: submits tasks and returns handles to their results."""

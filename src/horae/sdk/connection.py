@@ -1,15 +1,14 @@
-"""An open store as the SDK works with it.
+"""What the SDK needs of an open store.
 
-This is the seam for everything that runs an application on something else than the store of its settings. A node binds
-its own (`wiring`), and `horae.testing` binds one over its store and its virtual clock:
+An application usually opens the store of its settings. To run it on another one, bind it to a connection, as a node
+does (`wiring`) and `horae.testing` with its virtual clock:
 
-    connection = Connection(store=store, clock=clock, jobs=jobs, ends=ends)
+    connection = Connection(store=store, clock=clock, jobs=jobs, waiter=waiter)
     with app.bind(connection):          # in the event loop that the store was opened in
-        await task.submit(...)          # goes to `connection`, without a thread or a second connection
+        await task.submit(...)          # uses `connection`, without a thread or a second connection
 
-`Connection.over(...)` builds the use cases for whoever has only a store and a clock. `ends` says how a handle waits for
-the end of its run; the default looks into the store again and again in real time, so whoever moves time by hand brings
-one that moves it.
+`Connection.over(...)` builds one from a store and a clock. Its `waiter` waits for runs to end; the default polls the
+store in real time, so a virtual clock needs a waiter of its own.
 """
 
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
-from horae.sdk.wait import Ends, Watch
+from horae.sdk.wait import PollingWaiter, RunWaiter
 from horae.secrets.sealer import Sealer
 from horae.tasks.registry import Registry
 
@@ -32,12 +31,12 @@ HORIZON = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A store with its clock and the use cases over it; it belongs to one event loop."""
+    """An open store with its clock and job services; it belongs to one event loop."""
 
     store: Store
     clock: Clock
     jobs: Jobs
-    ends: Ends
+    waiter: RunWaiter
 
     @classmethod
     def over(
@@ -50,19 +49,17 @@ class Connection:
         new_id: Ids | None = None,
         horizon: timedelta = HORIZON,
         sealer: Sealer | None = None,
-        ends: Ends | None = None,
+        waiter: RunWaiter | None = None,
     ) -> "Connection":
-        """The use cases over a store that is open, for the tasks of a registry."""
-        kept_in = store.blobs if blobs is None else blobs
-        parameters = Parameters(kept_in)
+        """Build a connection over an open store for the tasks of a registry."""
         jobs = Jobs(
             store=store,
             clock=clock,
             tasks=TaskBook(store, clock, defaults=registry.get, check_params=registry.check),
-            parameters=parameters,
+            parameters=Parameters(store.blobs if blobs is None else blobs),
             metrics=Metrics(),
             new_id=new_id or Ids(wall=lambda: clock.now().timestamp()),
             horizon=horizon,
             sealer=sealer,
         )
-        return cls(store=store, clock=clock, jobs=jobs, ends=ends or Watch(store))
+        return cls(store=store, clock=clock, jobs=jobs, waiter=waiter or PollingWaiter(store))

@@ -1,4 +1,4 @@
-"""What one has of a job that was submitted: how it stands, what it returned, and how to stop it."""
+"""The handle of a submitted job: its status, its result, and cancelling it."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from horae.core.model import JobId, Reason, Run, RunId, State
 
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection
-    from horae.sdk.event_loop import Desk
+    from horae.sdk.event_loop import LoopBridge
 
 T = TypeVar("T", covariant=True)
 
@@ -18,11 +18,11 @@ T = TypeVar("T", covariant=True)
 class Handle(Generic[T]):
     """A submitted job; `T` is what its task returns."""
 
-    __slots__ = ("_decode", "_desk", "_owner", "_uuid")
+    __slots__ = ("_bridge", "_decode", "_owner", "_uuid")
 
-    def __init__(self, uuid: str, desk: "Desk", owner: str, decode: Callable[[Run], T]) -> None:
+    def __init__(self, uuid: str, bridge: "LoopBridge", owner: str, decode: Callable[[Run], T]) -> None:
         self._uuid = uuid
-        self._desk = desk
+        self._bridge = bridge
         self._owner = owner
         self._decode = decode
 
@@ -37,67 +37,67 @@ class Handle(Generic[T]):
 
     @property
     def id(self) -> str:
-        """The id of the job, as the REST API knows it."""
+        """The id of the job (`job_…`)."""
         return f"job_{self._uuid}"
 
     @property
     def run_id(self) -> str:
-        """The id of its run."""
+        """The id of its run (`run_…`)."""
         return f"run_{self._uuid}"
 
     async def result(self, timeout: float | timedelta | None = None) -> T:
-        """Wait for what the task returns, for `timeout` seconds at most (None: as long as it takes).
+        """Wait for the result of the task, at most `timeout` seconds (None: without limit).
 
-        Raises RunFailed, RunCancelled or RunSkipped when there will be no result, and TimeoutError.
+        Raises RunFailed, RunCancelled or RunSkipped if there is no result, and TimeoutError.
         """
-        return self._outcome(await self._desk.call(lambda connection: self._end(connection, timeout)))
+        return self._result_of(await self._bridge.call(lambda connection: self._ended(connection, timeout)))
 
     def result_sync(self, timeout: float | timedelta | None = None) -> T:
         """The same from a thread without an event loop."""
-        return self._outcome(self._desk.call_sync(lambda connection: self._end(connection, timeout), "result"))
+        return self._result_of(self._bridge.call_sync(lambda connection: self._ended(connection, timeout), "result"))
 
     async def status(self) -> str:
-        """How its run stands: `scheduled`, `queued`, `running`, `retrying`, `cancelling`, or how it ended."""
-        return await self._desk.call(self._look)
+        """The status of its run: `scheduled`, `queued`, `running`, `retrying`, `cancelling`, or how it ended."""
+        return await self._bridge.call(self._status)
 
     def status_sync(self) -> str:
         """The same from a thread without an event loop."""
-        return self._desk.call_sync(self._look, "status")
+        return self._bridge.call_sync(self._status, "status")
 
     async def cancel(self) -> str:
-        """Stop it; `cancelled`, or `cancelling` while a worker has yet to confirm. Raises Conflict when it is over."""
-        return await self._desk.call(self._cancel)
+        """Cancel it; returns `cancelled`, or `cancelling` until a worker confirms. Raises Conflict if it has ended."""
+        return await self._bridge.call(self._cancel)
 
     def cancel_sync(self) -> str:
         """The same from a thread without an event loop."""
-        return self._desk.call_sync(self._cancel, "cancel")
+        return self._bridge.call_sync(self._cancel, "cancel")
 
-    async def _end(self, connection: "Connection", timeout: float | timedelta | None) -> Run:
+    async def _ended(self, connection: "Connection", timeout: float | timedelta | None) -> Run:
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         try:
             async with asyncio.timeout(seconds):
-                return await connection.ends.of(RunId(self._uuid))
+                return await connection.waiter.wait(RunId(self._uuid))
         except TimeoutError:
-            raise TimeoutError(await self._why_no_end(connection, seconds)) from None
+            raise TimeoutError(await self._timeout_message(connection, seconds)) from None
 
-    async def _why_no_end(self, connection: "Connection", seconds: float | None) -> str:
+    async def _timeout_message(self, connection: "Connection", seconds: float | None) -> str:
         run = await connection.store.run(RunId(self._uuid), owner=self._owner)
         if run is None:
             return f"there is no {self.run_id}: was the transaction that submitted it committed?"
-        return f"{self.run_id} is still {_status(run, connection)} after {seconds:g} s"
+        return f"{self.run_id} is still {_status_of(run, connection)} after {seconds:g} s"
 
-    async def _look(self, connection: "Connection") -> str:
+    async def _status(self, connection: "Connection") -> str:
         run = await connection.store.run(RunId(self._uuid), owner=self._owner)
         if run is None:
             raise NotFound("run", self.run_id)
-        return _status(run, connection)
+        return _status_of(run, connection)
 
     async def _cancel(self, connection: "Connection") -> str:
         job = await connection.jobs.cancel(JobId(self._uuid), keep_running=False, owner=self._owner)
         assert job.run is not None
-        return _status(job.run, connection)
+        return _status_of(job.run, connection)
 
-    def _outcome(self, run: Run) -> T:
+    def _result_of(self, run: Run) -> T:
         match run.state:
             case State.SUCCEEDED:
                 return self._decode(run)
@@ -107,11 +107,11 @@ class Handle(Generic[T]):
                 raise RunSkipped(self.run_id, str(run.reason or Reason.TOO_LATE))
             case _:
                 error = run.error
-                named = ("error", "unknown") if error is None else (error.type, error.message)
-                raise RunFailed(self.run_id, *named, attempts=run.attempt)
+                described = ("error", "unknown") if error is None else (error.type, error.message)
+                raise RunFailed(self.run_id, *described, attempts=run.attempt)
 
 
-def _status(run: Run, connection: "Connection") -> str:
-    from horae.core.job_rules import run_status  # late: whoever only submits does not ask
+def _status_of(run: Run, connection: "Connection") -> str:
+    from horae.core.job_rules import run_status  # late: a process that only submits does not need it
 
     return str(run_status(run, connection.clock.now()))

@@ -1,4 +1,4 @@
-"""Opening the store of the settings for an application that only submits."""
+"""Opens the store of the settings for an application that only submits."""
 
 import asyncio
 import contextlib
@@ -22,13 +22,13 @@ SYNC_EVERY = timedelta(seconds=60)
 
 @contextlib.asynccontextmanager
 async def opened_connection(settings: Settings, registry: Registry) -> AsyncIterator[Connection]:
-    """A connection from here to its closing, whose clock follows the store."""
+    """Open a connection whose clock follows the store, and close it at the end."""
     if not structlog.is_configured():
-        configure_logs()  # to stderr; unconfigured it would mix with what a script prints
+        configure_logs()  # to stderr; unconfigured, logs would mix with the output of a script
     async with opened_store(settings.store) as store:
         clock = StoreClock()
         await sync_clock(clock, store)
-        following = asyncio.create_task(_following(clock, store).run(), name="horae-clock")
+        syncing = asyncio.create_task(_clock_loop(clock, store).run(), name="horae-clock")
         try:
             yield Connection.over(
                 store,
@@ -39,11 +39,11 @@ async def opened_connection(settings: Settings, registry: Registry) -> AsyncIter
                 sealer=Sealer(settings.encryption_key),
             )
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            syncing.cancel()
+            await asyncio.gather(syncing, return_exceptions=True)
 
 
-def _following(clock: StoreClock, store: Store) -> Loop:
+def _clock_loop(clock: StoreClock, store: Store) -> Loop:
     async def sync() -> datetime | None:
         asked_at = clock.elapsed()
         store_time = await store.time()

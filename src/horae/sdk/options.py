@@ -1,4 +1,4 @@
-"""How a task is to be run this time: what `using(...)` takes, checked by the same limits as over REST."""
+"""The options of `using(...)` and `@app.schedule(...)`, checked against the same limits as in the REST API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ OverlapChoice = Literal["allow", "skip", "buffer_one"]
 MisfireChoice = Literal["skip", "once", "all"]
 
 
-class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be said of any job; None leaves it to the task and to the defaults."""
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of a job, checked; None means the default of the task or of Horae."""
 
     queue: Queue | None = None
     priority: Priority | None = None
@@ -40,7 +40,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     idempotency_key: Key | None = None
 
     def draft(self, task: str, params: str, schedule: str | Mapping[str, object], secrets: str | None = None) -> Draft:
-        """A job of these choices."""
+        """The draft of a job with these options."""
         return Draft(
             task=task,
             params=params,
@@ -66,30 +66,30 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return policy if self.catchup is None else values.replace(policy, catchup=timedelta(seconds=self.catchup))
 
 
-def choices(given: Mapping[str, Any]) -> Choices:
-    """Checked choices; durations may be seconds or timedeltas. Raises Invalid."""
+def job_options(given: Mapping[str, Any]) -> JobOptions:
+    """Check the options and return them; durations may be seconds or timedeltas. Raises Invalid."""
     plain = {name: _seconds(value) for name, value in given.items() if value is not None}
     try:
-        checked = msgspec.convert(plain, Choices)
+        checked = msgspec.convert(plain, JobOptions)
     except msgspec.ValidationError as exc:
         detail, _, place = str(exc).partition(" - at `$.")
         name = place.rstrip("`") or "using"
         raise Invalid(f"{name}: {detail[:1].lower()}{detail[1:]}", pointer=f"/{name}") from exc
     for name, value in plain.items():
-        _refuse_what_no_store_holds(name, value)
+        _refuse_unstorable_text(name, value)
     return checked
 
 
-def _refuse_what_no_store_holds(name: str, value: Any) -> None:
-    """Such text would fail in the store, and with it whatever is written together with it."""
+def _refuse_unstorable_text(name: str, value: Any) -> None:
+    """Refuse text that would fail in the store, together with everything in the same write."""
     for text in (*value, *value.values()) if isinstance(value, Mapping) else (value,):
-        if isinstance(text, str) and ("\0" in text or not _is_whole(text)):
+        if isinstance(text, str) and ("\0" in text or not _is_encodable(text)):
             raise Invalid(
-                f"{name}: text cannot hold the character NUL, nor half of a surrogate pair", pointer=f"/{name}"
+                f"{name}: text cannot contain the character NUL or half of a surrogate pair", pointer=f"/{name}"
             )
 
 
-def _is_whole(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -98,17 +98,17 @@ def _is_whole(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Everything that `using(...)` was told."""
+class SubmitOptions:
+    """All options of a submission."""
 
-    choices: Choices = Choices()
+    job: JobOptions = JobOptions()
     at: datetime | None = None
     delay: timedelta | None = None
     secrets: str | None = field(default=None, repr=False)
     tx: Any = None
 
     def schedule(self, now: datetime) -> str | Mapping[str, object]:
-        """When it is to run, in the form of a draft."""
+        """The schedule of the job, as a draft takes it."""
         if self.at is None and self.delay is None:
             return "now"
         try:
@@ -118,8 +118,8 @@ class Options:
         return {"type": "at", "time": rfc3339(at)}
 
 
-class Using(TypedDict, total=False):
-    """The keywords of `using(...)`; None is the same as leaving one out."""
+class UsingOptions(TypedDict, total=False):
+    """The keyword arguments of `using(...)`; None is the same as leaving one out."""
 
     at: datetime | None
     delay: Seconds | None
@@ -138,8 +138,8 @@ class Using(TypedDict, total=False):
     tx: Any
 
 
-class Repeating(TypedDict, total=False):
-    """The keywords of `@app.schedule(...)` beside its key and parameters; None is the same as leaving one out."""
+class ScheduleOptions(TypedDict, total=False):
+    """The keyword arguments of `@app.schedule(...)` beside key and parameters; None is the same as leaving one out."""
 
     queue: str | None
     priority: int | None
@@ -155,14 +155,15 @@ class Repeating(TypedDict, total=False):
     catchup: Seconds | None
 
 
-def revised(options: Options, using: Using) -> Options:
-    """The options after another `using(...)`; what is None stays as it is."""
+def with_options(options: SubmitOptions, using: UsingOptions) -> SubmitOptions:
+    """The options after another `using(...)`; None changes nothing."""
     given: dict[str, Any] = {name: value for name, value in using.items() if value is not None}
-    if unknown := given.keys() - Using.__annotations__.keys():
-        raise TypeError(f"using() has no {', '.join(sorted(unknown))}; it has {', '.join(Using.__annotations__)}")
+    known = UsingOptions.__annotations__
+    if unknown := given.keys() - known.keys():
+        raise TypeError(f"using() has no {', '.join(sorted(unknown))}; it has {', '.join(known)}")
     at, delay, secrets, tx = (given.pop(name, None) for name in ("at", "delay", "secrets", "tx"))
     if at is not None and delay is not None:
-        raise TypeError("a job is due at an instant (at=) or after a while (delay=), not both")
+        raise TypeError("a job is due at an instant (at=) or after a delay (delay=), not both")
     if at is not None:
         options = replace(options, at=_aware(at), delay=None)
     if delay is not None:
@@ -172,16 +173,16 @@ def revised(options: Options, using: Using) -> Options:
     if tx is not None:
         options = replace(options, tx=tx)
     if given:
-        options = replace(options, choices=choices(msgspec.structs.asdict(options.choices) | given))
+        options = replace(options, job=job_options(msgspec.structs.asdict(options.job) | given))
     return options
 
 
 def _aware(at: datetime) -> datetime:
     if not isinstance(at, datetime):
-        raise TypeError(f"at= is a datetime, not {at!r}; for a time span use delay=")
+        raise TypeError(f"at= must be a datetime, not {at!r}; for a time span use delay=")
     if at.tzinfo is None or at.utcoffset() is None:
         raise Invalid(
-            "at= has no time zone, so it is not known which instant it means; use datetime.now(UTC) + …, or"
+            "at= needs a time zone to mean an instant; use datetime.now(UTC) + …, or"
             " datetime(…, tzinfo=ZoneInfo('Europe/Paris'))",
             pointer="/schedule",
         )
@@ -192,15 +193,15 @@ def _delay(delay: Seconds) -> timedelta:
     try:
         span = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise Invalid(f"delay= is a timedelta or a number of seconds, not {delay!r}", pointer="/schedule") from exc
+        raise Invalid(f"delay= must be a timedelta or a number of seconds, not {delay!r}", pointer="/schedule") from exc
     if span < timedelta():
-        raise Invalid(f"delay= is not negative; {delay!r} is", pointer="/schedule")
+        raise Invalid(f"delay= must not be negative, but is {delay!r}", pointer="/schedule")
     return span
 
 
 def _secrets(secrets: Mapping[str, Any]) -> str:
     if not isinstance(secrets, Mapping):
-        raise TypeError("secrets= is a dict of parameters")
+        raise TypeError("secrets= must be a dict of parameters")
     try:
         return msgspec.json.encode(secrets).decode()
     except (TypeError, ValueError) as exc:

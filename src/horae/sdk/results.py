@@ -1,4 +1,4 @@
-"""From what a run left behind to what its task returned."""
+"""Decodes the stored result of a run into what its task returned."""
 
 from functools import cached_property
 from typing import Any
@@ -10,21 +10,21 @@ from horae.core.model import Run
 from horae.tasks.registry import AnyTask
 
 
-class Results:
-    """Decodes the results of one task, in the type that its function says it returns."""
+class ResultDecoder:
+    """Decodes the results of one task into the return type of its function."""
 
     def __init__(self, task: AnyTask) -> None:
         self._task = task
 
-    def of(self, run: Run) -> Any:
-        """The value that the task returned; raises Invalid when it is none of the type that this code expects."""
+    def decode(self, run: Run) -> Any:
+        """The value that the task returned; raises Invalid if it is not of the declared return type."""
         if run.result is None:
             return None
         try:
             return self._decoder.decode(run.result)
         except msgspec.ValidationError as exc:
             raise Invalid(
-                f"run_{run.id} returned something else than {self._task.name} returns here ({exc});"
+                f"the result of run_{run.id} does not fit the return type of {self._task.name} ({exc});"
                 " was it run by another version of the code?"
             ) from exc
 

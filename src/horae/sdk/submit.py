@@ -1,4 +1,4 @@
-"""What a submission does with a connection: one job, many alike, or rows for somebody else's transaction."""
+"""Creates the jobs of a submission: one, many, or many within the caller's transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from horae.core.errors import Invalid
 from horae.core.model import Job, JobId
 from horae.core.records import Receipt
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
-from horae.sdk.options import Options
+from horae.sdk.options import SubmitOptions
 from horae.sdk.transactions import Statement, enlistment
 
 if TYPE_CHECKING:
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enlisted:
-    """Jobs that will exist when the statement's transaction commits."""
+class EnlistedJobs:
+    """Jobs that exist once the transaction of the statement commits."""
 
     jobs: Sequence[JobId]
     statement: Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A task, how it is to be run, and for whom."""
+class JobCreator:
+    """Creates jobs of one task, with the same owner and options."""
 
     task: str
     owner: str
-    options: Options
+    options: SubmitOptions
 
     async def create(self, params: str, connection: "Connection") -> JobId:
-        """Make one job durable, together with others that are submitted at the same time."""
+        """Create one job durably, in one write with others that are submitted at the same time."""
         draft = self._draft(params, connection)
         ask = self._ask(draft, [params])
         if ask is None:
@@ -46,27 +46,27 @@ class Order:
         return JobId(answer_of(created, ask)) if isinstance(created, Receipt) else created.id
 
     async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
-        """Make many jobs durable."""
+        """Create many jobs durably."""
         draft = self._draft("{}", connection)
         return await connection.jobs.alike.create(
             draft, params, owner=self.owner, by=self.owner, ask=self._ask(draft, params)
         )
 
-    async def enlist(self, params: Sequence[str], connection: "Connection") -> Enlisted:
-        """Prepare jobs for a transaction; nothing is written but parameters that are large."""
+    async def enlist(self, params: Sequence[str], connection: "Connection") -> EnlistedJobs:
+        """Prepare jobs for the caller's transaction; only large parameters are written now."""
         draft = self._draft("{}", connection)
-        if self.options.choices.idempotency_key is not None:
-            raise Invalid("with tx= the transaction itself is what makes a repeated request harmless, not a key")
+        if self.options.job.idempotency_key is not None:
+            raise Invalid("tx= and idempotency_key= cannot be combined; the transaction itself prevents duplicates")
         runs = await connection.jobs.alike.prepare(draft, params, owner=self.owner, by=self.owner)
-        return Enlisted(jobs=[run.job_id for run in runs], statement=await enlistment(connection, runs))
+        return EnlistedJobs(jobs=[run.job_id for run in runs], statement=await enlistment(connection, runs))
 
     def _draft(self, params: str, connection: "Connection") -> Draft:
         schedule = self.options.schedule(connection.clock.now())
-        return self.options.choices.draft(self.task, params, schedule, self.options.secrets)
+        return self.options.job.draft(self.task, params, schedule, self.options.secrets)
 
     def _ask(self, draft: Draft, params: Sequence[str]) -> Ask | None:
-        key = self.options.choices.idempotency_key
+        key = self.options.job.idempotency_key
         if key is None:
             return None
-        said = repr((self.options, draft.task)).encode()
-        return Ask(owner=self.owner, key=key, fingerprint=fingerprint(said, *(text.encode() for text in params)))
+        request = repr((self.options, draft.task)).encode()
+        return Ask(owner=self.owner, key=key, fingerprint=fingerprint(request, *(text.encode() for text in params)))

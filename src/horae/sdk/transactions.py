@@ -1,7 +1,7 @@
-"""Submitting inside the caller's own PostgreSQL transaction, whatever they reach their database with.
+"""Submits inside the caller's own PostgreSQL transaction, with any of the common drivers.
 
-Drivers are told apart by their shape, so that none of them has to be installed. Their errors come out as they are, for
-the transaction is the caller's to roll back.
+Drivers are recognised by their attributes, so that none of them has to be installed. Their errors are passed on as they
+are, because the caller has to roll back.
 """
 
 import inspect
@@ -14,65 +14,65 @@ from horae.core.model import Run
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection
 
-_KNOWN = "an asyncpg or psycopg 3 connection, or a session or connection of SQLAlchemy"
+_SUPPORTED = "an asyncpg or psycopg 3 connection, or a session or connection of SQLAlchemy"
 
 
 class Statement(Protocol):
-    """What makes runs part of a transaction."""
+    """The statement that writes runs within a transaction."""
 
     @property
     def argument(self) -> str:
-        """Its one parameter, a text."""
+        """Its only parameter, as text."""
 
     def sql(self, placeholder: str) -> str:
-        """As the driver wants it, which marks parameters so: `$1`, `%s`, `:name`."""
+        """The SQL with the driver's placeholder for the parameter: `$1`, `%s` or `:name`."""
 
 
 @runtime_checkable
-class Enlisting(Protocol):
-    """A store whose runs can be part of somebody else's transaction."""
+class TransactionalStore(Protocol):
+    """A store that can write runs within the caller's transaction."""
 
     async def enlistment(self, runs: Sequence[Run]) -> Statement:
-        """The statement that writes the runs when the transaction commits."""
+        """The statement that writes the runs once the transaction commits."""
 
 
 async def enlistment(connection: "Connection", runs: Sequence[Run]) -> Statement:
-    """The statement that writes the runs; raises Invalid where the store knows no such thing."""
+    """The statement that writes the runs; raises Invalid if the store does not support this."""
     store = connection.store
-    if not isinstance(store, Enlisting):
+    if not isinstance(store, TransactionalStore):
         raise Invalid(
-            "tx= needs a store on PostgreSQL, in the database of the transaction; this one is on SQLite."
-            " Submit after your commit instead"
+            "tx= needs a PostgreSQL store in the database of the transaction, and this store is SQLite;"
+            " submit after your commit instead"
         )
     return await store.enlistment(runs)
 
 
 async def execute(tx: Any, statement: Statement) -> None:
-    """Write through a connection that is used with `await`."""
+    """Execute the statement on an async connection."""
     if _is_asyncpg(tx):
         if not tx.is_in_transaction():
-            raise Invalid("tx= is in no transaction; submit inside `async with connection.transaction():`")
+            raise Invalid("tx= is not in a transaction; submit inside `async with connection.transaction():`")
         await tx.execute(statement.sql("$1"), statement.argument)
     elif _is_psycopg(tx):
         _refuse_autocommit(tx)
-        await _awaited(tx.execute(statement.sql("%s"), (statement.argument,)), "submit")
+        await _await(tx.execute(statement.sql("%s"), (statement.argument,)))
     elif _is_sqlalchemy(tx):
-        await _awaited(tx.execute(_as_text(statement), {"runs": statement.argument}), "submit")
+        await _await(tx.execute(_as_text(statement), {"runs": statement.argument}))
     else:
-        raise _strange(tx)
+        raise _unsupported(tx)
 
 
 def execute_sync(tx: Any, statement: Statement) -> None:
-    """Write through a connection that blocks."""
+    """Execute the statement on a blocking connection."""
     if _is_psycopg(tx):
         _refuse_autocommit(tx)
-        _done(tx.execute(statement.sql("%s"), (statement.argument,)))
+        _refuse_awaitable(tx.execute(statement.sql("%s"), (statement.argument,)))
     elif _is_sqlalchemy(tx):
-        _done(tx.execute(_as_text(statement), {"runs": statement.argument}))
+        _refuse_awaitable(tx.execute(_as_text(statement), {"runs": statement.argument}))
     elif _is_asyncpg(tx):
-        raise TypeError("an asyncpg connection is used with `await … .submit(...)`, not with submit_sync()")
+        raise TypeError("an asyncpg connection needs `await … .submit(...)`, not submit_sync()")
     else:
-        raise _strange(tx)
+        raise _unsupported(tx)
 
 
 def _is_asyncpg(tx: Any) -> bool:
@@ -90,27 +90,27 @@ def _is_sqlalchemy(tx: Any) -> bool:
 def _refuse_autocommit(tx: Any) -> None:
     idle = tx.info.transaction_status == 0
     if tx.autocommit and idle:
-        raise Invalid("tx= commits each statement by itself; submit inside `with connection.transaction():`")
+        raise Invalid("tx= is in autocommit mode; submit inside `with connection.transaction():`")
 
 
 def _as_text(statement: Statement) -> Any:
-    from sqlalchemy import text  # the caller has it
+    from sqlalchemy import text  # installed, because the caller uses it
 
     return text(statement.sql(":runs"))
 
 
-async def _awaited(answer: Any, verb: str) -> None:
+async def _await(answer: Any) -> None:
     if not inspect.isawaitable(answer):
-        raise TypeError(f"this connection blocks, so use it with {verb}_sync()")
+        raise TypeError("this connection is blocking; use submit_sync()")
     await answer
 
 
-def _done(answer: Any) -> None:
+def _refuse_awaitable(answer: Any) -> None:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError("this connection is used with `await … .submit(...)`, not with submit_sync()")
+        raise TypeError("this connection is async; use `await … .submit(...)` instead of submit_sync()")
 
 
-def _strange(tx: Any) -> TypeError:
-    return TypeError(f"tx= is {_KNOWN}, not {type(tx).__module__}.{type(tx).__qualname__}")
+def _unsupported(tx: Any) -> TypeError:
+    return TypeError(f"tx= must be {_SUPPORTED}, not {type(tx).__module__}.{type(tx).__qualname__}")

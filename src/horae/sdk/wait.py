@@ -1,4 +1,4 @@
-"""Waiting for runs to end: one look at the store for all that wait, soon at first and then less and less often."""
+"""Waits for runs to end by polling the store, one query for all waiters, with a growing interval."""
 
 import asyncio
 import contextlib
@@ -10,107 +10,107 @@ from horae.core.model import Run, RunId
 from horae.core.signals import Kind, Signal
 from horae.ports.store import Store
 
-SHORTEST, LONGEST = 0.02, 1.0  # seconds between two looks
-PATIENCE = 0.1  # of the time that the freshest has waited: how long until the next look
-BATCH = 1000  # runs that one question to the store is about
+SHORTEST, LONGEST = 0.02, 1.0  # seconds between two polls
+GROWTH = 0.1  # the interval is this share of the time that the newest waiter has waited
+BATCH = 1000  # runs in one query
 
 
-class Ends(Protocol):
-    """How somebody hears of the end of a run."""
+class RunWaiter(Protocol):
+    """Waits for the end of a run."""
 
-    async def of(self, run_id: RunId) -> Run:
-        """The run, once it has ended; whoever does not want to wait any longer cancels this."""
+    async def wait(self, run_id: RunId) -> Run:
+        """Wait until the run has ended and return it; cancel to stop waiting."""
 
 
-class Watch:
-    """Asks the store for all runs that somebody waits for."""
+class PollingWaiter:
+    """Polls the store for all runs that are waited for."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[RunId, list[asyncio.Future[Run]]] = {}
-        self._freshest = 0.0  # when somebody last began to wait
-        self._hinted = False  # whether something was committed elsewhere since the last look
-        self._stirred = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._newest = 0.0  # when the newest waiter began to wait
+        self._signalled = False  # whether another process committed something since the last poll
+        self._changed = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
 
-    async def of(self, run_id: RunId) -> Run:
-        """The run, once it has ended."""
+    async def wait(self, run_id: RunId) -> Run:
+        """Wait until the run has ended and return it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run_id, []).append(future)
-        self._freshest = loop.time()
-        self._stirred.set()
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_while_somebody_waits(), name="horae-ends")
+        self._newest = loop.time()
+        self._changed.set()
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll_while_waiting(), name="horae-wait")
         try:
             return await future
         finally:
-            self._leave(run_id, future)
+            self._remove(run_id, future)
 
     def close(self) -> None:
-        """Tell everybody who still waits that nobody looks any more."""
-        if self._looking is not None:
-            self._looking.cancel()
-        self._give_up(Unavailable("the store was closed before the run ended"))
+        """Stop polling; all remaining waits raise Unavailable."""
+        if self._polling is not None:
+            self._polling.cancel()
+        self._fail_all(Unavailable("the store was closed before the run ended"))
 
-    def _leave(self, run_id: RunId, future: "asyncio.Future[Run]") -> None:
+    def _remove(self, run_id: RunId, future: "asyncio.Future[Run]") -> None:
         others = self._waiting.get(run_id, [])
         if future in others:
             others.remove(future)
         if not others:
             self._waiting.pop(run_id, None)
-            self._stirred.set()
+            self._changed.set()
 
-    async def _look_while_somebody_waits(self) -> None:
-        unsubscribe = self._store.subscribe(self._heard)
+    async def _poll_while_waiting(self) -> None:
+        unsubscribe = self._store.subscribe(self._on_signal)
         try:
             while self._waiting:
-                looked_at = asyncio.get_running_loop().time()
-                await self._look()
-                await self._rest(looked_at)
-        except Exception as exc:  # noqa: BLE001 - raised where somebody waits
-            self._give_up(exc)
+                polled_at = asyncio.get_running_loop().time()
+                await self._poll()
+                await self._pause(polled_at)
+        except Exception as exc:  # noqa: BLE001 - raised in every waiter
+            self._fail_all(exc)
         finally:
-            self._looking = None
+            self._polling = None
             unsubscribe()
 
-    async def _look(self) -> None:
-        """Tell everybody whose run has ended."""
-        self._hinted = False
-        asked = list(self._waiting)
-        for start in range(0, len(asked), BATCH):
-            self._tell(await self._ended(asked[start : start + BATCH]))
+    async def _poll(self) -> None:
+        """Finish the waits whose run has ended."""
+        self._signalled = False
+        run_ids = list(self._waiting)
+        for start in range(0, len(run_ids), BATCH):
+            self._finish(await self._ended(run_ids[start : start + BATCH]))
 
     async def _ended(self, run_ids: Sequence[RunId]) -> Sequence[Run]:
         try:
             return await self._store.ended(run_ids)
         except Unavailable:
-            return ()  # a store that is away for a moment ends no run, and whoever waits has a limit of their own
+            return ()  # poll again: each waiter has a timeout of its own
 
-    def _tell(self, runs: Sequence[Run]) -> None:
+    def _finish(self, runs: Sequence[Run]) -> None:
         for run in runs:
             for future in self._waiting.pop(run.id, ()):
                 if not future.done():
                     future.set_result(run)
 
-    async def _rest(self, looked_at: float) -> None:
-        """Wait for the time of the next look, which comes nearer when something stirs."""
+    async def _pause(self, polled_at: float) -> None:
+        """Wait until the next poll, which comes earlier when something changes."""
         loop = asyncio.get_running_loop()
-        while self._waiting and (seconds := looked_at + self._interval(loop.time()) - loop.time()) > 0:
-            self._stirred.clear()
+        while self._waiting and (seconds := polled_at + self._interval(loop.time()) - loop.time()) > 0:
+            self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._stirred.wait()
+                    await self._changed.wait()
 
     def _interval(self, now: float) -> float:
-        return SHORTEST if self._hinted else min(max((now - self._freshest) * PATIENCE, SHORTEST), LONGEST)
+        return SHORTEST if self._signalled else min(max((now - self._newest) * GROWTH, SHORTEST), LONGEST)
 
-    def _heard(self, signal: Signal) -> None:
+    def _on_signal(self, signal: Signal) -> None:
         if signal.kind is Kind.ANY:
-            self._hinted = True
-            self._stirred.set()
+            self._signalled = True
+            self._changed.set()
 
-    def _give_up(self, exc: Exception) -> None:
+    def _fail_all(self, exc: Exception) -> None:
         waiting, self._waiting = self._waiting, {}
         for futures in waiting.values():
             for future in futures:

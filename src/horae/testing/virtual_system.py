@@ -197,7 +197,7 @@ class _Engine:
     async def open(self) -> None:
         await self._store.open()
         self._node = await self._new_node()
-        connection = Connection.over(self._store, self.clock, self._registry, new_id=self._new_id, ends=self._ends)
+        connection = Connection.over(self._store, self.clock, self._registry, new_id=self._new_id, waiter=self._ends)
         for app in self._apps:
             self._bindings.enter_context(app.bind(connection))
             await self._declare(app, connection)
@@ -298,7 +298,7 @@ class _Ends:
         for event in self._waiting:
             event.set()
 
-    async def of(self, run_id: RunId) -> Run:
+    async def wait(self, run_id: RunId) -> Run:
         deadline, pause = self._clock.now() + PATIENCE, FIRST_LOOK
         changed = asyncio.Event()
         self._waiting.add(changed)
