@@ -92,7 +92,6 @@ UNFINISHED = {
     "proof/checking/history/recording.py: __init__",
     "testing/node.py: __init__",
     "Claims",
-    "Kept",
     "Kind",
     "Outcome",
     "Page",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horae import Fatal, Horae, Run
-from horae.core.drafts import KEEP, SecretsPatch
+from horae.core.drafts import UNCHANGED, SecretsPatch
 from horae.core.errors import Invalid, Misconfigured, TooLarge
 from horae.core.results import Failure
 from horae.engine.execution.outcome import Success
@@ -89,8 +89,8 @@ def test_secrets_stay_or_go_or_change_as_somebody_asks() -> None:
     before = sealer.seal('{"a":"1","b":{"c":"2","d":"3"}}')
     assert sealer.revised(None, before) is None
     assert sealer.revised("{}", before) is None
-    assert sealer.revised(KEEP) is None
-    assert sealer.revised(KEEP, before) == Opened('{"a":"1","b":{"c":"2","d":"3"}}', before)
+    assert sealer.revised(UNCHANGED) is None
+    assert sealer.revised(UNCHANGED, before) == Opened('{"a":"1","b":{"c":"2","d":"3"}}', before)
     changed = sealer.revised(SecretsPatch('{"a":null,"b":{"d":"4"},"e":"5"}'), before)
     assert changed is not None
     assert json.loads(changed.text) == {"b": {"c": "2", "d": "4"}, "e": "5"}
@@ -113,7 +113,7 @@ def test_all_secrets_can_be_replaced_without_knowing_the_old_ones() -> None:
     found = sealer.revised('{"a":"1"}', locked)
     assert found is not None
     assert sealer.open(found.sealed) == '{"a":"1"}'
-    for asked in (KEEP, SecretsPatch('{"a":"1"}')):
+    for asked in (UNCHANGED, SecretsPatch('{"a":"1"}')):
         with pytest.raises(SecretsLocked):
             sealer.revised(asked, locked)
 

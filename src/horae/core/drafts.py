@@ -1,4 +1,4 @@
-"""A job as somebody asks for it, before tasks, schedules and parameters are looked at."""
+"""A job as users write it, before its task, schedule and parameters are checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,32 +10,32 @@ from typing import Protocol
 from horae.core.model import NO_LABELS, Policy, Spec
 from horae.core.values import Value, replace
 
-MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are kept as a blob
+MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are stored as a blob
 MAX_PARAMS = 10 * 1024 * 1024
 DEFAULT_MAX_RETRIES = 3
 
 
-class Kept(Enum):
-    """Says that something stays as it is."""
+class Unchanged(Enum):
+    """Marks a field that an update leaves as it is."""
 
-    KEPT = "kept"
+    UNCHANGED = "unchanged"
 
 
-KEEP = Kept.KEPT
+UNCHANGED = Unchanged.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
 class SecretsPatch:
-    """A change of the secrets that a job has: JSON text of a merge patch."""
+    """A merge patch of the secrets of a job, as JSON text."""
 
     text: str = field(repr=False)
 
 
-Secrets = str | SecretsPatch | Kept | None  # JSON text of an object, a change of what there is, no change, or none
+Secrets = str | SecretsPatch | Unchanged | None  # JSON text of an object, a patch, unchanged, or none
 
 
 class TaskDefaults(Protocol):
-    """What a task says about its own runs; None leaves it to the product's defaults."""
+    """The defaults of a task for its runs; None means those of the product."""
 
     @property
     def max_retries(self) -> int | None: ...
@@ -45,7 +45,7 @@ class TaskDefaults(Protocol):
 
 
 class Draft(Value, frozen=True, kw_only=True):
-    """What a user wrote; None leaves a choice to the task."""
+    """A job as a user wrote it; None leaves a choice to the task."""
 
     task: str
     params: str = "{}"  # JSON text of an object
@@ -57,19 +57,19 @@ class Draft(Value, frozen=True, kw_only=True):
     queue: str = "default"
     priority: int = 0
     ordering_key: str | None = None
-    policy: Policy = Policy()  # but for the two fields below
+    policy: Policy = Policy()  # except the next two fields
     max_retries: int | None = None
     timeout: timedelta | None = None
     allow_unknown_task: bool = False
 
     def __repr__(self) -> str:
-        """Without its secrets, wherever it is shown."""
+        """Show only the task, so that logs never contain secrets."""
         return f"<draft of {self.task}>"
 
     def spec(
         self, defaults: TaskDefaults | None, *, params: str, params_blob: str | None, secrets: str | None = None
     ) -> Spec:
-        """The draft completed by the defaults of its task; `secrets` are sealed."""
+        """Return the spec: the draft with the defaults of its task filled in; `secrets` are sealed."""
         return Spec(
             task=self.task,
             params=params,

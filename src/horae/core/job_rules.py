@@ -1,4 +1,4 @@
-"""What becomes of a job when somebody acts on it: how it stands, and how slots of a pause are accounted for."""
+"""Rules of jobs: status and next run, the slots of a pause, and backfills that end early."""
 
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ _TICK = timedelta(microseconds=1)
 
 
 def job_of(run: Run) -> Job:
-    """The one-shot job that is stored as this run."""
+    """Return the one-shot job that is stored as this run."""
     assert run.schedule is not None
     return Job(
         id=run.job_id,
@@ -33,7 +33,7 @@ def job_of(run: Run) -> Job:
 
 
 def one_shot_status(run: Run) -> JobStatus:
-    """The status of the one-shot job that is stored as this run."""
+    """Return the status of the one-shot job that is stored as this run."""
     if run.state is State.CANCELLED or (run.stop is Reason.CANCELLED and run.state not in FINAL):
         return JobStatus.CANCELLED
     if run.state in FINAL:
@@ -42,18 +42,18 @@ def one_shot_status(run: Run) -> JobStatus:
 
 
 def fired(firing: Firing) -> Job:
-    """The job as a firing leaves it."""
+    """Return the job as it is after a firing."""
     return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
 
 
-def minds_cancel(item: Run | Firing) -> bool:
-    """Whether what is written here must not come after the cancel of its job: a user asks for it, maybe beside that."""
+def needs_live_job(item: Run | Firing) -> bool:
+    """Whether the item must not be created once its job is cancelled: a manual run, which may race with a cancel."""
     return not isinstance(item, Firing) and item.trigger is Trigger.MANUAL and not item.one_shot
 
 
 def run_status(run: Run, now: datetime) -> str:
-    """The status of a run that users see: claims are the engine's own affair."""
-    if run.stop is Reason.CANCELLED and run.state not in FINAL:  # also where an attempt ended before it was asked
+    """Return the status of a run as users see it, which does not show claims."""
+    if run.stop is Reason.CANCELLED and run.state not in FINAL:  # also after its attempt ended
         return "cancelling"
     if run.state is State.CLAIMED and run.attempt > 0:
         return State.RETRYING
@@ -63,7 +63,7 @@ def run_status(run: Run, now: datetime) -> str:
 
 
 def next_run_at(job: Job, now: datetime) -> datetime | None:
-    """When the job runs next by its schedule; None while it is paused or has no further slot."""
+    """Return when the job runs next by its schedule; None while it is paused or has no further slot."""
     if job.status is not JobStatus.SCHEDULED:
         return None
     if job.run is not None:
@@ -73,13 +73,13 @@ def next_run_at(job: Job, now: datetime) -> datetime | None:
 
 
 def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing:
-    """End a pause: the slots that came due in it are treated by `missed`, the others follow their schedule.
+    """End a pause: slots that came due in it are handled as `missed` says, later ones follow the schedule.
 
-    It is one firing of the paused job, so that they are accounted for in the same compare-and-set that resumes it.
+    This is one firing of the paused job, so that the same compare-and-set accounts for them and resumes the job.
     """
     if job.next_fire_at is None:
         return Firing(job=job, next_fire_at=None, plan_at=now, event=EventKind.JOB_RESUMED)
-    # A slot right ahead may be accounted for already: by a run that its worker held, and gave up for the pause.
+    # The next slot may be accounted for already, by a run that its worker held and gave up for the pause.
     following = job.next_fire_at if job.next_fire_at > now else next_after(job.schedule, now)
     caught_up = catch_up(job, job.next_fire_at, now + _TICK, missed, Reason.PAUSED, now, new_id)
     return Firing(
@@ -88,21 +88,21 @@ def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing
         skips=caught_up.skips + _gap_skips(job, following or now),
         backfill=caught_up.backfill,
         next_fire_at=following,
-        plan_at=now + _TICK,  # at once, and yet not the plan of a job that was just written (see `plan._gap_skips`)
+        plan_at=now + _TICK,  # at once, and yet not the time of a job that was just written (see `firing._gap_skips`)
         event=EventKind.JOB_RESUMED,
     )
 
 
 def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
-    """Account for the slots that came due in a pause that goes on; before a change of schedule, or a cancel."""
+    """Account for the slots that came due in a pause that continues, before an update of the schedule or a cancel."""
     ended = resume(job, Misfire.SKIP, now=now, new_id=new_id)
     return Firing(job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED)
 
 
 def give_up(job: Job, backfill: Backfill) -> Page:
-    """End a backfill whose schedule is about to go: no further run of it, and its slots as skipped.
+    """End a backfill whose schedule ends: it creates no more runs, and its remaining slots count as skipped.
 
-    What users fill was accounted for before, and is so still.
+    Slots of a backfill by a user were accounted for before, so they need no skips.
     """
     skipped = Skip(
         job_id=job.id,
@@ -117,7 +117,7 @@ def give_up(job: Job, backfill: Backfill) -> Page:
 
 
 def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
-    """The slots that a clock change swallows after the last change of a paused job, which took back all to come."""
+    """Return the slots lost in DST gaps since the last update of a paused job, which retracted all later skips."""
     return tuple(
         Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
         for slot in skipped_in_gaps(job.schedule, job.updated_at, until)

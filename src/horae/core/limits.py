@@ -1,4 +1,4 @@
-"""How long, how large and how many: the limits on what users say about a job, over REST and in Python alike."""
+"""Limits on the fields of a job, the same for REST and Python."""
 
 from typing import Annotated
 

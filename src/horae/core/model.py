@@ -1,4 +1,4 @@
-"""The words of the domain as frozen values: job, run, attempt, node, skip."""
+"""The domain as frozen values: job, run, attempt, skip, backfill, node."""
 
 import zlib
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ RunId = NewType("RunId", str)
 NodeId = NewType("NodeId", str)
 
 SHARDS = 64
-BANDS = 16  # that owners are spread over; each costs every claim a look for each queue and priority
-DISCARDED = "discarded"  # the resolution of a dead letter that nobody wants to try again
-LOCAL = "local"  # the owner of whoever does not say otherwise
+BANDS = 16  # that owners are spread over; a claim searches each band of each queue and priority
+DISCARDED = "discarded"  # the resolution of a dead letter that was given up
+LOCAL = "local"  # the default owner
 
 
 class State(FastStrEnum):
-    """Where a run stands; the steps between are in `lifecycle`."""
+    """The state of a run; `lifecycle` has the transitions."""
 
     SCHEDULED = "scheduled"
     CLAIMED = "claimed"
@@ -43,7 +43,7 @@ class Trigger(FastStrEnum):
 
 
 class Overlap(FastStrEnum):
-    """What becomes of a slot whose predecessor is still going."""
+    """What to do with a slot while the previous run is still active."""
 
     ALLOW = "allow"
     SKIP = "skip"
@@ -51,7 +51,7 @@ class Overlap(FastStrEnum):
 
 
 class Misfire(FastStrEnum):
-    """What becomes of slots that nobody fired in time."""
+    """What to do with slots that were not fired in time."""
 
     SKIP = "skip"
     ONCE = "once"
@@ -59,10 +59,10 @@ class Misfire(FastStrEnum):
 
 
 class OnFailure(FastStrEnum):
-    """What a run that failed for good means for later runs with its ordering key."""
+    """What a run that failed for good does to later runs with its ordering key."""
 
     CONTINUE = "continue"
-    BLOCK = "block"  # they wait until somebody requeues or discards it
+    BLOCK = "block"  # they wait until it is requeued or discarded
 
 
 class Reason(FastStrEnum):
@@ -77,7 +77,7 @@ class Reason(FastStrEnum):
 
 
 class JobStatus(FastStrEnum):
-    """Where a job stands."""
+    """The status of a job."""
 
     SCHEDULED = "scheduled"
     PAUSED = "paused"
@@ -86,17 +86,17 @@ class JobStatus(FastStrEnum):
 
 
 class Outcome(FastStrEnum):
-    """How one attempt ended; only `failed` and `timeout` count against the retries."""
+    """How an attempt that did not succeed ended; only `failed` and `timeout` count against the retries."""
 
     FAILED = "failed"
     TIMEOUT = "timeout"
     LOST = "lost"  # its node died
-    RELEASED = "released"  # given back, by a drain or for want of room
+    RELEASED = "released"  # given back by a node that drains or has no capacity
     CANCELLED = "cancelled"
 
 
 class Policy(Value, frozen=True, kw_only=True):
-    """How a run is treated; equal for most runs, so adapters may share decoded values."""
+    """How a run is retried, timed and skipped; most runs share a few policies, so stores cache decoded ones."""
 
     retry: RetryPolicy = RetryPolicy()
     timeout: timedelta | None = None
@@ -111,11 +111,11 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Spec(Value, frozen=True):
-    """What to run and how: the part of a job that each of its runs carries with it."""
+    """What to run and how: the part of a job that is copied to each of its runs."""
 
     task: str
-    params: str = "{}"  # JSON text, passed through undecoded
-    params_blob: str | None = None  # where the parameters are kept when they are large; `params` is then "{}"
+    params: str = "{}"  # JSON text, never decoded on its way
+    params_blob: str | None = None  # the blob that holds large parameters; `params` is then "{}"
     name: str | None = None
     key: str | None = None
     labels: Mapping[str, str] = NO_LABELS
@@ -123,52 +123,52 @@ class Spec(Value, frozen=True):
     priority: int = 0
     ordering_key: str | None = None
     policy: Policy = Policy()
-    secrets: str | None = None  # sealed; merged into the parameters at the start, and shown to nobody
+    secrets: str | None = None  # sealed; merged into the parameters at the start, and never returned
 
 
 class JobError(Value, frozen=True, kw_only=True):
-    """Why an attempt failed, in the words that users see."""
+    """Why an attempt failed, as users see it."""
 
     type: str  # `timeout`, `crash`, or the exception's name
     message: str
 
 
 class Run(Value, frozen=True):
-    """One occurrence of a job: due once, tried at least once."""
+    """One occurrence of a job, with one or more attempts."""
 
     id: RunId
     job_id: JobId
     owner: str
     created_by: str
     spec: Spec
-    due_at: datetime  # aware, in UTC; never changes
+    due_at: datetime  # in UTC; changes only when a one-shot is updated
     wake_at: datetime  # when it may next be claimed
     created_at: datetime
-    schedule: Schedule | None = None  # only of the run that a one-shot is stored as; others ask the job
+    schedule: Schedule | None = None  # set only on the run that a one-shot is stored as; use that of the job
     trigger: Trigger = Trigger.SCHEDULE
     slot: datetime | None = None
-    gate: str | None = None  # runs that share one are started one after another
+    gate: str | None = None  # runs with the same gate are executed one after another
     state: State = State.SCHEDULED
-    paused: bool = False  # a one-shot that was paused before its time
+    paused: bool = False  # only of a one-shot that was paused before it was due
     stop: Reason | None = None  # a request to its node: `cancelled`, or `paused` if it has not started
     node: NodeId | None = None
     fence: int = 0  # grows with every claim, never reused
-    attempt: int = 0  # counted tries; the first is 1
+    attempt: int = 0  # counted attempts; the first is 1
     crashes: int = 0
     revision: int = 1
     progress: float | None = None
     error: JobError | None = None  # of the last failed attempt
     result: str | None = None  # JSON text
     reason: Reason | None = None  # why it was skipped
-    first_started_at: datetime | None = None  # of attempt 1: what lateness is measured by
+    first_started_at: datetime | None = None  # of attempt 1; lateness is measured by it
     started_at: datetime | None = None  # of the current or last attempt
     finished_at: datetime | None = None
-    resolution: str | None = None  # what became of a dead letter: `discarded`, or the id of the run that replaced it
+    resolution: str | None = None  # of a dead letter: `discarded`, or the id of the run that replaced it
     requeue_of: RunId | None = None  # the dead letter that this run replaces
 
     @property
     def one_shot(self) -> bool:
-        """Whether a one-shot job is stored as this run: not so for its later manual runs."""
+        """Whether a one-shot job is stored as this run; False for its later manual runs."""
         return self.schedule is not None
 
 
@@ -182,15 +182,15 @@ class Job(Value, frozen=True, kw_only=True):
     schedule: Schedule
     status: JobStatus = JobStatus.SCHEDULED
     next_fire_at: datetime | None  # the first slot that is not yet accounted for; None when there is none
-    plan_at: datetime | None  # when a planner should look; None while there is nothing to plan
-    run: Run | None = None  # of a one-shot: the run that is read and written with it; None for a recurring job
+    plan_at: datetime | None  # when a planner should read it; None while there is nothing to plan
+    run: Run | None = None  # of a one-shot, read and written with it; None for a recurring job
     revision: int = 1
     created_at: datetime
     updated_at: datetime
 
     @property
     def recurring(self) -> bool:
-        """Whether it runs by a recurring schedule, not once."""
+        """Whether it has a recurring schedule; a one-shot has not."""
         return self.run is None
 
     @property
@@ -199,7 +199,7 @@ class Job(Value, frozen=True, kw_only=True):
 
 
 class Attempt(Value, frozen=True, kw_only=True):
-    """A try that did not succeed; the successful one is told by its run."""
+    """An attempt that did not succeed; the successful one is part of its run."""
 
     run_id: RunId
     number: int
@@ -212,7 +212,7 @@ class Attempt(Value, frozen=True, kw_only=True):
 
 
 class Skip(Value, frozen=True, kw_only=True):
-    """A range of slots without a run, both ends included."""
+    """A range of slots without runs, both ends included."""
 
     job_id: JobId
     revision: int
@@ -223,11 +223,11 @@ class Skip(Value, frozen=True, kw_only=True):
 
 
 class Backfill(Value, frozen=True, kw_only=True):
-    """A range of slots that planners turn into runs page by page, oldest first."""
+    """A range of slots that planners turn into runs, page by page, oldest first."""
 
     id: str
     job_id: JobId
-    trigger: Trigger  # `backfill` when a user asked, `schedule` when `misfire: all` did
+    trigger: Trigger  # `backfill` when a user requested it, `schedule` when `misfire: all` did
     start: datetime  # the next slot to turn into a run
     end: datetime  # the last slot, included
     plan_at: datetime
@@ -235,10 +235,10 @@ class Backfill(Value, frozen=True, kw_only=True):
 
 
 class Node(Value, frozen=True, kw_only=True):
-    """One process with one or more roles; a new id each time it starts."""
+    """A process with one or more roles; it gets a new id each time it starts."""
 
     id: NodeId
-    name: str  # host and process, for people
+    name: str  # host and process, to be read by people
     roles: tuple[str, ...]
     version: str
     queues: tuple[str, ...] = ()
@@ -247,14 +247,14 @@ class Node(Value, frozen=True, kw_only=True):
     beat_at: datetime
     running: int = 0
     tasks: Mapping[str, str] = NO_LABELS  # name → JSON schema of its parameters
-    wall_ahead: timedelta = timedelta()  # of its machine's own clock, which nothing goes by
+    wall_ahead: timedelta = timedelta()  # of the machine's own clock, which is only reported
 
 
 def shard_of(job_id: JobId) -> int:
-    """The planner shard of a job: the low bits of a UUIDv7 are random, so shards come out even."""
+    """Return the planner shard of a job; the low bits of a UUIDv7 are random, so shards are even."""
     return int(job_id[-2:], 16) % SHARDS
 
 
 def band_of(owner: str) -> int:
-    """The band of an owner: those of one band wait in one line, the bands of a queue take turns."""
+    """Return the band of an owner: runs of one band wait in one line, the bands of a queue take turns."""
     return zlib.crc32(owner.encode()) % BANDS

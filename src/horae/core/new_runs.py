@@ -1,4 +1,4 @@
-"""New runs outside a schedule: one-shots, manual runs, requeued dead letters."""
+"""Runs outside a recurring schedule: one-shots, manual runs, requeued dead letters."""
 
 from datetime import datetime, timedelta
 
@@ -12,12 +12,12 @@ _TICK = timedelta(microseconds=1)
 
 
 def one_shot_due(schedule: Schedule, now: datetime) -> datetime:
-    """When the single run of a one-shot schedule is due: its instant, or now."""
+    """Return when a one-shot is due: at the time of its schedule, or now."""
     return schedule.time if isinstance(schedule, At) else now
 
 
 def manual_run(job: Job, params: str | None, *, now: datetime, new_id: NewId) -> Run:
-    """A run outside the schedule; it waits for its gate but is never skipped."""
+    """Return a run of a job outside its schedule; it waits for its gate but is never skipped."""
     spec = job.spec if params is None else replace(job.spec, params=params, params_blob=None)
     return Run(
         id=RunId(new_id()),
@@ -35,7 +35,7 @@ def manual_run(job: Job, params: str | None, *, now: datetime, new_id: NewId) ->
 
 
 def requeued(run: Run, *, now: datetime, new_id: NewId) -> Run:
-    """A dead letter once more, as a new run in the same place of its order."""
+    """Return the run that replaces a dead letter, at the same place in the order of its key."""
     return Run(
         id=RunId(new_id()),
         job_id=run.job_id,
@@ -43,7 +43,7 @@ def requeued(run: Run, *, now: datetime, new_id: NewId) -> Run:
         created_by=run.created_by,
         spec=replace(run.spec, key=None),
         trigger=Trigger.REQUEUE,
-        # Its id is younger than those of runs that were due at the same time, as a batch is: a tick keeps its place.
+        # Its id is newer than those of runs due at the same time (a batch); one microsecond earlier it keeps its place.
         due_at=run.due_at - _TICK if run.spec.ordering_key else now,
         wake_at=now,
         gate=run.gate,

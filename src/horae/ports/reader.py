@@ -13,7 +13,7 @@ T = TypeVar("T", covariant=True)
 
 
 class RunFilter(Value, frozen=True, kw_only=True):
-    """Which runs to list; None means any. `owner` None is for administrators and the engine itself."""
+    """Which runs to list; None means any. Only administrators and the engine leave `owner` None."""
 
     owner: str | None = None
     job_id: JobId | None = None
@@ -24,13 +24,13 @@ class RunFilter(Value, frozen=True, kw_only=True):
     queue: str | None = None
     start_at: datetime | None = None  # due_at >= start_at
     end_at: datetime | None = None  # due_at < end_at
-    dead_letters: bool = False  # only failed runs that nobody has resolved
-    error_type: str | None = None  # with `dead_letters`: of the last attempt
+    dead_letters: bool = False  # only failed runs that are not resolved
+    error_type: str | None = None  # of the last attempt; only with `dead_letters`
     now: datetime | None = None
 
 
 class ErrorGroup(Value, frozen=True, kw_only=True):
-    """Dead letters that failed alike."""
+    """Dead letters with the same task and error."""
 
     error: JobError
     count: int
@@ -41,7 +41,7 @@ class ErrorGroup(Value, frozen=True, kw_only=True):
 
 
 class JobFilter(Value, frozen=True, kw_only=True):
-    """Which jobs to list, one-shots among them; None means any."""
+    """Which jobs to list, one-shots included; None means any."""
 
     owner: str | None = None
     status: JobStatus | None = None
@@ -50,24 +50,24 @@ class JobFilter(Value, frozen=True, kw_only=True):
     name: str | None = None
     key: str | None = None
     queue: str | None = None
-    label: tuple[str, str | None] | None = None  # name, and value unless any will do
-    text: str | None = None  # part of name, task or key, in any case
-    now: datetime | None = None  # with `last_run_states`: a run that is due later is not the last one
+    label: tuple[str, str | None] | None = None  # its name, and its value or None for any
+    text: str | None = None  # part of the name, task or key, in upper or lower case
+    now: datetime | None = None  # only with `last_run_states`: runs that are due later do not count
 
 
 class Listing(Value, Generic[T], frozen=True, kw_only=True):
-    """One page; `cursor` continues after its last item, None at the end. Opaque to everyone but the store."""
+    """One page of a list; `cursor`, which only the store can read, continues after it and is None at the end."""
 
     items: Sequence[T]
     cursor: str | None
 
 
 class Ledger(Value, frozen=True, kw_only=True):
-    """What is known of the slots of a job within a range, oldest first."""
+    """The runs, skips and backfills of the slots of a job in a range, oldest first."""
 
-    runs: Sequence[Run]  # of the schedule (backfills by users and manual runs fill no slot)
+    runs: Sequence[Run]  # by the schedule; backfills by users and manual runs fill no slot
     skips: Sequence[Skip]
-    backfills: Sequence[Backfill]  # slots still to be turned into runs, also those that users fill
+    backfills: Sequence[Backfill]  # slots that are still to be turned into runs, by users' backfills as well
 
 
 class QueueDepth(Value, frozen=True, kw_only=True):
@@ -78,89 +78,89 @@ class QueueDepth(Value, frozen=True, kw_only=True):
     oldest_due_at: datetime | None
     running: int
     paused: bool = False
-    concurrency: int | None = None  # at most so many of its runs are held by all nodes together; None: any number
+    concurrency: int | None = None  # how many of its runs all nodes together may hold; None means any number
 
 
 class Reader(Protocol):
-    """Look-ups and lists; `owner` None means any owner's."""
+    """Look-ups and lists; `owner` None means any owner."""
 
     async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
-        """The job; a one-shot comes with its run, whether it is alive or ended."""
+        """Return the job; a one-shot comes with its run, live or ended."""
 
     async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
-        """The run, alive or ended."""
+        """Return the run, live or ended."""
 
     async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
-        """Many runs, alive or ended, whoever owns them; those that are not there are left out."""
+        """Return runs of any owner, live or ended; missing ones are left out."""
 
     async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
-        """Those of the runs that have ended, in any order: for whoever waits for many."""
+        """Return those of the runs that have ended, in any order."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
-        """Many jobs, whoever owns them; those that are not there are left out."""
+        """Return jobs of any owner; missing ones are left out."""
 
     async def attempts(self, run_id: RunId) -> list[Attempt]:
-        """The attempts of a run that did not succeed, oldest first."""
+        """Return the attempts of a run that did not succeed, oldest first."""
 
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
-        """For each job its latest run that is already due, if there is one."""
+        """Return for each job its latest run that is already due, if there is one."""
 
     async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
-        """Newest first."""
+        """Return a page of jobs, newest first."""
 
     async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        """By due time, latest first."""
+        """Return a page of runs, the latest `due_at` first."""
 
     async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
-        """What is known of the slots with start <= slot <= end; at most `limit` runs, the oldest."""
+        """Return the ledger of the slots with start <= slot <= end, with at most `limit` runs, the oldest."""
 
     async def nodes(self) -> list[Node]:
-        """Every node that is registered, dead ones that nobody buried yet included."""
+        """Return every registered node, including dead ones that are not removed yet."""
 
     async def tasks(self) -> Mapping[str, str]:
-        """Every task that a node ever registered, with the JSON schema of its parameters."""
+        """Return every task that a node ever registered, with the JSON schema of its parameters."""
 
     async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
-        """The queues that have live runs (of an owner), and without an owner also those that have settings."""
+        """Return the queues that have live runs (of an owner); without an owner also those that have settings."""
 
     async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
-        """For each queue the 99th percentile of the lateness of runs that ended lately.
+        """Return for each queue the 99th percentile of the lateness of runs that ended recently.
 
-        Looked at are at most 1,000 runs a queue, the latest that were due after `since` and did start.
+        It is that of the latest 1,000 runs of a queue that were due after `since` and did start.
         """
 
     async def queue_settings(self, queue: str) -> QueueSettings:
-        """What was said about a queue; the defaults when nothing was."""
+        """Return the settings of a queue, or the defaults."""
 
     async def job_by_key(self, owner: str, key: str) -> Job | None:
-        """The unfinished job that holds a key."""
+        """Return the unfinished job that holds a key."""
 
     async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
-        """The attempts of many runs that did not succeed, oldest first; runs without any are left out."""
+        """Return the attempts of many runs that did not succeed, oldest first; runs without any are left out."""
 
     async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
-        """What a waiting run waits for in its gate, earliest first.
+        """Return what a run waits for in its gate, earliest first.
 
-        Live runs before it or held in its gate, and dead letters before it that block it.
+        These are live runs that come before it or are held, and earlier dead letters that block it.
         """
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
-        """Dead letters by task and error, the most frequent first; of at most 10,000 letters, the latest."""
+        """Group the latest 10,000 dead letters by task and error, the most frequent first."""
 
     async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
-        """The receipt of an earlier request under this key, while it is valid."""
+        """Return the idempotency record of an earlier request with this key, unless it expired."""
 
     async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
-        """Batches in an order that never changes, those after a position; None begins with the oldest that is kept.
+        """Return the batches after a position, in an order that never changes; None starts with the oldest.
 
-        A batch is listed only when nothing can still be committed before it.
+        A batch is returned only when none can be committed before it any more.
         """
 
     async def last_event(self) -> str:
-        """A position such that `events` after it brings what happens from now on."""
+        """Return a position after which `events` returns everything that is committed from now on."""
 
     async def declarations(self, owner: str) -> list[Declaration]:
-        """Every version of every declared schedule of an owner that was not forgotten."""
+        """Return every stored version of the declared schedules of an owner."""
 
     async def dead_letters(self) -> int:
-        """How many failed runs nobody has resolved, counted up to 10,000."""
+        """Count failed runs that are not resolved, up to 10,000."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from horae.core.drafts import Kept, Secrets, SecretsPatch
+from horae.core.drafts import Secrets, SecretsPatch, Unchanged
 from horae.core.errors import Conflict, Invalid, Misconfigured, TooLarge
 from horae.core.merge_patch import merge_patch
 from horae.secrets.redaction import values_of
@@ -74,7 +74,7 @@ class Sealer:
         match wanted:
             case None:
                 return None
-            case Kept():
+            case Unchanged():
                 return None if before is None else Opened(self.open(before), before)
             case SecretsPatch():
                 text = patched(None if before is None else self.open(before), wanted.text)

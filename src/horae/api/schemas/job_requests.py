@@ -14,7 +14,7 @@ from horae.api.http.duplicate_keys import repeated_name
 from horae.api.http.problems import NotSupported
 from horae.api.schemas.job_views import retry_view
 from horae.api.schemas.wire import seconds_of
-from horae.core.drafts import KEEP, MAX_PARAMS, Draft, Secrets, SecretsPatch
+from horae.core.drafts import MAX_PARAMS, UNCHANGED, Draft, Secrets, SecretsPatch
 from horae.core.errors import Fault, Invalid, TooLarge
 from horae.core.limits import (
     Duration,
@@ -144,7 +144,7 @@ def _patched_secrets(patch: dict[str, Any]) -> Secrets:
     """Remove the secrets from a patch and return them: they cannot be merged here, because they are write-only."""
     secrets = patch.pop("secrets", UNSET)
     if secrets is UNSET:
-        return KEEP
+        return UNCHANGED
     if secrets is None:
         return None
     if not isinstance(secrets, dict):
@@ -167,7 +167,7 @@ def read_replacement(data: bytes, key: str | None) -> Draft:
         )
     body.key = key
     draft = _single_draft(body)
-    return draft if "secrets" in fields else replace(draft, secrets=KEEP)
+    return draft if "secrets" in fields else replace(draft, secrets=UNCHANGED)
 
 
 def _fields(data: bytes) -> dict[str, Raw]:

@@ -8,7 +8,7 @@ import asyncpg
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.firing import Firing, may_repeat
-from horae.core.job_rules import minds_cancel
+from horae.core.job_rules import needs_live_job
 from horae.core.model import JobId, Run, Skip
 from horae.core.records import Receipt
 from horae.core.signals import Kind, Signal
@@ -51,7 +51,7 @@ class PostgresCreate(PostgresBase):
         written: list[Item] = []
 
         async with self._db.transaction() as session:
-            standing = await hold(session, [_job_id(item) for item in map(_plain, items) if minds_cancel(item)])
+            standing = await hold(session, [_job_id(item) for item in map(_plain, items) if needs_live_job(item)])
 
             async def act(turn: Sequence[Item | Receipted]) -> list[Outcome[JobId]]:
                 mine = [_plain(item) for item in turn]
@@ -72,7 +72,7 @@ async def _take_keys(session: Session, items: Sequence[Item], cancelled: Contain
 
     Nobody for what must not come after the cancel of its job.
     """
-    holders = [NOBODY if minds_cancel(item) and _job_id(item) in cancelled else _job_id(item) for item in items]
+    holders = [NOBODY if needs_live_job(item) and _job_id(item) in cancelled else _job_id(item) for item in items]
     keyed = [place for place, item in enumerate(items) if _key_of(item)]
     for _ in range(KEY_TRIES):
         if not keyed:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from horae.core.events import EventKind
 from horae.core.firing import MAX_UNSTARTED, Due, Firing, Page, may_repeat
-from horae.core.job_rules import minds_cancel
+from horae.core.job_rules import needs_live_job
 from horae.core.model import Backfill, Job, JobId, JobStatus, NodeId, Run, RunId, Trigger
 from horae.core.records import Receipt
 from horae.core.values import replace
@@ -181,7 +181,7 @@ def _admitted(db: sqlite3.Connection, item: Run | Firing, receipt: Receipt | Non
     """Who holds the key of a new job, or the receipt of an earlier request; a new receipt is written with its job."""
     if receipt is not None and (earlier := idempotency.earlier(db, receipt)) is not None:
         return earlier
-    if minds_cancel(item) and _is_cancelled(db, _job_id(item)):
+    if needs_live_job(item) and _is_cancelled(db, _job_id(item)):
         return NOBODY
     holder = _key_holder(db, item)
     if receipt is not None and holder == _job_id(item):
