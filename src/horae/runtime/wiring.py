@@ -166,7 +166,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
         return heartbeat.heart
 
     def shards() -> list[int]:
-        """Return the share of the plan that is this node's, among those that were heard of lately."""
+        """Return the planner shards of this node, among the nodes that sent a heartbeat lately."""
         return shards_of(identity().node.id, identity().nodes, heard_since=clock.now() - timing.missed_after)
 
     settler = None if executor is None else Settler(store, clock)
