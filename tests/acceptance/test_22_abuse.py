@@ -120,7 +120,7 @@ def test_a_handler_that_keeps_the_event_loop_to_itself_costs_others_its_lease(
         [blocked] = [node for node in nodes if node.pid == start.pid]
         [other] = [node for node in nodes if node is not blocked]
         let_pass(4)  # the silence after which it is buried, and as much again
-        assert "event_loop_stands_still" in blocked.output(), blocked.tail()
+        assert "event_loop_stalled" in blocked.output(), blocked.tail()
         assert "hostile.py" in blocked.output()
         assert "node_buried" in other.output(), other.tail()
         since = len(cluster.effects.starts(job))

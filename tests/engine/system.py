@@ -9,13 +9,15 @@ from horae.core.ids import Ids
 from horae.core.model import Node, NodeId, Run, RunId
 from horae.core.results import Failure
 from horae.core.signals import Kind, Signal
-from horae.engine.cluster.lease import Heartbeat, Lease, Timing, shards_of
+from horae.engine.cluster.heartbeat import Heartbeat
+from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.cluster.shards import shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
-from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
+from horae.loop import Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from tests.clocks import ManualClock
@@ -105,23 +107,33 @@ class ScriptedExecutor:
 class Duty:
     """A background duty with its next time, as the loop would keep it."""
 
-    def __init__(self, clock: ManualClock, tick: Callable[[], Awaitable[datetime | None]], idle: timedelta) -> None:
+    def __init__(
+        self,
+        clock: ManualClock,
+        tick: Callable[[], Awaitable[datetime | None]],
+        idle: timedelta,
+        wakeup: Wakeup | None = None,
+    ) -> None:
         self._clock = clock
         self._tick = tick
         self._idle = idle
-        self.next_at = clock.now()
+        self._wakeup = wakeup or Wakeup(clock)
+        self._again_at = clock.now()
+        self.wake = self._wakeup.wake
 
-    def wake(self, at: datetime | None = None) -> None:
-        self.next_at = min(self.next_at, at or self._clock.now())
+    @property
+    def next_at(self) -> datetime:
+        return self._again_at if self._wakeup.at is None else min(self._again_at, self._wakeup.at)
 
     async def run_if_due(self) -> bool:
         now = self._clock.now()
         if self.next_at > now:
             return False
-        self.next_at = now + self._idle
+        self._wakeup.clear()
+        self._again_at = now + self._idle
         again = await self._tick()
         if again is not None:
-            self.next_at = min(self.next_at, max(again, now))
+            self._again_at = min(self._again_at, max(again, now))
         return True
 
 
@@ -129,7 +141,7 @@ async def _nothing() -> None:
     """What a duty does that reaches nobody."""
 
 
-class _Alarm:
+class _ManualTimer:
     at: datetime | None = None
 
     def set(self, at: datetime | None) -> None:
@@ -137,13 +149,13 @@ class _Alarm:
 
 
 class SimNode:
-    """One node: the real planner, worker, settler, janitor and heart, driven by hand."""
+    """One node: the real planner, worker, janitor and heartbeat, driven by hand."""
 
     def __init__(self, system: "System", name: str, *, concurrency: int, queues: tuple[str, ...]) -> None:
         self.system = system
         self.clock, self.store, self.timing = system.clock, system.store, system.timing
         self.alive = True
-        self.alarm = _Alarm()
+        self.timer = _ManualTimer()
         self.lease = Lease(self.clock, self.timing)
         node = Node(
             id=NodeId(system.new_id()),
@@ -156,33 +168,32 @@ class SimNode:
             beat_at=START,
             tasks=dict.fromkeys(system.scripts, "{}"),
         )
-        self.heart = Heartbeat(
+        self.heartbeat = Heartbeat(
             self.store,
             self.clock,
             self.lease,
             node,
             self.timing,
+            Metrics(),
             new_id=system.new_id,
             running=lambda: self.worker.running,
-            beaten=self._beaten,
         )
-        self.executor = ScriptedExecutor(self.clock, system.scripts, system.starts, lambda: self.heart.node.id)
-        self.settler = Settler(self.store, self.clock)
+        self.executor = ScriptedExecutor(self.clock, system.scripts, system.starts, lambda: self.heartbeat.node.id)
         self.worker = Worker(
             store=self.store,
             clock=self.clock,
             lease=self.lease,
             executor=self.executor,
-            settler=self.settler,
             metrics=Metrics(),
             timing=self.timing,
-            node_id=lambda: self.heart.node.id,
+            node_id=lambda: self.heartbeat.node.id,
             tasks=list(system.scripts),
             queues=queues,
             concurrency=concurrency,
-            luck=system.random.random,
+            random_factor=system.random.random,
+            make_timer=lambda _: self.timer,
         )
-        self.worker.alarm = self.alarm
+        self.settler = self.worker.settler
         planner = Planner(
             self.store,
             self.clock,
@@ -192,11 +203,12 @@ class SimNode:
             new_id=system.new_id,
         )
         janitor = Janitor(self.store, self.clock, self.lease, self.timing)
-        self.beating = Duty(self.clock, self.heart.tick, self.timing.heartbeat)
-        self.claiming = Duty(self.clock, self.worker.tick, timedelta(seconds=5))
+        worker = self.worker
+        self.beating = Duty(self.clock, self._beat, self.timing.heartbeat)
+        self.claiming = Duty(self.clock, worker.claim, timedelta(seconds=5), worker.claim_wakeup)
         self.planning = Duty(self.clock, planner.tick, timedelta(seconds=5))
-        self.settling = Duty(self.clock, self.settler.tick, timedelta(seconds=5))
-        self.stopping = Duty(self.clock, self._obey_stops, self.timing.heartbeat)
+        self.settling = Duty(self.clock, worker.settler.tick, timedelta(seconds=5), worker.settle_wakeup)
+        self.stopping = Duty(self.clock, worker.apply_stops, self.timing.heartbeat)
         self.sweeping = Duty(self.clock, janitor.tick, self.timing.heartbeat)
         self.duties = [
             self.beating,
@@ -206,9 +218,7 @@ class SimNode:
             self.stopping,
             self.settling,
         ]
-        self.worker.wake = self.claiming.wake
-        self.settler.wake = self.settling.wake
-        self.unsubscribe = self.store.subscribe(self._heard)
+        self.unsubscribe = self.store.subscribe(self._on_signal)
 
     def kill(self) -> None:
         """kill -9: nothing more is done or written, and nobody is told."""
@@ -233,24 +243,24 @@ class SimNode:
 
     async def drain(self) -> None:
         """SIGTERM: give back what has not started, wait for the rest, leave."""
-        self.worker.begin_drain()
+        self.worker.withdrawer.begin_drain()
         while self.worker.running or self.settler.unsettled:
             await self.settler.tick()
             if not self.worker.running:
                 break
             await self.system.advance(seconds=0.5)
         self.kill()
-        await self.store.unregister(self.heart.node.id)
+        await self.store.unregister(self.heartbeat.node.id)
 
     async def step(self) -> bool:
         """Do what is due now; True when there was something."""
         if not self.alive:
             return False
         busy = self.executor.finish_due()
-        if self.alarm.at is not None and self.alarm.at <= self.clock.now():
-            self.alarm.at = None
+        if self.timer.at is not None and self.timer.at <= self.clock.now():
+            self.timer.at = None
             busy = self.worker.release_due() > 0 or busy
-        self.worker.check_lease()
+        await self.worker.withdrawer.check_lease()
         for duty in self.duties:
             busy = await duty.run_if_due() or busy
         return busy
@@ -259,11 +269,11 @@ class SimNode:
         if not self.alive:
             return None
         times = [duty.next_at for duty in self.duties]
-        return min([*times, *(at for at in (self.alarm.at, self.executor.next_at()) if at is not None)])
+        return min([*times, *(at for at in (self.timer.at, self.executor.next_at()) if at is not None)])
 
-    def _heard(self, signal: Signal) -> None:
+    def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
-            self.worker.heard(signal.at)
+            self.worker.signal(signal.at)
         if signal.kind in (Kind.PLAN, Kind.ANY):
             self.planning.wake(signal.at)
         if signal.kind in (Kind.STOP, Kind.ANY):
@@ -271,19 +281,17 @@ class SimNode:
 
     def _shards(self) -> list[int]:
         heard_since = self.clock.now() - self.timing.missed_after
-        return shards_of(self.heart.node.id, self.heart.nodes, heard_since=heard_since)
+        return shards_of(self.heartbeat.node.id, self.heartbeat.nodes, heard_since=heard_since)
 
-    def _beaten(self) -> None:
+    async def _beat(self) -> datetime | None:
+        again = await self.heartbeat.tick()
         if self.lease.lost:
-            self.worker.abandon_all()
-            self.heart.rejoin = True
+            self.worker.withdrawer.abandon_all()
+            self.heartbeat.rejoin = True
             self.beating.wake()
         elif self.worker.suspended:
             self.claiming.wake()
-
-    async def _obey_stops(self) -> datetime | None:
-        await self.worker.obey_stops()
-        return None
+        return again
 
 
 class System:
@@ -301,7 +309,7 @@ class System:
 
     async def add_node(self, *, concurrency: int = 100, queues: tuple[str, ...] = ()) -> SimNode:
         node = SimNode(self, f"node-{len(self.nodes)}", concurrency=concurrency, queues=queues)
-        await node.heart.join()
+        await node.heartbeat.join()
         self.nodes.append(node)
         return node
 

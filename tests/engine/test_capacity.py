@@ -4,32 +4,32 @@ from horae.engine.worker.capacity import ASSUMED_SECONDS, MOST_HELD, Capacity
 
 
 def taught(seconds: float) -> Capacity:
-    pace = Capacity()
+    capacity = Capacity()
     for _ in range(200):
-        pace.learn(seconds)
-    return pace
+        capacity.learn(seconds)
+    return capacity
 
 
 def test_a_new_worker_assumes_short_attempts() -> None:
-    assert Capacity().startable(free=100, turning=0, within=1.0) == 100 / ASSUMED_SECONDS
+    assert Capacity().startable(free=100, young=0, within=1.0) == 100 / ASSUMED_SECONDS
 
 
 def test_a_free_slot_serves_one_run_however_long_attempts_take() -> None:
-    assert taught(60).startable(free=4, turning=0, within=1.0) == 4
+    assert taught(60).startable(free=4, young=0, within=1.0) == 4
 
 
 def test_a_free_slot_serves_many_short_ones() -> None:
-    assert 90 <= taught(0.1).startable(free=10, turning=0, within=1.0) <= 100
+    assert 90 <= taught(0.1).startable(free=10, young=0, within=1.0) <= 100
 
 
 def test_a_slot_that_has_just_been_taken_serves_those_after_its_run() -> None:
-    assert 80 <= taught(0.1).startable(free=0, turning=10, within=1.0) <= 90
+    assert 80 <= taught(0.1).startable(free=0, young=10, within=1.0) <= 90
 
 
 def test_nothing_is_expected_of_slots_that_are_busy_for_long() -> None:
-    assert taught(0.001).startable(free=0, turning=0, within=1.0) == 0
-    assert taught(60).startable(free=0, turning=10, within=1.0) == 0
+    assert taught(0.001).startable(free=0, young=0, within=1.0) == 0
+    assert taught(60).startable(free=0, young=10, within=1.0) == 0
 
 
 def test_memory_is_bounded() -> None:
-    assert taught(0.0).startable(free=1000, turning=0, within=1.0) == MOST_HELD
+    assert taught(0.0).startable(free=1000, young=0, within=1.0) == MOST_HELD

@@ -370,7 +370,7 @@ class TestDeath:
         await system.advance(seconds=40)
         sleeper.thaw()
         await system.advance(seconds=10)
-        assert [s.node for s in system.starts_of(claimed.job_id)] == [other.heart.node.id]
+        assert [s.node for s in system.starts_of(claimed.job_id)] == [other.heartbeat.node.id]
         for run in (running, claimed):
             assert (await system.run(run.id)).state is State.SUCCEEDED
         assert len(system.starts_of(running.job_id)) == 2
@@ -451,15 +451,15 @@ class TestDeath:
         await system.advance(seconds=5)
         ended = await system.run(run.id)
         assert (ended.state, ended.attempt, ended.crashes) == (State.SUCCEEDED, 1, 0)
-        assert system.starts[-1].node == other.heart.node.id
+        assert system.starts[-1].node == other.heartbeat.node.id
 
     async def test_an_outage_of_the_store_buries_nobody_who_comes_back(self, system: System) -> None:
         nodes = [await system.add_node() for _ in range(3)]
         await system.advance(seconds=5)
-        before = {node.heart.node.id for node in nodes}
+        before = {node.heartbeat.node.id for node in nodes}
         system.clock.advance(seconds=60)  # nobody could beat, and all are equally late
         await system.advance(seconds=30)
-        assert {node.heart.node.id for node in nodes} == before
+        assert {node.heartbeat.node.id for node in nodes} == before
         run = await one_shot(system)
         await system.advance(seconds=1)
         assert (await system.run(run.id)).state is State.SUCCEEDED
@@ -483,7 +483,7 @@ class TestStops:
         run = await one_shot(system, delay=1.5)
         await system.advance(seconds=1)
         assert node.worker.holding == 1
-        assert await system.store.request_stop([run.id], Reason.CANCELLED) == [node.heart.node.id]
+        assert await system.store.request_stop([run.id], Reason.CANCELLED) == [node.heartbeat.node.id]
         await system.settle_all()
         await system.advance(seconds=0.1)
         assert (await system.run(run.id)).state is State.CANCELLED

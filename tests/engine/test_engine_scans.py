@@ -58,7 +58,7 @@ async def stream(system: System, monkeypatch: pytest.MonkeyPatch) -> Stream:
 
     async def telling(request: ClaimRequest) -> Claims:
         claims = await claim(request)
-        if request.node == stream.node.heart.node.id:
+        if request.node == stream.node.heartbeat.node.id:
             stream.asked.append((request, claims))
         return claims
 
@@ -148,7 +148,7 @@ class TestWhatIsTold:
         await stream.just_swept()
         run, other = await given_held_elsewhere(system, stream)
         other.kill()
-        await system.store.unregister(other.heart.node.id)
+        await system.store.unregister(other.heartbeat.node.id)
         stream.node.sweeping.wake()
         assert await stream.started() == [run.due_at]
 
@@ -284,7 +284,7 @@ class TestWhatIsNotTold:
         await stream.just_swept()
         stream.node.unsubscribe()
         run = await one_shot(system)
-        stream.node.worker.heard(None)
+        stream.node.worker.signal(None)
         assert await stream.started() == [run.due_at]
 
 

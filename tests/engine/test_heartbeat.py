@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from horae.core.errors import Unavailable
-from horae.engine.cluster.heartbeat import HeartbeatThread
-from horae.engine.cluster.lease import Heartbeat, Timing
+from horae.engine.cluster.heartbeat import Heartbeat
+from horae.engine.cluster.heartbeat_thread import HeartbeatThread
+from horae.engine.cluster.lease import Timing
 from horae.engine.cluster.watchdog import Watchdog
 from horae.ports.clock import StoreClock
 from horae.ports.store import Store
@@ -25,7 +26,7 @@ class StoreDouble:
         self.closed = True
 
 
-class HeartDouble:
+class HeartbeatDouble:
     """Joins, and then beats until it is broken."""
 
     def __init__(self, *, joins: bool = True) -> None:
@@ -41,17 +42,21 @@ class HeartDouble:
         return datetime(1970, 1, 1, tzinfo=UTC)  # again at once
 
 
-def pulse(heart: HeartDouble, store: StoreDouble) -> HeartbeatThread:
+def _nothing() -> None:
+    """What these tests do after a heartbeat."""
+
+
+def thread_of(heartbeat: HeartbeatDouble, store: StoreDouble) -> HeartbeatThread:
     async def open_store() -> Store:
         return cast(Store, store)
 
-    return HeartbeatThread(open_store, lambda _: cast(Heartbeat, heart), StoreClock(), Timing())
+    return HeartbeatThread(open_store, lambda _: cast(Heartbeat, heartbeat), StoreClock(), Timing())
 
 
 async def test_it_beats_until_it_is_stopped_and_lets_its_store_go() -> None:
-    store, heart = StoreDouble(), HeartDouble()
-    beating = pulse(heart, store)
-    assert await beating.start() is cast(Heartbeat, heart)
+    store, heartbeat = StoreDouble(), HeartbeatDouble()
+    beating = thread_of(heartbeat, store)
+    assert await beating.start(_nothing) is cast(Heartbeat, heartbeat)
     async with asyncio.timeout(5):
         await beating.stop()
     assert store.closed
@@ -59,21 +64,21 @@ async def test_it_beats_until_it_is_stopped_and_lets_its_store_go() -> None:
 
 async def test_a_node_that_cannot_join_does_not_start() -> None:
     with pytest.raises(Unavailable):
-        await pulse(HeartDouble(joins=False), StoreDouble()).start()
+        await thread_of(HeartbeatDouble(joins=False), StoreDouble()).start(_nothing)
 
 
 async def test_a_heart_that_stops_for_no_known_reason_is_noticed() -> None:
-    heart = HeartDouble()
-    beating = pulse(heart, StoreDouble())
-    await beating.start()
-    heart.broken = True
+    heartbeat = HeartbeatDouble()
+    beating = thread_of(heartbeat, StoreDouble())
+    await beating.start(_nothing)
+    heartbeat.broken = True
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(5):
             await beating.failed()
     await beating.stop()
 
 
-class CountingHeart(HeartDouble):
+class CountingHeartbeat(HeartbeatDouble):
     """Notes when it beats."""
 
     def __init__(self) -> None:
@@ -86,46 +91,46 @@ class CountingHeart(HeartDouble):
 
 
 async def test_a_node_whose_event_loop_stands_still_stops_beating_until_it_turns_again() -> None:
-    heart = CountingHeart()
+    heartbeat = CountingHeartbeat()
 
     async def open_store() -> Store:
         return cast(Store, StoreDouble())
 
     timing = Timing(heartbeat=timedelta(seconds=0.05), dead_after=timedelta(seconds=0.3))
-    beating = HeartbeatThread(open_store, lambda _: cast(Heartbeat, heart), StoreClock(), timing)
-    await beating.start()
+    beating = HeartbeatThread(open_store, lambda _: cast(Heartbeat, heartbeat), StoreClock(), timing)
+    await beating.start(_nothing)
     with capture_logs() as lines:
         blocked_at = time.monotonic()
         time.sleep(2)  # noqa: ASYNC251 - as a handler does that keeps the event loop to itself
         turned_at = time.monotonic()
         async with asyncio.timeout(5):
-            while heart.beats[-1] < turned_at:  # noqa: ASYNC110 - the heart has no event
+            while heartbeat.beats[-1] < turned_at:  # noqa: ASYNC110 - the heartbeat has no event
                 await asyncio.sleep(0.01)
         await beating.stop()
-    meanwhile = [beat - blocked_at for beat in heart.beats if blocked_at < beat < turned_at]
+    meanwhile = [beat - blocked_at for beat in heartbeat.beats if blocked_at < beat < turned_at]
     assert meanwhile  # a busy loop does not look dead
     assert max(meanwhile) < 1.5
     events = [line["event"] for line in lines]
-    assert events[:2] == ["event_loop_blocked", "event_loop_stands_still"]
+    assert events[:2] == ["event_loop_blocked", "event_loop_stalled"]
     assert "test_heartbeat.py" in lines[0]["at"]
 
 
 async def test_a_loop_that_turns_now_and_then_is_not_called_still() -> None:
     now = 0.0
-    watch = Watchdog(lambda: now, at_most=3)
+    watchdog = Watchdog(lambda: now, at_most=3)
     for _ in range(10):
-        assert watch.look() == 0
+        assert watchdog.check() == 0
         now += 3
         await asyncio.sleep(0)
 
 
 async def test_a_freeze_of_all_threads_counts_as_one_look() -> None:
     now = 0.0
-    watch = Watchdog(lambda: now, at_most=3)
-    assert watch.look() == 0
+    watchdog = Watchdog(lambda: now, at_most=3)
+    assert watchdog.check() == 0
     now += 1000  # everybody slept
-    assert watch.look() == 3
+    assert watchdog.check() == 3
     now += 2
-    assert watch.look() == 5
+    assert watchdog.check() == 5
     await asyncio.sleep(0)
-    assert watch.look() == 0
+    assert watchdog.check() == 0

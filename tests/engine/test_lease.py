@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from horae.core.model import SHARDS, Node, NodeId
 from horae.core.values import replace
-from horae.engine.cluster.lease import Lease, Timing, shards_of
+from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.cluster.shards import shards_of
 from tests.clocks import ManualClock
 from tests.engine.system import START
 

@@ -34,8 +34,8 @@ def test_after_a_claim_that_left_nothing_only_what_is_new_is_looked_at(floor: Sc
 
 def test_what_was_told_is_looked_at_from_the_earliest_on_and_once(floor: ScanFloor) -> None:
     for earlier in (3, 9, 6):
-        floor.tell(START + LEAD - earlier * MOMENT)
-    floor.tell(START + 5 * LEAD)
+        floor.signal(START + LEAD - earlier * MOMENT)
+    floor.signal(START + 5 * LEAD)
     assert floor.send(START + MOMENT) == START + LEAD - 9 * MOMENT
     answer(floor, START + MOMENT)
     assert floor.send(START + 2 * MOMENT) == START + MOMENT + LEAD
@@ -43,14 +43,14 @@ def test_what_was_told_is_looked_at_from_the_earliest_on_and_once(floor: ScanFlo
 
 def test_what_was_told_while_a_claim_was_under_way_counts_for_the_next(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
-    floor.tell(START)
+    floor.signal(START)
     answer(floor, START + MOMENT)
     assert floor.send(START + 2 * MOMENT) == START
 
 
 def test_without_a_time_all_is_looked_at_that_may_have_been_committed_lately(floor: ScanFloor) -> None:
     floor.send(START + MOMENT)
-    floor.tell(None)
+    floor.signal(None)
     answer(floor, START + MOMENT)
     assert floor.send(START + 2 * MOMENT) == START - FLOOR_AGE
 
@@ -126,7 +126,7 @@ def test_what_comes_next_in_a_gate_stays_above_the_floor_of_sweeps(floor: ScanFl
     woke_at = START - 60 * LEAD
     assert floor.send(START + FULL_SCAN) is None
     answer(floor, START + FULL_SCAN, Claims(lined_up_at=woke_at))
-    floor.tell(None)
+    floor.signal(None)
     assert floor.send(START + FULL_SCAN + MOMENT) == woke_at - FLOOR_AGE
 
 
@@ -139,7 +139,7 @@ def test_what_was_passed_over_stays_above_the_floor_however_long_it_has_waited(f
 
 def test_a_claim_without_an_answer_is_as_if_it_had_not_been_sent(floor: ScanFloor) -> None:
     told_at = START - 2 * FLOOR_AGE
-    floor.tell(told_at)
+    floor.signal(told_at)
     assert floor.send(START + MOMENT) == told_at
     later = START + FULL_SCAN / 2
     assert floor.send(later) == told_at
@@ -168,7 +168,7 @@ class TestBacklog:
     def test_what_was_told_from_before_it_comes_first(self, floor: ScanFloor) -> None:
         floor.send(START + MOMENT)
         answer(floor, START + MOMENT, Claims(more=True, first_at=self.first_at))
-        floor.tell(self.first_at - MOMENT)
+        floor.signal(self.first_at - MOMENT)
         assert floor.send(START + 2 * MOMENT) == self.first_at - MOMENT
 
     def test_a_store_that_does_not_tell_where_it_begins_is_swept(self, floor: ScanFloor) -> None:

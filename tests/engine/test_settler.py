@@ -1,6 +1,6 @@
 """Results on their way to the store: grouped, sent again, never lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import cast
 
@@ -11,8 +11,6 @@ from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
 from horae.core.results import Settled, start, succeed
 from horae.core.values import replace
-from horae.engine.cluster.lease import Lease, Timing
-from horae.engine.worker.finisher import Finisher
 from horae.engine.worker.settler import (
     ENOUGH,
     GROUP,
@@ -23,8 +21,8 @@ from horae.engine.worker.settler import (
     STREAM_DELAY,
     Settler,
 )
-from horae.engine.worker.state import AttemptRunner, WorkerState
 from horae.metrics import Metrics
+from horae.ports.store import Store
 from tests.clocks import ManualClock
 from tests.engine.system import START
 
@@ -56,9 +54,16 @@ class Scene:
     def __init__(self) -> None:
         self.clock = ManualClock(START)
         self.store = StoreDouble()
-        self.answers: list[tuple[Settled, bool]] = []
-        self.settler = Settler(self.store, self.clock)  # type: ignore[arg-type]
-        self.settler.settled = lambda results, answers: self.answers.extend(zip(results, answers, strict=True))
+        self.metrics = Metrics()
+        self.woken: list[object] = []
+        self.on_settled: Callable[[Sequence[Settled]], None] = lambda results: None
+        self.settler = Settler(
+            cast(Store, self.store),
+            self.clock,
+            self.metrics,
+            wake=self.woken.append,
+            settled=lambda results: self.on_settled(results),
+        )
 
 
 @pytest.fixture
@@ -105,7 +110,7 @@ async def test_results_that_bring_much_go_in_small_groups(scene: Scene) -> None:
 
 
 async def test_what_comes_during_a_write_waits_for_company(scene: Scene) -> None:
-    scene.settler.settled = lambda results, answers: scene.settler.add(done(2), START) if len(results) > 1 else None
+    scene.on_settled = lambda results: scene.settler.add(done(2), START) if len(results) > 1 else None
     scene.settler.add(done(0), START)
     scene.settler.add(done(1), START)
     assert await scene.settler.tick() == START + RESULT_DELAY
@@ -115,11 +120,9 @@ async def test_what_comes_during_a_write_waits_for_company(scene: Scene) -> None
 
 
 async def test_enough_results_are_written_at_once(scene: Scene) -> None:
-    woken: list[object] = []
-    scene.settler.wake = woken.append
     for number in range(ENOUGH):
         scene.settler.add(done(number), START)
-    assert woken == [START + RESULT_DELAY, None]
+    assert scene.woken == [START + RESULT_DELAY, None]
 
 
 async def test_what_the_store_did_not_answer_is_sent_again_in_the_same_order(scene: Scene) -> None:
@@ -139,8 +142,10 @@ async def test_each_result_is_told_whether_it_counts(scene: Scene) -> None:
     good, void = done(1), done(2, fence=7)
     scene.settler.add(good, START)
     scene.settler.add(void, START)
-    await scene.settler.tick()
-    assert scene.answers == [(good, True), (void, False)]
+    with capture_logs() as lines:
+        await scene.settler.tick()
+    assert [(line["event"], line["first_run_id"]) for line in lines] == [("results_void", void.run.id)]
+    assert 'horae_runs_total{status="succeeded"} 1.0' in scene.metrics.text().decode()
 
 
 async def test_a_start_is_written_late_and_not_at_all_when_its_result_comes_first(scene: Scene) -> None:
@@ -195,23 +200,19 @@ async def test_progress_during_a_write_is_written_with_the_next(scene: Scene) ->
 
 
 async def test_one_call_is_enough_for_all_starts_until_the_next_look(scene: Scene) -> None:
-    woken: list[object] = []
-    scene.settler.wake = woken.append
     scene.settler.started(running(1), START)
     scene.settler.add(done(1), START)
     scene.settler.started(running(2), START)
-    assert woken == [START + START_DELAY, START + RESULT_DELAY]
+    assert scene.woken == [START + START_DELAY, START + RESULT_DELAY]
     scene.clock.move_to(START + START_DELAY)
     assert await scene.settler.tick() is None
     scene.settler.started(running(3), scene.clock.now())
-    assert woken[2:] == [scene.clock.now() + START_DELAY]
+    assert scene.woken[2:] == [scene.clock.now() + START_DELAY]
 
 
 async def test_a_lone_result_does_not_wait_for_company(scene: Scene) -> None:
-    woken: list[object] = []
-    scene.settler.wake = woken.append
     scene.settler.add(done(), START)
-    assert woken == [START + RESULT_DELAY]
+    assert scene.woken == [START + RESULT_DELAY]
 
 
 class TestStream:
@@ -222,9 +223,8 @@ class TestStream:
         for number in range(count):
             scene.settler.add(done(number, gate=gate), START)
         await scene.settler.tick()
-        woken: list[object] = []
-        scene.settler.wake = woken.append
-        return woken
+        scene.woken.clear()
+        return scene.woken
 
     async def test_its_results_wait_longer_for_company(self, scene: Scene) -> None:
         woken = await self.given(scene)
@@ -278,8 +278,6 @@ class TestStream:
 
 
 async def test_a_worker_that_lost_its_lease_tells_of_its_void_results_in_one_line(scene: Scene) -> None:
-    state = WorkerState(cast(AttemptRunner, None), Lease(scene.clock, Timing()), lambda: NodeId("n"), concurrency=1)
-    Finisher(state, clock=scene.clock, settler=scene.settler, metrics=Metrics(), luck=lambda: 0.0)
     for number in range(100):
         scene.settler.add(done(number, fence=1 if number < 40 else 7), START)
     with capture_logs() as lines:

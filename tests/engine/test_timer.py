@@ -1,4 +1,4 @@
-"""The alarm of a worker: never early, and not busy while it waits."""
+"""The timer of a worker: never early, and not busy while it waits."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ DEADLINE = 5.0
 
 
 class Rings:
-    """Notes when the alarm rings, and may be waited for."""
+    """Notes when the timer fires, and may be waited for."""
 
     def __init__(self, clock: StoreClock) -> None:
         self._clock = clock
@@ -31,11 +31,11 @@ class Rings:
 
 
 async def ring_until_due(clock: StoreClock, at: datetime) -> int:
-    """Set the alarm as a worker does until the instant has come; how often it rang."""
+    """Set the timer as a worker does until the instant has come; return how often it fired."""
     rings = Rings(clock)
-    alarm = LoopTimer(clock, rings.ring, resolution=UVLOOP_SECONDS)
+    timer = LoopTimer(clock, rings.ring, resolution=UVLOOP_SECONDS)
     while clock.now() < at:
-        alarm.set(at)
+        timer.set(at)
         await rings.next()
     return len(rings.times)
 
@@ -51,14 +51,14 @@ def test_it_does_not_spin_through_the_last_part_of_a_millisecond() -> None:
 async def test_a_new_instant_replaces_the_old_one() -> None:
     clock = StoreClock()
     rings = Rings(clock)
-    alarm = LoopTimer(clock, rings.ring)
+    timer = LoopTimer(clock, rings.ring)
     soon, sooner = clock.now() + timedelta(hours=1), clock.now() + timedelta(milliseconds=5)
-    alarm.set(soon)
-    alarm.set(sooner)
+    timer.set(soon)
+    timer.set(sooner)
     assert await rings.next() >= sooner
-    alarm.set(clock.now() + timedelta(milliseconds=5))
-    alarm.set(None)
+    timer.set(clock.now() + timedelta(milliseconds=5))
+    timer.set(None)
     last = clock.now() + timedelta(milliseconds=20)
-    alarm.set(last)
+    timer.set(last)
     assert await rings.next() >= last
     assert len(rings.times) == 2

@@ -110,7 +110,7 @@ REVERTS = (
     Revert(
         protects="recovery",
         name="runs of an unanswered claim are not returned",
-        change=Function("horae.engine.worker.withdrawals", "return_unknown", ignore_if("ours", "known")),
+        change=Function("horae.engine.worker.reconcile", "return_unknown", ignore_if("ours", "known")),
         tests=_of(
             UNANSWERED_TESTS,
             "test_what_was_claimed_without_an_answer_goes_back_and_runs",
@@ -162,7 +162,7 @@ REVERTS = (
     Revert(
         protects="durable cancel",
         name="a claimed run starts although it is cancelled",
-        change=Function("horae.engine.worker.claims", "_take", ignore_if("stop", "CANCELLED")),
+        change=Function("horae.engine.worker.claims", "_hold", ignore_if("stop", "CANCELLED")),
         tests=_of(
             ENGINE_TESTS,
             "TestStops::test_a_cancel_that_its_node_missed_ends_the_run_before_its_next_attempt",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import cast
 
@@ -10,14 +10,15 @@ from horae.adapters import sync_clock
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
-from horae.engine.cluster.heartbeat import HeartbeatThread
-from horae.engine.cluster.lease import Heartbeat, Lease, Timing, shards_of
+from horae.engine.cluster.heartbeat import Heartbeat
+from horae.engine.cluster.heartbeat_thread import HeartbeatThread
+from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.cluster.shards import shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
-from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.metrics import Metrics
@@ -62,14 +63,14 @@ class Host(Workplace):
         booted = rng.uniform(0, 1e6)  # its steady clock at the start of the life, in seconds
         self._clock = StoreClock(lambda: booted + loop.time() * (1 + drift))
         self._concurrency = rng.choice((2, 5, 50))
-        self._heart: Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None
         self._node: NodeService | None = None
         self._executor: Executor | None = None
 
     @property
     def node_id(self) -> NodeId:
-        assert self._heart is not None
-        return self._heart.node.id
+        assert self._heartbeat is not None
+        return self._heartbeat.node.id
 
     async def start(self) -> None:
         """Start the node as `runtime.wiring` does."""
@@ -80,42 +81,39 @@ class Host(Workplace):
         self._executor = Executor(
             REGISTRY, store.blobs, clock, threads=self._concurrency, allow_shell=False, processes=1
         )
-        settler = Settler(store, clock)
         worker = Worker(
             store=store,
             clock=clock,
             lease=lease,
             executor=self._executor,
-            settler=settler,
             metrics=_METRICS,
             timing=timing,
             node_id=lambda: self.node_id,
             tasks=REGISTRY.names,
             queues=(),
             concurrency=self._concurrency,
-            luck=rng.random,
+            random_factor=rng.random,
         )
-        self._heart = Heartbeat(
+        self._heartbeat = Heartbeat(
             store,
             clock,
             lease,
             self._identity(ids),
             timing,
+            _METRICS,
             new_id=ids,
             running=lambda: worker.running,
-            beaten=lambda: self._node.beaten() if self._node else None,
         )
         self._node = NodeService(
             store=store,
             clock=clock,
             lease=lease,
             timing=timing,
-            pulse=cast(HeartbeatThread, HeartbeatTask(self._heart, clock, timing)),
+            heartbeat_thread=cast(HeartbeatThread, HeartbeatTask(self._heartbeat, clock, timing)),
             janitor=Janitor(store, clock, lease, timing),
             retention=Retention(store, clock, keep=timedelta(days=30)),
             planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
             worker=worker,
-            settler=settler,
         )
         await self._node.start()
         self.services = Services.over(
@@ -157,23 +155,31 @@ class Host(Workplace):
         )
 
     def _shards(self) -> list[int]:
-        assert self._heart is not None
+        assert self._heartbeat is not None
         heard_since = self._clock.now() - self._timing.missed_after
-        return shards_of(self.node_id, self._heart.nodes, heard_since=heard_since)
+        return shards_of(self.node_id, self._heartbeat.nodes, heard_since=heard_since)
 
 
 class HeartbeatTask:
     """The heartbeat as an asyncio task: a thread would make lives irreproducible."""
 
-    def __init__(self, heart: Heartbeat, clock: StoreClock, timing: Timing) -> None:
-        self._heart = heart
-        self._loop = Loop("heartbeat", heart.tick, clock, idle=timing.heartbeat)
+    def __init__(self, heartbeat: Heartbeat, clock: StoreClock, timing: Timing) -> None:
+        self._heartbeat = heartbeat
+        self._loop = Loop("heartbeat", self._beat, clock, idle=timing.heartbeat)
+        self._after_beat: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> Heartbeat:
-        await self._heart.join()
+    async def start(self, after_beat: Callable[[], None]) -> Heartbeat:
+        self._after_beat = after_beat
+        await self._heartbeat.join()
         self._task = asyncio.create_task(self._loop.run(), name="heartbeat")
-        return self._heart
+        return self._heartbeat
+
+    async def _beat(self) -> datetime | None:
+        again = await self._heartbeat.tick()
+        if self._after_beat is not None:
+            asyncio.get_running_loop().call_soon(self._after_beat)
+        return again
 
     async def failed(self) -> None:
         assert self._task is not None

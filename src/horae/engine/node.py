@@ -8,15 +8,14 @@ import structlog
 
 from horae.core.errors import InternalError, Unavailable
 from horae.core.signals import Kind, Signal
-from horae.engine.cluster.heartbeat import HeartbeatThread
-from horae.engine.cluster.lease import Heartbeat, Lease, Timing
+from horae.engine.cluster.heartbeat import Heartbeat
+from horae.engine.cluster.heartbeat_thread import HeartbeatThread
+from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
-from horae.engine.worker.settler import Settler
-from horae.engine.worker.timer import UVLOOP_SECONDS, LoopTimer
 from horae.engine.worker.worker import Worker
-from horae.loop import Loop
+from horae.loop import Loop, Tick, Wakeup
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 
@@ -36,52 +35,51 @@ class NodeService:
         clock: Clock,
         lease: Lease,
         timing: Timing,
-        pulse: HeartbeatThread,
+        heartbeat_thread: HeartbeatThread,
         janitor: Janitor,
         retention: Retention,
         planner: Planner | None,
         worker: Worker | None,
-        settler: Settler | None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease
         self._timing = timing
-        self._pulse = pulse
+        self._heartbeat_thread = heartbeat_thread
         self._worker = worker
-        self._heart: Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None  # once the node is registered
         self._loops: list[Loop] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
-        self._events: asyncio.AbstractEventLoop | None = None
         self._add("janitor", janitor.tick, timing.heartbeat)
         self._add("retention", retention.tick, timedelta(hours=1))
-        self._planning = self._add("planner", planner.tick, IDLE) if planner else None
-        self._claiming = self._stopping = self._settling = None
-        if worker is not None and settler is not None:
-            self._claiming = self._add("claims", worker.tick, timing.lead)  # a lost signal costs no more than that
-            self._stopping = self._add("stops", self._obey_stops, timing.heartbeat)
-            self._settling = self._add("results", settler.tick, IDLE)
-            self._add("lease", self._check_lease, LEASE_CHECK)
-            worker.alarm = LoopTimer(clock, worker.release_due, resolution=UVLOOP_SECONDS)
-            worker.wake = self._claiming.wake
-            settler.wake = self._settling.wake
+        self._planner_loop = self._add("planner", planner.tick, IDLE) if planner else None
+        self._stops_loop: Loop | None = None
+        if worker is not None:
+            self._add("claims", worker.claim, timing.lead, worker.claim_wakeup)  # a lost signal costs at most the lead
+            self._stops_loop = self._add("stops", worker.apply_stops, timing.heartbeat)
+            self._add("results", worker.settler.tick, IDLE, worker.settle_wakeup)
+            self._add("lease", worker.withdrawer.check_lease, LEASE_CHECK)
 
     @property
     def ready(self) -> bool:
-        """Whether this node is registered and its lease is good."""
-        return self._heart is not None and self._lease.safe
+        """Whether this node is registered and its lease is safe."""
+        return self._heartbeat is not None and self._lease.safe
+
+    @property
+    def node_id(self) -> str | None:
+        """The id under which this node is registered now."""
+        return None if self._heartbeat is None else self._heartbeat.node.id
 
     async def start(self) -> None:
-        """Join the cluster and begin every duty."""
-        self._events = asyncio.get_running_loop()
-        self._heart = await self._pulse.start()
-        self._unsubscribe = self._store.subscribe(self._heard)
+        """Join the cluster and start every duty."""
+        self._heartbeat = await self._heartbeat_thread.start(self._after_beat)
+        self._unsubscribe = self._store.subscribe(self._on_signal)
         self._tasks = [asyncio.create_task(loop.run(), name=loop.name) for loop in self._loops]
 
     async def failed(self) -> None:
         """Return only by raising what ended a duty that should never end."""
-        heartbeat = asyncio.create_task(self._pulse.failed(), name="heartbeat")
+        heartbeat = asyncio.create_task(self._heartbeat_thread.failed(), name="heartbeat")
         try:
             done, _ = await asyncio.wait({*self._tasks, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -98,77 +96,57 @@ class NodeService:
         for loop in self._loops:
             loop.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._pulse.stop()
-        await self._leave()
+        await self._heartbeat_thread.stop()
+        await self._unregister()
 
-    async def _leave(self) -> None:
-        if self._heart is None:
+    async def _unregister(self) -> None:
+        if self._heartbeat is None:
             return
         try:
-            await self._store.unregister(self._heart.node.id)
+            await self._store.unregister(self._heartbeat.node.id)
         except Unavailable as exc:
-            log.warning("left_without_goodbye", reason=str(exc))  # the others will notice that we no longer beat
+            log.warning("unregister_failed", reason=str(exc))  # the others will miss our heartbeats
 
-    def beaten(self) -> None:
-        """Called from the heart's thread after every beat."""
-        if self._events is not None and not self._events.is_closed():
-            self._events.call_soon_threadsafe(self._after_beat)
-
-    def _add(self, name: str, tick: Callable[[], object], idle: timedelta) -> Loop:
-        loop = Loop(name, tick, self._clock, idle=idle)  # type: ignore[arg-type]
+    def _add(self, name: str, tick: Tick, idle: timedelta, wakeup: Wakeup | None = None) -> Loop:
+        loop = Loop(name, tick, self._clock, idle=idle, wakeup=wakeup)
         self._loops.append(loop)
         return loop
 
     def _after_beat(self) -> None:
-        if self._lease.lost and self._heart is not None:
+        if self._lease.lost and self._heartbeat is not None:
             if self._worker is not None:
-                self._worker.abandon_all()
-            self._heart.rejoin = True
-            self._pulse.wake()
-        elif self._claiming is not None and self._worker is not None and self._worker.suspended:
-            self._claiming.wake()
+                self._worker.withdrawer.abandon_all()
+            self._heartbeat.rejoin = True
+            self._heartbeat_thread.wake()
+        elif self._worker is not None and self._worker.suspended:
+            self._worker.claim_wakeup.wake()
 
-    def _heard(self, signal: Signal) -> None:
+    def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY) and self._worker is not None:
-            self._worker.heard(signal.at)
-        if signal.kind in (Kind.PLAN, Kind.ANY) and self._planning is not None:
-            self._planning.wake(signal.at)
-        if signal.kind is Kind.ANY and self._stopping is not None:
-            self._stopping.wake()
-        if signal.kind is Kind.STOP and self._stopping is not None and signal.node in (None, self.node_id):
-            self._stopping.wake()
-
-    @property
-    def node_id(self) -> str | None:
-        """The id under which this node is registered now."""
-        return None if self._heart is None else self._heart.node.id
-
-    async def _obey_stops(self) -> datetime | None:
-        assert self._worker is not None
-        await self._worker.obey_stops()
-        return None
-
-    async def _check_lease(self) -> datetime | None:
-        assert self._worker is not None
-        self._worker.check_lease()
-        return None
+            self._worker.signal(signal.at)
+        if signal.kind in (Kind.PLAN, Kind.ANY) and self._planner_loop is not None:
+            self._planner_loop.wake(signal.at)
+        if signal.kind is Kind.ANY and self._stops_loop is not None:
+            self._stops_loop.wake()
+        if signal.kind is Kind.STOP and self._stops_loop is not None and signal.node in (None, self.node_id):
+            self._stops_loop.wake()
 
     async def _drain(self, worker: Worker) -> None:
-        assert self._settling is not None
-        worker.begin_drain()
-        self._settling.wake()
+        worker.withdrawer.begin_drain()
+        worker.settle_wakeup.wake()
         if worker.running:
             log.info("draining", running=worker.running, seconds=self._timing.drain.total_seconds())
         deadline = self._clock.now() + self._timing.drain
         await self._until(lambda: not worker.running, deadline)
-        worker.end_drain()
-        await self._until(lambda: not worker.running and not worker.unsettled, self._clock.now() + timedelta(seconds=5))
+        worker.withdrawer.end_drain()
+        settled_by = self._clock.now() + timedelta(seconds=5)
+        await self._until(lambda: not worker.running and not worker.settler.unsettled, settled_by)
 
     async def _until(self, condition: Callable[[], bool], deadline: datetime) -> None:
-        while not condition() and self._clock.now() < deadline:  # noqa: ASYNC110 - two counters, looked at once in a life
+        while not condition() and self._clock.now() < deadline:  # noqa: ASYNC110 - two counters, polled once in a life
             await asyncio.sleep(0.02)
 
 
 def describe_roles(roles: Collection[str]) -> str:
-    """Roles in the order people expect."""
+    """Return the roles in the order that people expect."""
     return ", ".join(role for role in ("api", "planner", "worker") if role in roles)

@@ -6,7 +6,6 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 
 import structlog
 
@@ -18,15 +17,16 @@ from horae.api.dispatch.context import Services
 from horae.config import ROLES, Settings
 from horae.core.ids import Ids
 from horae.core.model import LOCAL, Node, NodeId
-from horae.engine.cluster.heartbeat import HeartbeatThread
-from horae.engine.cluster.lease import Heartbeat, Lease, Timing, shards_of
+from horae.engine.cluster.heartbeat import Heartbeat
+from horae.engine.cluster.heartbeat_thread import HeartbeatThread
+from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.cluster.shards import shards_of
 from horae.engine.cluster.wall_clock import WallClockMonitor
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
-from horae.engine.worker.settler import Settler
 from horae.engine.worker.worker import Worker
 from horae.jobs.declaring import Declaring, Outcome
 from horae.metrics import Metrics
@@ -148,93 +148,68 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     """Connect the duties of a node; without an executor it is no worker."""
     store, clock, timing = parts.store, parts.clock, parts.timing
     lease = Lease(clock, timing)
-    heartbeat = HeartbeatThread(
+    thread = HeartbeatThread(
         lambda: open_heartbeat_store(parts.settings.store),
-        lambda own_store: _heartbeat(
-            parts,
-            own_store,
-            lease,
-            running=lambda: 0 if worker is None else worker.running,
-            beaten=lambda: node.beaten(),
-        ),
+        lambda own_store: _heartbeat(parts, own_store, lease, running=lambda: 0 if worker is None else worker.running),
         clock,
         timing,
     )
 
-    def identity() -> Heartbeat:
-        assert heartbeat.heart is not None, "no duty starts before the node has joined"
-        return heartbeat.heart
+    def heartbeat() -> Heartbeat:
+        assert thread.heartbeat is not None, "no duty starts before the node has joined"
+        return thread.heartbeat
 
     def shards() -> list[int]:
         """Return the planner shards of this node, among the nodes that sent a heartbeat lately."""
-        return shards_of(identity().node.id, identity().nodes, heard_since=clock.now() - timing.missed_after)
+        return shards_of(heartbeat().node.id, heartbeat().nodes, heard_since=clock.now() - timing.missed_after)
 
-    settler = None if executor is None else Settler(store, clock)
     worker = None
-    if executor is not None and settler is not None:
-        worker = _worker(parts, executor, settler, lease, node_id=lambda: identity().node.id)
+    if executor is not None:
+        worker = _worker(parts, executor, lease, node_id=lambda: heartbeat().node.id)
     planner = None
     if "planner" in parts.plan.roles:
         planner = Planner(store, clock, parts.metrics, horizon=timing.horizon, shards=shards, new_id=parts.ids)
-    node = NodeService(
+    return NodeService(
         store=store,
         clock=clock,
         lease=lease,
         timing=timing,
-        pulse=heartbeat,
+        heartbeat_thread=thread,
         janitor=Janitor(store, clock, lease, timing),
         retention=Retention(store, clock, keep=parts.settings.retention, blobs=blobs_to_prune(parts.blobs)),
         planner=planner,
         worker=worker,
-        settler=settler,
     )
-    return node
 
 
-def _worker(
-    parts: Parts, executor: Executor, settler: Settler, lease: Lease, *, node_id: Callable[[], NodeId]
-) -> Worker:
+def _worker(parts: Parts, executor: Executor, lease: Lease, *, node_id: Callable[[], NodeId]) -> Worker:
     return Worker(
         store=parts.store,
         clock=parts.clock,
         lease=lease,
         executor=executor,
-        settler=settler,
         metrics=parts.metrics,
         timing=parts.timing,
         node_id=node_id,
         tasks=parts.registry.names,
         queues=parts.plan.queues,
         concurrency=parts.plan.concurrency,
-        luck=random.random,
+        random_factor=random.random,
     )
 
 
-def _heartbeat(
-    parts: Parts, own_store: Store, lease: Lease, *, running: Callable[[], int], beaten: Callable[[], None]
-) -> Heartbeat:
-    """Return the heartbeat on a connection of its own; it also keeps the metrics of the clocks."""
-    wall = WallClockMonitor(parts.clock)
-
-    def wall_ahead() -> timedelta:
-        ahead = wall.look()
-        parts.metrics.wall_seen(ahead)
-        return ahead
-
-    def after_beat() -> None:
-        parts.metrics.synced(parts.clock.offset)
-        beaten()
-
+def _heartbeat(parts: Parts, own_store: Store, lease: Lease, *, running: Callable[[], int]) -> Heartbeat:
+    """Return the heartbeat on a connection of its own."""
     return Heartbeat(
         own_store,
         parts.clock,
         lease,
         _identity(parts),
         parts.timing,
+        parts.metrics,
         new_id=parts.ids,
         running=running,
-        beaten=after_beat,
-        wall_ahead=wall_ahead,
+        wall_ahead=WallClockMonitor(parts.clock).check,
     )
 
 

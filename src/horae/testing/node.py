@@ -1,25 +1,24 @@
-"""One node under virtual time: the real planner, worker, settler and janitor, each looked at exactly when it is due.
+"""One node under virtual time: the real planner, worker and janitor, each ticking exactly when it is due.
 
-A real node looks around every few seconds, for what a lost signal or a dead neighbour may have left. Here no signal is
-lost and nobody dies unless the test says so; without those looks a year passes in a second.
+A real node polls every few seconds for what a lost signal or a dead neighbour may have left. Here no signal is lost
+and no node dies unless the test asks for it; without that polling a year passes in a second.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from horae.core.ids import Ids
 from horae.core.model import SHARDS, Node, NodeId
-from horae.core.results import Settled
 from horae.core.signals import Kind, Signal
-from horae.engine.cluster.lease import Heartbeat, Lease, Timing
+from horae.engine.cluster.heartbeat import Heartbeat
+from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.execution.executor import Executor
-from horae.engine.worker.settler import Settler
 from horae.engine.worker.timer import LoopTimer
 from horae.engine.worker.worker import Worker
-from horae.loop import Loop
+from horae.loop import Loop, Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.tasks.registry import Registry
@@ -27,27 +26,22 @@ from horae.testing.handlers import Handlers, TurnPool
 from horae.testing.virtual_time import VirtualClock, VirtualLoop
 
 CONCURRENCY = 100
-NEVER = timedelta(days=36525)  # when a duty looks around although nobody called it
+NEVER = timedelta(days=36525)  # idle time of a loop that ticks only when woken
 
 
 class GivenLease(Lease):
-    """A lease that is always good: heartbeats are not worth the time that they take."""
+    """A lease that is always safe: heartbeats are not worth the time that they take."""
 
     @property
     def age(self) -> timedelta:
         return timedelta()
 
 
-class PlainSettler(Settler):
-    """Writes at the end of every step what a real one leaves for a moment later, so that tests see it."""
+class EagerWakeup(Wakeup):
+    """Has results written at the instant of their attempt, not a few milliseconds later."""
 
-    async def show(self) -> bool:
-        """Write everything now; False when there was nothing."""
-        if not self._starts and not self._results:
-            return False
-        await self.tick()
-        await self._write_starts(self._clock.now())
-        return True
+    def wake(self, at: datetime | None = None) -> None:
+        super().wake(None)
 
 
 class VirtualNode:
@@ -62,7 +56,7 @@ class VirtualNode:
         *,
         name: str,
         new_id: Ids,
-        luck: Callable[[], float],
+        random_factor: Callable[[], float],
         ended: Callable[[], None],
     ) -> None:
         self._store = store
@@ -82,58 +76,59 @@ class VirtualNode:
             beat_at=clock.now(),
             tasks=registry.schemas(),
         )
-        self._heart = Heartbeat(
-            store, clock, lease, node, timing, new_id=new_id, running=lambda: self._worker.running, beaten=_nothing
+        self._heartbeat = Heartbeat(
+            store, clock, lease, node, timing, Metrics(), new_id=new_id, running=lambda: self._worker.running
         )
         self._executor = Executor(
             registry, store.blobs, clock, threads=CONCURRENCY, pool=TurnPool(loop), allow_shell=True, processes=1
         )
-        self._settler = PlainSettler(store, clock)
         self._worker = Worker(
             store=store,
             clock=clock,
             lease=lease,
             executor=Handlers(self._executor, loop),
-            settler=self._settler,
             metrics=Metrics(),
             timing=timing,
-            node_id=lambda: self._heart.node.id,
+            node_id=lambda: self._heartbeat.node.id,
             tasks=registry.names,
             queues=(),
             concurrency=CONCURRENCY,
-            luck=luck,
+            random_factor=random_factor,
             spacing=timedelta(),
+            make_timer=lambda call: LoopTimer(clock, call),
+            settle_wakeup=EagerWakeup(clock),
         )
         planner = Planner(store, clock, Metrics(), horizon=timing.horizon, shards=lambda: range(SHARDS), new_id=new_id)
         self._janitor = Janitor(store, clock, lease, timing)
-        self._planning = Loop("planner", planner.tick, clock, idle=NEVER)
-        self._claiming = Loop("claims", self._worker.tick, clock, idle=NEVER)
-        self._stopping = Loop("stops", self._obey_stops, clock, idle=NEVER)
-        self._settling = Loop("results", self._settler.tick, clock, idle=NEVER)
-        self._sweeping = Loop("janitor", self._sweep, clock, idle=NEVER)
-        self._loops = [self._planning, self._claiming, self._stopping, self._settling, self._sweeping]
+        worker = self._worker
+        self._planner_loop = Loop("planner", planner.tick, clock, idle=NEVER)
+        self._stops_loop = Loop("stops", worker.apply_stops, clock, idle=NEVER)
+        self._janitor_loop = Loop("janitor", self._sweep, clock, idle=NEVER)
+        claims_loop = Loop("claims", worker.claim, clock, idle=NEVER, wakeup=worker.claim_wakeup)
+        results_loop = Loop("results", self._settle, clock, idle=NEVER, wakeup=worker.settle_wakeup)
+        self._loops = [self._planner_loop, claims_loop, self._stops_loop, results_loop, self._janitor_loop]
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = _nothing
-        self._worker.alarm = LoopTimer(clock, self._worker.release_due)
-        self._worker.wake = self._claiming.wake
-        self._settler.wake = self._wake_settler
-        self._tell_worker, self._settler.settled = self._settler.settled, self._settled
 
     async def start(self) -> None:
-        """Join, and begin every duty."""
-        await self._heart.join()
-        self._unsubscribe = self._store.subscribe(self._heard)
+        """Join the cluster and start every duty."""
+        await self._heartbeat.join()
+        self._unsubscribe = self._store.subscribe(self._on_signal)
         self._tasks = [self._events.create_task(loop.run(), name=loop.name) for loop in self._loops]
         for task in self._tasks:
             task.add_done_callback(self._duty_ended)
 
     async def show(self) -> bool:
-        """Bring to the store whatever is known here; False when that was nothing."""
+        """Write everything that is known here to the store; returns False when there was nothing."""
         self._executor.flush_logs()
-        return await self._settler.show()
+        ending = self._worker.settler.unsettled
+        written = await self._worker.settler.flush()
+        if ending:
+            self._ended()
+        return written
 
     async def stop(self) -> None:
-        """End at once, as a process that is killed: nothing more is written."""
+        """End at once, like a process that is killed: nothing more is written."""
         self._unsubscribe()
         for task in self._tasks:
             task.remove_done_callback(self._duty_ended)
@@ -142,39 +137,35 @@ class VirtualNode:
         await self._executor.close()
 
     def look_for_dead(self) -> None:
-        """Another node has just died: sweep until everybody has noticed."""
+        """Sweep until a node that has just died is declared dead."""
         self._sweep_until = self._clock.now() + self._timing.dead_after + 2 * self._timing.heartbeat
-        self._sweeping.wake()
+        self._janitor_loop.wake()
 
-    def _settled(self, results: Sequence[Settled], answers: Sequence[bool]) -> None:
-        self._tell_worker(results, answers)
-        self._ended()
+    async def _settle(self) -> datetime | None:
+        ending = self._worker.settler.unsettled
+        again = await self._worker.settler.tick()
+        if ending:
+            self._ended()
+        return again
 
-    def _wake_settler(self, at: datetime | None) -> None:
-        self._settling.wake(None if self._settler.unsettled else at)
-
-    def _heard(self, signal: Signal) -> None:
+    def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
-            self._worker.heard(signal.at)
+            self._worker.signal(signal.at)
         if signal.kind in (Kind.PLAN, Kind.ANY):
-            self._planning.wake(signal.at)
+            self._planner_loop.wake(signal.at)
         if signal.kind in (Kind.STOP, Kind.ANY):
-            self._stopping.wake()
+            self._stops_loop.wake()
 
     def _duty_ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         self._events.fail(error or AssertionError(f"the duty {task.get_name()} ended by itself"))
 
-    async def _obey_stops(self) -> datetime | None:
-        await self._worker.obey_stops()
-        return None
-
     async def _sweep(self) -> datetime | None:
         if self._clock.now() > self._sweep_until:
             return None
-        await self._heart.tick()
+        await self._heartbeat.tick()
         return await self._janitor.tick()
 
 
 def _nothing() -> None:
-    """There is nothing to do."""
+    """Do nothing."""

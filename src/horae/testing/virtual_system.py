@@ -227,7 +227,7 @@ class _Engine:
             self._registry,
             name=f"worker-{self._nodes}",
             new_id=self._new_id,
-            luck=self._random.random,
+            random_factor=self._random.random,
             ended=self._ends.look,
         )
         await node.start()

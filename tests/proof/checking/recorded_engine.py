@@ -74,7 +74,7 @@ class RecordedSystem(System):
                 fence=run.fence,
                 due=run.due_at.timestamp(),
                 label=label_in_params(run.spec.params),
-                node=node.heart.node.name,
+                node=node.heartbeat.node.name,
                 good=good,
                 params=run.spec.params,
             )
@@ -206,7 +206,7 @@ class RecordedLife(Life):
 
     async def crash(self) -> None:
         if node := self._some_node():
-            self.lines.append(InjectedFault(at=self.now(), fault="kill", target=node.heart.node.name))
+            self.lines.append(InjectedFault(at=self.now(), fault="kill", target=node.heartbeat.node.name))
             node.kill()
 
     async def freeze(self) -> None:
@@ -223,7 +223,7 @@ class RecordedLife(Life):
             self._thaw(self._frozen.pop())
 
     def _thaw(self, node: SimNode) -> None:
-        name, at = node.heart.node.name, self._frozen_at.pop(id(node))
+        name, at = node.heartbeat.node.name, self._frozen_at.pop(id(node))
         self.lines.append(InjectedFault(at=at, fault="freeze", target=name, until=self.now()))
         node.thaw()
 

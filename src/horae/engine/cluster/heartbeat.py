@@ -1,126 +1,93 @@
-"""Gives the heartbeat its own thread and connection, so that a busy event loop does not look dead.
+"""Sends heartbeats: they renew the lease, follow the store's clock and report which nodes are alive."""
 
-But a node whose event loop stands still does nothing for what it holds, and others wait for it as long as it beats. So
-it stops beating when that has lasted as long as a silence after which nodes are buried.
-"""
-
-import asyncio
-import threading
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 import structlog
 
-from horae.engine.cluster.lease import Heartbeat, Timing
-from horae.engine.cluster.watchdog import Watchdog
-from horae.loop import Loop
+from horae.core.model import Node, NodeId
+from horae.core.values import replace
+from horae.engine.cluster.lease import Lease, Timing
+from horae.metrics import Metrics
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)
 
+LOUD_OFFSET = timedelta(seconds=1)
 
-class HeartbeatThread:
-    """Runs a heart in a thread until it is stopped."""
+
+class Heartbeat:
+    """The registration of one node, and the heartbeats that keep it."""
 
     def __init__(
         self,
-        open_store: Callable[[], Awaitable[Store]],
-        make_heart: Callable[[Store], Heartbeat],
+        store: Store,
         clock: Clock,
+        lease: Lease,
+        node: Node,
         timing: Timing,
+        metrics: Metrics,
+        *,
+        new_id: Callable[[], str],
+        running: Callable[[], int],
+        wall_ahead: Callable[[], timedelta] = timedelta,
     ) -> None:
-        self._open_store = open_store
-        self._make_heart = make_heart
+        """`running` returns the attempts under way, `wall_ahead` the offset of the machine's wall clock."""
+        self._store = store
         self._clock = clock
+        self._lease = lease
         self._timing = timing
-        self._thread = threading.Thread(target=self._main, name="horae-heartbeat", daemon=True)
-        self._ready = threading.Event()
-        self._loop: Loop | None = None
-        self._events: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
-        self._death: asyncio.Event | None = None  # of the event loop that started us
-        self._watch: Watchdog | None = None  # over that event loop
-        self._stood = 0.0  # seconds for which it has not turned
-        self.heart: Heartbeat | None = None
+        self._metrics = metrics
+        self._running = running
+        self._wall_ahead = wall_ahead
+        self._new_id = new_id
+        self.node = node
+        self.nodes: Sequence[Node] = (node,)
+        self.rejoin = False  # set once everything that the dead identity held is abandoned
 
-    async def start(self) -> Heartbeat:
-        """Connect, register the node and begin to beat; raises what hindered it."""
-        self._owner = asyncio.get_running_loop()
-        self._death = asyncio.Event()
-        heartbeat = self._timing.heartbeat.total_seconds()
-        self._watch = Watchdog(self._clock.elapsed, at_most=heartbeat, turned=self._turned)
-        self._thread.start()
-        await asyncio.to_thread(self._ready.wait)
-        if self._failure is not None:
-            raise self._failure
-        assert self.heart is not None
-        return self.heart
+    async def tick(self) -> datetime | None:
+        """Send one heartbeat; returns when to send the next."""
+        if self.rejoin:
+            self.rejoin = False
+            await self.join()
+            log.warning("node_rejoined", node=self.node.id)
+        asked_at = await self._sync()
+        beat = await self._store.beat(
+            self.node.id,
+            now=self._clock.now(),
+            running=self._running(),
+            dead_after=self._timing.dead_after,
+            wall_ahead=self._wall_offset(),
+        )
+        if beat is None:
+            self._lease.lost = True
+        else:
+            self._lease.renew(asked_at)
+            self.nodes = beat.nodes
+        self._metrics.synced(self._clock.offset)
+        return self._clock.now() + self._timing.heartbeat
 
-    async def failed(self) -> None:
-        """Return only by raising what ended the heartbeat, which should never end by itself."""
-        assert self._death is not None
-        await self._death.wait()
-        assert self._failure is not None
-        raise self._failure
+    async def join(self) -> None:
+        """Register under a new id; a node that was declared dead comes back as another."""
+        asked_at = await self._sync()
+        now, wall_ahead = self._clock.now(), self._wall_offset()
+        node = replace(self.node, id=NodeId(self._new_id()), started_at=now, beat_at=now, wall_ahead=wall_ahead)
+        await self._store.register(node)
+        self.node = node
+        self.nodes = (*self.nodes, node)
+        self._lease.renew(asked_at)
 
-    def wake(self) -> None:
-        """Beat now rather than at the next interval."""
-        self._call(lambda loop: loop.wake())
+    def _wall_offset(self) -> timedelta:
+        ahead = self._wall_ahead()
+        self._metrics.wall_seen(ahead)
+        return ahead
 
-    async def stop(self) -> None:
-        """End the thread; the lease is left to whoever unregisters the node."""
-        self._call(lambda loop: loop.stop())
-        await asyncio.to_thread(self._thread.join)
-
-    def _call(self, act: Callable[[Loop], None]) -> None:
-        if self._events is not None and self._loop is not None and not self._events.is_closed():
-            self._events.call_soon_threadsafe(act, self._loop)
-
-    def _main(self) -> None:
-        try:
-            asyncio.run(self._beat())
-        except BaseException as exc:  # noqa: BLE001 - raised again where somebody waits: in `start` or in `failed`
-            self._failure = exc
-            assert self._death is not None
-            if not self._owner.is_closed():
-                self._owner.call_soon_threadsafe(self._death.set)
-        finally:
-            self._ready.set()
-
-    async def _beat(self) -> None:
-        store = await self._open_store()
-        try:
-            heart = self._make_heart(store)
-            await heart.join()
-            self._events = asyncio.get_running_loop()
-            self._loop = Loop("heartbeat", self._beat_once, self._clock, idle=self._timing.heartbeat)
-            self.heart = heart
-            self._ready.set()
-            await self._loop.run()
-        finally:
-            await store.close()
-
-    async def _beat_once(self) -> datetime | None:
-        assert self.heart is not None
-        if self._stands_still():
-            return None
-        return await self.heart.tick()
-
-    def _turned(self) -> None:
-        if self._stood > 0:
-            self.wake()  # the lease may need it
-
-    def _stands_still(self) -> bool:
-        """Whether the event loop of the node has not turned for so long that others should not wait for it."""
-        assert self._watch is not None
-        stood, before = self._watch.look(), self._stood
-        heartbeat, longest = self._timing.heartbeat.total_seconds(), self._timing.dead_after.total_seconds()
-        if stood >= heartbeat > before:
-            log.warning("event_loop_blocked", seconds=round(stood, 1), at=self._watch.place())
-        if stood >= longest > before:
-            log.error("event_loop_stands_still", seconds=round(stood, 1), at=self._watch.place(), then="no more beats")
-        if stood < heartbeat <= before:
-            log.warning("event_loop_turns_again", seconds=round(before, 1))
-        self._stood = stood
-        return stood >= longest
+    async def _sync(self) -> float:
+        """Follow the store's clock; returns when the store was asked, by the monotonic clock."""
+        asked_at = self._clock.elapsed()
+        store_time = await self._store.time()
+        self._clock.sync(store_time, asked_at=asked_at, answered_at=self._clock.elapsed())
+        if abs(self._clock.offset) > LOUD_OFFSET:
+            log.warning("clock_offset", seconds=self._clock.offset.total_seconds())
+        return asked_at

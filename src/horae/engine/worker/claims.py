@@ -8,7 +8,6 @@ from horae.core.model import NodeId, Reason, Run
 from horae.core.results import cancel, give_back
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.worker.contested import decide_contested
-from horae.engine.worker.finisher import Finisher
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.scan_floor import ScanFloor
 from horae.engine.worker.settler import Settler
@@ -19,24 +18,23 @@ from horae.ports.store import ClaimRequest, Claims, Store
 
 CLAIM_BATCH = 1000
 STREAM = 20  # claims of a steady stream within the lead
-BESIDE_BACKLOG = 100  # runs in one of the claims for what comes due meanwhile; the queues share it
-BEHIND = 10  # times that a claim looks behind runs of which nobody can tell yet what becomes of them
+BESIDE_BACKLOG = 100  # runs in one claim of what comes due beside a backlog; the queues share it
+PAST_UNDECIDED = 10  # extra claims past undecided contested runs
 WORTH = 10  # less than this part of all that may be held is not worth a claim
 
 
 class Claimer:
-    """Asks the store for runs."""
+    """Asks the store for runs, holds them and has the due ones released."""
 
     def __init__(
         self,
         state: WorkerState,
-        ending: Finisher,
-        releasing: Releaser,
+        releaser: Releaser,
+        settler: Settler,
         *,
         store: Store,
         clock: Clock,
         lease: Lease,
-        settler: Settler,
         metrics: Metrics,
         timing: Timing,
         node_id: Callable[[], NodeId],
@@ -45,44 +43,56 @@ class Claimer:
         spacing: timedelta,
     ) -> None:
         self._state = state
-        self._finisher = ending
-        self._releaser = releasing
+        self._releaser = releaser
+        self._settler = settler
         self._store = store
         self._clock = clock
         self._lease = lease
-        self._settler = settler
         self._metrics = metrics
         self._timing = timing
-        self._often = timing.lead / STREAM
-        self._patience = timing.lead / 10  # with slots that show no sign of being free soon
+        self._stream_interval = timing.lead / STREAM
+        self._slot_patience = timing.lead / 10  # with slots that show no sign of being free soon
         self._node_id = node_id
         self._tasks = tasks
         self._queues = queues
         self._spacing = spacing
         self._floor = ScanFloor(timing.lead)
-        self._began_at = 0.0  # the last claim, by the steady clock: that of the store may stand still
-        self._spaced = False  # whether the next one keeps a distance from it
+        self._claimed_at = 0.0  # the last claim by the monotonic clock: the store's may stand still
+        self._spaced = False  # whether the next claim keeps a distance from the last
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
-        self._looked_at: datetime | None = None  # when something was claimed beside that
-        self._ended_seen = 0  # attempts, when something overdue was last looked at
-        self._stuck_since: datetime | None = None  # nothing has ended since this look
-        self._stopped: list[Run] = []  # claimed, though somebody had asked the node that held them before to stop them
+        self._beside_backlog_at: datetime | None = None  # the last claim of what comes due beside the backlog
+        self._ended_before = 0  # attempts that had ended at the last look at overdue runs
+        self._stuck_since: datetime | None = None  # no attempt has ended since this look
+        self._stop_requested: list[Run] = []  # claimed with a stop request that the node before us did not apply
         self.starved = False  # there was no room for more, so a result must wake the claims
         self.lined_up = False  # runs are next in gates of which we hold others, so a result must wake the claims
 
-    def tell(self, at: datetime | None) -> None:
-        """There are runs to claim from `at` on; None when nobody knows from when on."""
-        self._floor.tell(at)
+    def signal(self, at: datetime | None) -> None:
+        """Note that there are runs to claim from `at` on; None when the time is not known."""
+        self._floor.signal(at)
+
+    def soon(self) -> datetime:
+        """Return when a steady stream is claimed again."""
+        return self._clock.now() + self._stream_interval
+
+    def check_overdue_at(self) -> datetime | None:
+        """Return when to check whether overdue runs must be given back; None when none waits for a slot."""
+        return self._clock.now() + self._slot_patience if self._state.held.overdue else None
+
+    def take_stop_requested(self) -> Sequence[Run]:
+        """Return the runs that were claimed with a stop request; the caller asks the store to take them back."""
+        stop_requested, self._stop_requested = self._stop_requested, []
+        return stop_requested
 
     async def claim(self) -> datetime | None:
-        """Claim once, unless that was just done; answers when there is something to claim again."""
-        now, begins_at = self._clock.now(), self._clock.elapsed()
-        too_soon = self._spacing - timedelta(seconds=begins_at - self._began_at)
+        """Claim once, unless that was just done; returns when there is something to claim again."""
+        now, elapsed = self._clock.now(), self._clock.elapsed()
+        too_soon = self._spacing - timedelta(seconds=elapsed - self._claimed_at)
         if self._spaced and too_soon > timedelta():
             return now + too_soon
-        self._began_at = begins_at
+        self._claimed_at = elapsed
         self._give_back_overdue(now)
-        look_at = await self._claim_beside_backlog(now)
+        beside_at = await self._claim_beside_backlog(now)
         room, free_gates = self._room(now), self._state.gates.take_free()
         again = None
         if room == 0:
@@ -90,29 +100,20 @@ class Claimer:
             self._spaced = True
         if room > 0 or free_gates:
             again = await self._claim(now, room, free_gates)
-        return min(filter(None, (again, look_at, self.look_for_overdue())), default=None)
-
-    def take_stopped(self) -> Sequence[Run]:
-        """What was claimed with a request to stop it that no node had the time to follow: it is to be asked back."""
-        stopped, self._stopped = self._stopped, []
-        return stopped
-
-    def look_for_overdue(self) -> datetime | None:
-        """When to see whether what finds no slot here has to go back; None when everything found one."""
-        return self._clock.now() + self._patience if self._state.holding.overdue else None
+        return min(filter(None, (again, beside_at, self.check_overdue_at())), default=None)
 
     async def _claim_beside_backlog(self, now: datetime) -> datetime | None:
-        """Take what comes due while a backlog is worked off: it need not be late, too. Answers when to do so again."""
-        often = self._often
-        limit = min(self._startable(now, 2 * often) // 4, BESIDE_BACKLOG)  # half of the slots are for the backlog
+        """Claim what comes due during a backlog, so that it is not late, too; returns when to do so again."""
+        interval = self._stream_interval
+        limit = min(self._startable(now, 2 * interval) // 4, BESIDE_BACKLOG)  # half of the slots are for the backlog
         behind = self._backlog_at is not None and (self._backlog_at <= now or self._room(now) == 0)
         if not behind or limit <= 0 or self._settler.full:
-            self._looked_at = None
+            self._beside_backlog_at = None
             return None
-        if self._looked_at is None or now >= self._looked_at + often:
-            floor, self._looked_at = (self._looked_at or now) - often, now
+        if self._beside_backlog_at is None or now >= self._beside_backlog_at + interval:
+            floor, self._beside_backlog_at = (self._beside_backlog_at or now) - interval, now
             await self._claim_once(now, floor=floor, limit=limit)
-        return self._looked_at + often
+        return self._beside_backlog_at + interval
 
     async def _claim(self, now: datetime, room: int, free_gates: Sequence[str]) -> datetime | None:
         floor = self._floor.send(now) if room > 0 else now
@@ -123,20 +124,20 @@ class Claimer:
             raise
         if claimed is None:
             return None
-        claims, unsure = claimed
-        again = self._next_claim(claims, room, now, unsure=unsure)
-        if unsure:
-            await self._claim_behind(claims, now, floor=floor, limit=room)
+        claims, undecided = claimed
+        again = self._next_claim(claims, room, now, undecided=undecided)
+        if undecided:
+            await self._claim_past_undecided(claims, now, floor=floor, limit=room)
         return min(filter(None, (again, self._floor.sweep_at)), default=None) if room > 0 else again
 
-    async def _claim_behind(self, claims: Claims, now: datetime, *, floor: datetime | None, limit: int) -> None:
-        """Take what could not be seen for runs that are contested and cannot be decided on yet."""
+    async def _claim_past_undecided(self, claims: Claims, now: datetime, *, floor: datetime | None, limit: int) -> None:
+        """Claim what was hidden behind contested runs that cannot be decided yet."""
         undecided: frozenset[str] = frozenset()
-        for _ in range(BEHIND):
-            told = undecided.union(item.run.gate for item in claims.contested if item.run.gate is not None)
-            if told == undecided or claims.runs or not claims.more:
+        for _ in range(PAST_UNDECIDED):
+            more = undecided.union(item.run.gate for item in claims.contested if item.run.gate is not None)
+            if more == undecided or claims.runs or not claims.more:
                 return
-            undecided = told
+            undecided = more
             claimed = await self._claim_once(now, floor=floor, limit=limit, undecided_gates=undecided)
             if claimed is None:
                 return
@@ -151,9 +152,9 @@ class Claimer:
         free_gates: Sequence[str] = (),
         undecided_gates: Collection[str] = (),
     ) -> tuple[Claims, bool] | None:
-        """Claim, hold what came, start what is due of it, decide on what is contested, and tell whether that is open.
+        """Claim, hold what came, release what is due, and decide contested runs; the flag says whether some are open.
 
-        None when this node is no longer what it was.
+        None when this node was declared dead meanwhile.
         """
         gates, node = self._state.gates, self._node_id()
         number = gates.begin_claim()
@@ -172,92 +173,91 @@ class Claimer:
         try:
             claims = await self._store.claim(request)
         except Unavailable:
-            self._state.unknown_since = self._clock.now()  # it may have been done all the same
+            self._state.unknown_since = self._clock.now()  # the store may have done it all the same
             raise
         if not self._state.acts_for(node):
             return None
         if not claims.alive:
             self._lease.lost = True
             return None
-        self._take(claims.runs, number, asked_at=now)
+        self._hold(claims.runs, number, asked_at=now)
         gates.end_claim(number)
         self._releaser.release_due()
         return claims, await decide_contested(claims.contested, self._clock.now(), self._store, self._metrics)
 
-    def _take(self, runs: Sequence[Run], number: int, *, asked_at: datetime) -> None:
+    def _hold(self, runs: Sequence[Run], number: int, *, asked_at: datetime) -> None:
+        """Hold claimed runs until their instants; cancel, give back or set aside those that must not start."""
         now, state = self._clock.now(), self._state
         slow = now - asked_at > self._timing.lead  # what was claimed ahead may have others before it by now
-        holding, gates, may_hold = state.holding, state.gates, state.phase.may.hold
+        held, gates, may_hold = state.held, state.gates, state.phase.may.hold
         for run in runs:
             if run.stop is Reason.CANCELLED:
-                self._finisher.end(cancel(run, now), now)
+                self._releaser.settle(cancel(run, now), now)
             elif not may_hold or (
                 run.gate is not None and (not gates.trusts(run, number) or (slow and run.wake_at > asked_at))
             ):
-                self._finisher.end(give_back(run, now), now)
+                self._releaser.settle(give_back(run, now), now)
             else:
                 if run.gate is not None:
                     gates.enter(run)
-                if run.stop is None or run.attempt > 0:  # what was going when it was to be stopped goes on
-                    holding.keep(run)
+                if run.stop is None or run.attempt > 0:  # a pause does not stop what has already started once
+                    held.keep(run)
                 else:
-                    self._stopped.append(run)
-                    state.asked_back.add(run.id)
+                    self._stop_requested.append(run)
+                    state.retracting.add(run.id)
 
-    def _next_claim(self, claims: Claims, room: int, now: datetime, *, unsure: bool) -> datetime | None:
-        advanced = claims.runs or (claims.contested and not unsure)
-        if room > 0:
-            self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
-            self.lined_up = claims.lined_up_at is not None or bool(self._state.gates.full())
-        soon = now + self._often
+    def _next_claim(self, claims: Claims, room: int, now: datetime, *, undecided: bool) -> datetime | None:
+        """Return when to claim again after what a claim brought."""
+        advanced = claims.runs or (claims.contested and not undecided)
+        soon = now + self._stream_interval
         self._spaced = bool(claims.runs) and not claims.more
         if room > 0:
-            passed_over = bool(claims.contested or self._state.gates.full())
+            gates_full = bool(self._state.gates.full())
+            self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
+            self.lined_up = claims.lined_up_at is not None or gates_full
             took, until = self._clock.now() - now, now + self._timing.lead
+            passed_over = bool(claims.contested) or gates_full
             self._floor.answered(claims, now=now, until=until, passed_over=passed_over, took=took)
         if claims.more:
             self.starved = self._room(now) == 0
             return None if self.starved else now if advanced else soon
-        if unsure:
+        if undecided:
             return soon
         return None if claims.next_at is None else max(claims.next_at - self._timing.lead, soon)
 
-    def soon(self) -> datetime:
-        """When a steady stream is claimed again."""
-        return self._clock.now() + self._often
-
     def _room(self, now: datetime) -> int:
-        """How many more runs can be started within the lead; none while enough of them wait for a slot."""
-        holding = self._state.holding
+        """Return how many more runs can be started within the lead; 0 while enough of them wait for a slot."""
+        held = self._state.held
         if self._settler.full:
             return 0
-        if holding.overdue >= min(self._startable(now, self._patience), 2 * CLAIM_BATCH):
+        if held.overdue >= min(self._startable(now, self._slot_patience), 2 * CLAIM_BATCH):
             return 0
         startable = self._startable(now, self._timing.lead)
-        room = startable - len(holding)
+        room = startable - len(held)
         return min(room, CLAIM_BATCH) if room > startable // WORTH else 0
 
     def _startable(self, now: datetime, within: timedelta) -> int:
         state = self._state
-        turning = state.turning(now, self._patience)
-        return state.pace.startable(free=state.free_slots, turning=turning, within=within.total_seconds())
+        young = state.young_attempts(now, self._slot_patience)
+        return state.capacity.startable(free=state.free_slots, young=young, within=within.total_seconds())
 
     def _give_back_overdue(self, now: datetime) -> None:
-        """Return what has found no slot here for a while: another node may have one."""
-        state = self._state
-        if not state.holding.overdue:
+        """Give back what has found no slot here for a while: another node may have one."""
+        held = self._state.held
+        if not held.overdue:
             self._stuck_since = None
             return
-        patience = self._patience if self._stuck(now) else 2 * self._timing.lead
-        for run in state.holding.overdue_since(now - patience):
-            state.holding.drop(run)
-            self._finisher.end(give_back(run, now), now)
+        patience = self._slot_patience if self._stuck(now) else 2 * self._timing.lead
+        for run in held.take_overdue_since(now - patience):
+            held.drop(run)
+            self._releaser.settle(give_back(run, now), now)
 
     def _stuck(self, now: datetime) -> bool:
-        """Whether nothing has ended here for so long that no slot can be expected to be free soon.
+        """Return whether no attempt has ended for so long that no slot can be expected to be free soon.
 
-        Counted from one look to another: a process that was itself held up has seen nothing end either.
+        Measured from one look to the next: a process that was itself suspended has seen nothing end either.
         """
-        if self._state.ended != self._ended_seen or self._stuck_since is None:
-            self._ended_seen, self._stuck_since = self._state.ended, now
-        return now - self._stuck_since >= max(self._patience, timedelta(seconds=2 * self._state.pace.mean_seconds))
+        ended, mean = self._state.ended, timedelta(seconds=2 * self._state.capacity.mean_seconds)
+        if ended != self._ended_before or self._stuck_since is None:
+            self._ended_before, self._stuck_since = ended, now
+        return now - self._stuck_since >= max(self._slot_patience, mean)

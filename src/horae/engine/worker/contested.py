@@ -1,4 +1,4 @@
-"""Decides on runs that are due behind a run of another node in their gate: they are skipped, parked, or left open."""
+"""Decides about due runs whose gate another node holds: they are skipped, parked or left undecided."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,20 +9,20 @@ from horae.core.results import Settled, skip
 from horae.metrics import Metrics
 from horae.ports.store import Contested, Store
 
-START_KNOWN = timedelta(seconds=1)  # starts are written late, but not by more than this
+START_KNOWN = timedelta(seconds=1)  # starts are written lazily, but not later than this
 
 
 async def decide_contested(contested: Sequence[Contested], now: datetime, store: Store, metrics: Metrics) -> bool:
-    """Skip or park what is due behind another node's run; True when something has to be looked at again soon."""
+    """Skip or park runs behind another node's run; return True when some are undecided and must be seen again soon."""
     ended: list[Settled] = []
     parked: list[Run] = []
-    unsure = False
+    undecided = False
     for item in contested:
         match release(item.run, item.rivals, now):
             case Verdict.START:
-                unsure = True  # its gate is just being freed
+                undecided = True  # its gate is just being freed
             case Verdict.WAIT if now - item.run.due_at < START_KNOWN and overlap_is_open(item.run, item.rivals):
-                unsure = True
+                undecided = True
             case Verdict.WAIT:
                 parked.append(item.run)
             case Verdict.OVERLAP | Verdict.TOO_LATE as verdict:
@@ -32,4 +32,4 @@ async def decide_contested(contested: Sequence[Contested], now: datetime, store:
         metrics.ended(State.SKIPPED, len(ended))
     if parked:
         await store.park(parked)
-    return unsure
+    return undecided

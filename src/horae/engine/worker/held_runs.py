@@ -1,4 +1,4 @@
-"""The runs that a worker holds and has not started: each waits for its instant, and then perhaps for a free slot."""
+"""Holds claimed runs until they start: each waits for its instant, and then perhaps for a free slot."""
 
 import itertools
 from bisect import bisect_right, insort
@@ -8,19 +8,19 @@ from datetime import datetime
 
 from horae.core.model import Run, RunId
 
-Entry = tuple[datetime, int, int, Run]  # wake_at, -priority, order of arrival
-Line = deque[tuple[datetime, Run]]  # since when each waits
+Scheduled = tuple[datetime, int, int, Run]  # wake_at, -priority, order of arrival
+Line = deque[tuple[datetime, Run]]  # since when each waits for a slot
 
 
 class HeldRuns:
-    """Claimed runs, by the instant of each; one that is taken out is found gone when its turn comes."""
+    """Claimed runs by their instants; a run that was dropped is filtered out when its turn comes."""
 
     def __init__(self) -> None:
         self._runs: dict[RunId, Run] = {}
-        self._timers: list[Entry] = []  # in their order
+        self._scheduled: list[Scheduled] = []  # sorted
         self._order = itertools.count()
-        self._lines: dict[int, dict[str, dict[str, Line]]] = {}  # of overdue runs, by priority, queue and owner
-        self.overdue = 0  # at most so many wait for a free slot
+        self._lines: dict[int, dict[str, dict[str, Line]]] = {}  # overdue runs by priority, queue and owner
+        self.overdue = 0  # upper bound of the runs that wait for a slot: dropped ones are counted until their turn
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -32,21 +32,22 @@ class HeldRuns:
         return self._runs.get(run.id) is run
 
     def get(self, run_id: RunId) -> Run | None:
+        """Return the held run with this id."""
         return self._runs.get(run_id)
 
     def keep(self, run: Run) -> None:
-        """It waits for its instant."""
+        """Hold a run until its instant."""
         self._runs[run.id] = run
-        timers, timer = self._timers, (run.wake_at, -run.spec.priority, next(self._order), run)
-        if not timers or timers[-1] < timer:  # claims bring them in their order, mostly
-            timers.append(timer)
+        scheduled, entry = self._scheduled, (run.wake_at, -run.spec.priority, next(self._order), run)
+        if not scheduled or scheduled[-1] < entry:  # claims mostly bring runs in this order
+            scheduled.append(entry)
         else:
-            insort(timers, timer)
+            insort(scheduled, entry)
 
     def keep_overdue(self, run: Run, now: datetime) -> None:
-        """Its instant has come, but no slot is free.
+        """Hold a run whose instant has come until a slot is free.
 
-        Within a priority the queues take turns, and within a queue the owners: a flood does not hold up the others.
+        Within a priority the queues take turns, and within a queue the owners, so that a flood delays nobody else.
         """
         spec = run.spec
         owners = self._lines.setdefault(spec.priority, {}).setdefault(spec.queue, {})
@@ -56,23 +57,23 @@ class HeldRuns:
         self.overdue += 1
 
     def drop(self, run: Run) -> None:
-        """Take it out, if it is still here."""
+        """Hold a run no longer, if it is held."""
         self._runs.pop(run.id, None)
 
     def next_at(self) -> datetime | None:
-        """When to look for what is due."""
-        return self._timers[0][0] if self._timers else None
+        """Return the next instant at which a run is due."""
+        return self._scheduled[0][0] if self._scheduled else None
 
     def due(self, now: datetime, limit: int) -> list[Run]:
-        """The next runs whose instant has come, at most so many; they stay here until they are taken out."""
-        end = bisect_right(self._timers, now, hi=min(limit, len(self._timers)), key=_wake_at)
-        timers = self._timers[:end]
-        del self._timers[:end]
+        """Return the next runs whose instant has come; they are held until they are dropped."""
+        end = bisect_right(self._scheduled, now, hi=min(limit, len(self._scheduled)), key=_wake_at)
+        entries = self._scheduled[:end]
+        del self._scheduled[:end]
         runs = self._runs
-        return [run for _, _, _, run in timers if runs.get(run.id) is run]
+        return [run for _, _, _, run in entries if runs.get(run.id) is run]
 
     def take_overdue(self, limit: int) -> list[Run]:
-        """The runs that are to have the next free slots; they stay here until they are taken out."""
+        """Return the runs that get the next free slots; they are held until they are dropped."""
         taken: list[Run] = []
         while self._lines and len(taken) < limit:
             priority = max(self._lines)
@@ -81,20 +82,20 @@ class HeldRuns:
             owners = queues.pop(queue)
             owner = next(iter(owners))
             line = owners.pop(owner)
-            alone = not queues and not owners  # and so has all of them
+            alone = not queues and not owners  # nobody to take turns with
             turn = min(limit - len(taken), len(line)) if alone else 1
             taken += [line.popleft()[1] for _ in range(turn)]
             self.overdue -= turn
             if line:
-                owners[owner] = line  # behind the others
+                owners[owner] = line  # behind the other owners
             if owners:
                 queues[queue] = owners
             elif not queues:
                 del self._lines[priority]
         return [run for run in taken if run in self]
 
-    def overdue_since(self, instant: datetime) -> list[Run]:
-        """Those that have waited for a slot since then or longer; the caller takes them out."""
+    def take_overdue_since(self, instant: datetime) -> list[Run]:
+        """Return the runs that have waited for a slot since then or longer; they are held until they are dropped."""
         late: list[Run] = []
         for priority, queues in list(self._lines.items()):
             for queue, owners in list(queues.items()):
@@ -111,12 +112,12 @@ class HeldRuns:
         return [run for run in late if run in self]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Hold nothing any more."""
         self._runs.clear()
-        self._timers.clear()
+        self._scheduled.clear()
         self._lines.clear()
         self.overdue = 0
 
 
-def _wake_at(timer: Entry) -> datetime:
-    return timer[0]
+def _wake_at(entry: Scheduled) -> datetime:
+    return entry[0]

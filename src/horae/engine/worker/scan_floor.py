@@ -1,67 +1,67 @@
-"""Where claims begin to look: at what is new, now and then at what nobody told of, seldom at the very beginning."""
+"""Chooses the lower `wake_at` bound of each claim, with periodic wider scans."""
 
 from datetime import datetime, timedelta
 
 from horae.ports.store import Claims
 
 FLOOR_AGE = timedelta(seconds=2)  # transactions that commit later than this are found by the full scan
-FULL_SCAN = timedelta(seconds=10)  # between two looks at what woke long ago
+FULL_SCAN = timedelta(seconds=10)  # between two scans from the very beginning
 LONGEST_SCAN = timedelta(minutes=1)  # the same, when they take long
-SCAN_SHARE = 20  # a look takes this part of the time until the next one at most
+SCAN_SHARE = 20  # a full scan takes at most this part of the time until the next one
 
 
 class ScanFloor:
     """Follows the claims of one worker.
 
-    What can be claimed is told after its commit, with the time of its wake-up. So once a claim has left nothing, the
-    next one looks at what wakes later than that one looked for, and at what was told since. What nobody told of, or was
-    passed over because of its gate, is found by a sweep. It comes twice per lead: so what was passed over at the
-    beginning of its lead is found before it is due.
+    Runs are signalled after their commit, with the time of their wake-up. So once a claim has left nothing behind, the
+    next one starts at what wakes later than that claim looked for, and at what was signalled since. Runs without a
+    signal, or passed over because of their gate, are found by a sweep. It comes twice per lead, so that what was passed
+    over at the beginning of its lead is found before it is due.
     """
 
     def __init__(self, lead: timedelta) -> None:
         self._lead = lead
-        self._told: datetime | None = None  # the earliest since the last claim was sent
-        self._untold = False  # there is something of which no time was told
+        self._signalled: datetime | None = None  # the earliest time signalled since the last claim was sent
+        self._unknown = False  # something was signalled without a time
         self._reached: datetime | None = None  # what wakes before was offered to somebody; None: that is not known
-        self._low: datetime | None = None  # as far back as a sweep looks
-        self._sweeps = False  # whether the last claim does
-        self._scans = False  # whether it begins at the very beginning
+        self._low: datetime | None = None  # where a sweep starts
+        self._sweeps = False  # whether the last claim is a sweep
+        self._scans = False  # whether the last claim starts at the very beginning
         self._swept_at: datetime | None = None
         self._scanned_at: datetime | None = None
         self._scan_every = FULL_SCAN
 
-    def tell(self, at: datetime | None) -> None:
-        """There are runs to claim from `at` on; None when nobody knows from when on."""
+    def signal(self, at: datetime | None) -> None:
+        """Note that there are runs to claim from `at` on; None when the time is not known."""
         if at is None:
-            self._untold = True
-        elif self._told is None or at < self._told:
-            self._told = at
+            self._unknown = True
+        elif self._signalled is None or at < self._signalled:
+            self._signalled = at
 
     def send(self, now: datetime) -> datetime | None:
-        """Where the claim that is sent now begins; None is the very beginning."""
-        told, self._told = self._told, None
-        untold, self._untold = self._untold, False
+        """Return where the claim that is sent now starts; None is the very beginning."""
+        signalled, self._signalled = self._signalled, None
+        unknown, self._unknown = self._unknown, False
         reached, self._reached = self._reached, None  # nothing is known if there is no answer
-        if told is not None and self._low is not None:
-            self._low = min(self._low, told)
+        if signalled is not None and self._low is not None:
+            self._low = min(self._low, signalled)
         self._scans = _is_past(self._scanned_at, self._scan_every, now)
         if self._scans:
             self._sweeps, self._swept_at, self._scanned_at = True, now, now
-            # Until there is an answer: where dead rows pile up it may take too long to be answered at all, and must not
-            # be all that is tried.
+            # Doubled until there is an answer: where dead rows pile up, the scan may take too long to be answered at
+            # all, and must not be all that is tried.
             self._scan_every = min(2 * self._scan_every, LONGEST_SCAN)
             return None
-        self._sweeps = reached is None or untold or _is_past(self._swept_at, self._lead / 2, now)
+        self._sweeps = reached is None or unknown or _is_past(self._swept_at, self._lead / 2, now)
         if reached is None or self._sweeps:
             self._swept_at = now
             return self._low
-        return reached if told is None else min(reached, told)
+        return reached if signalled is None else min(reached, signalled)
 
     def answered(
         self, claims: Claims, *, now: datetime, until: datetime, passed_over: bool, took: timedelta = timedelta()
     ) -> None:
-        """What the claim of `now` brought; `passed_over` when it saw something that is to be looked at again."""
+        """Learn from what the claim of `now` brought; `passed_over` when it saw runs that must be seen again."""
         lined_up_at = claims.lined_up_at
         if self._scans:
             self._scan_every = max(min(SCAN_SHARE * took, LONGEST_SCAN), FULL_SCAN)
@@ -70,13 +70,13 @@ class ScanFloor:
             if offered is not None:
                 self._low = min(offered, now) - FLOOR_AGE
             elif self._scans:
-                self._low = None  # there is something left, nobody tells how far back
+                self._low = None  # something is left, and the store does not say how far back
         if not passed_over:
             self._reached = claims.first_at if claims.more else min(lined_up_at or until, until)
 
     @property
     def sweep_at(self) -> datetime | None:
-        """When to claim in any case, after a claim that looked at nothing but what is new."""
+        """When to claim in any case, after a claim that was no sweep."""
         return None if self._sweeps or self._swept_at is None else self._swept_at + self._lead
 
 

@@ -1,24 +1,42 @@
-"""The runs that one node works on: claimed ahead of their time, released each at its instant, settled, or withdrawn."""
+"""Takes the runs of one node through five steps: claim, hold, release, run, settle."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import assert_never
 
 from horae.core.model import NodeId, Run
+from horae.core.results import Failure, Settled, cancel, fail, give_back, succeed
+from horae.core.values import replace
 from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.execution.attempt import RunningAttempt
+from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.engine.worker.claims import Claimer
-from horae.engine.worker.finisher import Finisher
 from horae.engine.worker.phase import WorkerPhase
-from horae.engine.worker.releases import Releaser, Timer
+from horae.engine.worker.reconcile import Reconciler
+from horae.engine.worker.releases import Releaser
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import AttemptRunner, WorkerState
+from horae.engine.worker.timer import UVLOOP_SECONDS, LoopTimer, Timer
 from horae.engine.worker.withdrawals import Withdrawer
+from horae.loop import Wakeup
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 
 
 class Worker:
-    """Holds the parts of a worker together; each of them has one duty."""
+    """The way of a run through this node, in the order in which it happens.
+
+    1. Claim (`claims`): ask the store for runs that are due within the lead, as many as can be started here.
+    2. Hold (`held_runs`): keep each until its instant, and then until a slot is free.
+    3. Release (`releases`): at its instant start a run, let it wait in its gate, or skip it.
+    4. Run (`execution.executor`): run one attempt of its task.
+    5. Settle (`settler`): write what became of the run to the store, and use the free slot for the next one.
+
+    `phase` says which steps are allowed. Runs leave the way early in `withdrawals` (stop requests, shutdown), and
+    `reconcile` compares ours with the store's after an answer was lost.
+    """
 
     def __init__(
         self,
@@ -27,37 +45,45 @@ class Worker:
         clock: Clock,
         lease: Lease,
         executor: AttemptRunner,
-        settler: Settler,
         metrics: Metrics,
         timing: Timing,
         node_id: Callable[[], NodeId],
         tasks: Sequence[str],
         queues: Sequence[str],
         concurrency: int,
-        luck: Callable[[], float],
+        random_factor: Callable[[], float],
         spacing: timedelta = timedelta(milliseconds=5),
+        make_timer: Callable[[Callable[[], object]], Timer] | None = None,
+        settle_wakeup: Wakeup | None = None,
     ) -> None:
-        """`spacing` is what claims that bring a little each keep between them."""
-        self._settler = settler
+        """`spacing` is the least time between claims that bring little; `make_timer` gets what the timer calls."""
+        self._clock = clock
         self._timing = timing
-        self._state = WorkerState(executor, lease, node_id, concurrency=concurrency)
-        self._finisher = Finisher(self._state, clock=clock, settler=settler, metrics=metrics, luck=luck)
-        self._releaser = Releaser(
-            self._state,
-            self._finisher,
+        self._random_factor = random_factor
+        self.claim_wakeup = Wakeup(clock)  # for the loop that calls `claim`
+        self.settle_wakeup = settle_wakeup or Wakeup(clock)  # for the loop that calls `settler.tick`
+        make_timer = make_timer or partial(LoopTimer, clock, resolution=UVLOOP_SECONDS)
+        self._state = state = WorkerState(executor, lease, node_id, concurrency=concurrency)
+        self.settler = settler = Settler(
+            store, clock, metrics, wake=self.settle_wakeup.wake, settled=self._results_settled
+        )
+        self._releaser = releaser = Releaser(
+            state,
+            settler,
             clock=clock,
             executor=executor,
-            settler=settler,
             metrics=metrics,
+            timer=make_timer(self.release_due),
+            done=self._attempt_done,
+            progressed=self._attempt_progressed,
         )
-        self._claiming = Claimer(
-            self._state,
-            self._finisher,
-            self._releaser,
+        self._claimer = Claimer(
+            state,
+            releaser,
+            settler,
             store=store,
             clock=clock,
             lease=lease,
-            settler=settler,
             metrics=metrics,
             timing=timing,
             node_id=node_id,
@@ -65,19 +91,8 @@ class Worker:
             queues=queues,
             spacing=spacing,
         )
-        self._withdrawer = Withdrawer(
-            self._state,
-            self._finisher,
-            store=store,
-            clock=clock,
-            lease=lease,
-            settler=settler,
-            timing=timing,
-            node_id=node_id,
-        )
-        self._finisher.slot_freed = self._slot_freed
-        self._finisher.answered = self._answered
-        self.wake: Callable[[datetime | None], None] = lambda at: None  # have `tick` called then, or now
+        self.withdrawer = Withdrawer(state, releaser, store=store, clock=clock, lease=lease, node_id=node_id)
+        self._reconciler = Reconciler(state, settler, store=store, clock=clock, timing=timing, node_id=node_id)
 
     @property
     def running(self) -> int:
@@ -87,90 +102,99 @@ class Worker:
     @property
     def holding(self) -> int:
         """Runs claimed and not yet started."""
-        return len(self._state.holding)
-
-    @property
-    def unsettled(self) -> int:
-        """Results that the store has not answered yet."""
-        return self._settler.unsettled
+        return len(self._state.held)
 
     @property
     def suspended(self) -> bool:
         """Whether nothing is claimed or started until the lease is safe and the store has confirmed our claims."""
         return self._state.phase.suspended
 
-    @property
-    def alarm(self) -> Timer | None:
-        """What calls `release_due` at the next instant."""
-        return self._releaser.alarm
+    # --- 1 and 2: claim and hold
 
-    @alarm.setter
-    def alarm(self, alarm: Timer) -> None:
-        self._releaser.alarm = alarm
+    def signal(self, at: datetime | None) -> None:
+        """Claim in time for runs that are due from `at` on; None when the time is not known."""
+        self._claimer.signal(at)
+        self.claim_wakeup.wake(None if at is None else at - self._timing.lead)
 
-    def heard(self, at: datetime | None) -> None:
-        """There are runs to claim from `at` on; None when nobody knows from when on."""
-        self._claiming.tell(at)
-        self.wake(None if at is None else at - self._timing.lead)
-
-    async def tick(self) -> datetime | None:
-        """Claim once; answers when there is something to claim again."""
+    async def claim(self) -> datetime | None:
+        """Claim and hold runs once; returns when there is something to claim again."""
         phase = self._state.phase
         if phase.resume() is WorkerPhase.REVALIDATING:
-            await self._withdrawer.confirm_claims()
+            await self._reconciler.confirm_claims()
             self.release_due()
         if not phase.may.claim:
             return None  # the next heartbeat wakes us, unless we drain
-        await self._withdrawer.return_unknown()
+        await self._reconciler.return_unknown()
         try:
-            return await self._claiming.claim()
+            return await self._claimer.claim()
         finally:
-            await self._take_back(self._claiming.take_stopped())
+            if stop_requested := self._claimer.take_stop_requested():
+                await self.withdrawer.retract(stop_requested)
+                self.release_due()
+
+    # --- 3 and 4: release and run
 
     def release_due(self) -> int:
-        """Start what is due; called at the earliest instant that `alarm` was set to. Answers how many were released."""
+        """Start attempts of the held runs that are due, and return how many were due; the timer calls it in time."""
         released = self._releaser.release_due()
-        if (look_at := self._claiming.look_for_overdue()) is not None:
-            self.wake(look_at)
+        if (check_at := self._claimer.check_overdue_at()) is not None:
+            self.claim_wakeup.wake(check_at)
         return released
 
-    async def obey_stops(self) -> None:
-        """Look up and follow the stop requests for runs of this node: a cancel always, others before the start only."""
-        await self._withdrawer.obey_stops()
-        self.release_due()
+    def _attempt_progressed(self, run: Run, progress: float) -> None:
+        attempt = self._state.running.get(run.id)
+        if attempt is not None and attempt.run.fence == run.fence:
+            attempt.run = replace(attempt.run, progress=progress)
+            self.settler.started(attempt.run, self._clock.now())
 
-    def check_lease(self) -> None:
-        """Stop everything when others may have been given our runs."""
-        self._withdrawer.check_lease()
+    # --- 5: settle
 
-    def abandon_all(self) -> None:
-        """Forget every run: whatever they still do is void."""
-        self._withdrawer.abandon_all()
-
-    def begin_drain(self) -> None:
-        """Start nothing more and return what has not started."""
-        self._withdrawer.begin_drain()
-
-    def end_drain(self) -> None:
-        """Stop what still runs; it is given back, not failed."""
-        self._withdrawer.end_drain()
-
-    async def _take_back(self, stopped: Sequence[Run]) -> None:
-        if stopped:
-            await self._withdrawer.take_back(stopped)
-            self.release_due()
-
-    def _slot_freed(self, now: datetime) -> None:
-        self._releaser.slot_freed(now)
-        if self._claiming.starved:
+    def _attempt_done(self, run: Run, result: AttemptResult) -> None:
+        """Hand the result of an attempt to the settler, and use its slot for the next run."""
+        state = self._state
+        attempt = state.running.get(run.id)
+        if attempt is None or attempt.run.fence != run.fence:
+            return  # abandoned: its result is void
+        del state.running[run.id]
+        state.ended += 1
+        now = self._clock.now()
+        if run.started_at is not None:
+            state.capacity.learn((now - run.started_at).total_seconds())
+        self._releaser.settle(self._judge(attempt, result, now), now)
+        if state.held.overdue:
+            self._releaser.use_free_slot(now)
+        if self._claimer.starved:
             self._claim_again()
 
-    def _answered(self, gated: bool) -> None:
-        if self._claiming.starved or (gated and self._claiming.lined_up):
+    def _judge(self, attempt: RunningAttempt, result: AttemptResult, now: datetime) -> Settled:
+        """Decide what the result of an attempt makes of its run."""
+        run = attempt.run
+        match result:
+            case Success():
+                return succeed(run, result.result, now)
+            case Failure():
+                return cancel(run, now) if attempt.cancelled else fail(run, result, now, self._random_factor())
+            case Stopped():
+                return cancel(run, now) if attempt.cancelled else give_back(run, now)
+        assert_never(result)
+
+    def _results_settled(self, results: Sequence[Settled]) -> None:
+        """Claim again when written results made room, or freed gates."""
+        gated = [result.run for result in results if result.run.gate is not None]
+        for run in gated:
+            self._state.gates.settled(run)
+        if self._claimer.starved or (gated and self._claimer.lined_up):
             self._claim_again()
         elif gated:
-            self.wake(self._claiming.soon())  # gates that are not needed any more are freed with the next claim
+            self.claim_wakeup.wake(self._claimer.soon())  # the next claim frees gates that are not needed any more
 
     def _claim_again(self) -> None:
-        self._claiming.starved = False
-        self.wake(None)
+        self._claimer.starved = False
+        self.claim_wakeup.wake()
+
+    # --- leaving early
+
+    async def apply_stops(self) -> None:
+        """Apply the stop requests for runs of this node: a cancel always, others before the start only."""
+        await self.withdrawer.apply_stops()
+        self.release_due()
