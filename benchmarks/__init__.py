@@ -1,1 +1,1 @@
-"""How fast Horae is beside its peers and beside the bare stores, measured on one machine in one run: `make bench`."""
+"""Measures Horae beside other job queues and beside the bare stores, on one machine in one run: `make bench`."""

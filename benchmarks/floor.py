@@ -1,7 +1,7 @@
-"""What the bare stores can do on this machine: the life of a job and nothing else, a thousand at a time, durably.
+"""Measures the bare stores with only the writes of a job, durably and 1,000 jobs at a time.
 
-A life is three transactions of each store: insert rows that are due, claim them, finish them. No product can be faster
-than its store; how near it comes is the figure that says something about the product, on whatever machine.
+A job is three transactions: insert due rows, claim them, finish them. No product can be faster than its store; how
+close it comes is a figure that says something about the product on any machine.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PARAMS = '{"n":12345}'  # as small as those of `horae bench`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How many were done, in what time, and the processor time of everybody who took part."""
+    """The jobs done, the time, and the CPU time of all processes."""
 
     done: int
     seconds: float
@@ -40,7 +40,7 @@ class Pace:
 
     @property
     def cpu_us(self) -> float:
-        """Microseconds of processor time for each."""
+        """Microseconds of CPU time per job."""
         return self.cpu_seconds / self.done * 1e6
 
     def figures(self) -> dict[str, float]:
@@ -70,7 +70,7 @@ POSTGRES_FINISH = "UPDATE run SET state = 2, finished_at = $1 WHERE id = ANY($2:
 
 @asynccontextmanager
 async def postgres_table(address: str) -> AsyncIterator[str]:
-    """The address of a scratch schema with an empty table in it."""
+    """Yield the address of a scratch schema with an empty table."""
     async with scratch_schema(address) as schema:
         connection = await asyncpg.connect(address)
         name = schema.rpartition("search_path=")[2]
@@ -80,7 +80,7 @@ async def postgres_table(address: str) -> AsyncIterator[str]:
 
 
 async def postgres_lives(table: str, jobs: int) -> Pace:
-    """Lives on one connection."""
+    """Run jobs on one connection."""
     async with _connected(table) as (connection, cpu):
         insert, claim, finish = [
             await connection.prepare(text) for text in (POSTGRES_INSERT, POSTGRES_CLAIM, POSTGRES_FINISH)
@@ -96,7 +96,7 @@ async def postgres_lives(table: str, jobs: int) -> Pace:
 
 
 async def postgres_inserts(table: str, jobs: int) -> Pace:
-    """Inserts alone."""
+    """Insert rows only."""
     async with _connected(table) as (connection, cpu):
         insert = await connection.prepare(POSTGRES_INSERT)
         began, before = time.perf_counter(), cpu()
@@ -107,7 +107,7 @@ async def postgres_inserts(table: str, jobs: int) -> Pace:
 
 @asynccontextmanager
 async def _connected(table: str) -> AsyncIterator[tuple[Any, Any]]:
-    """A connection, and the processor time that it and its server process have used."""
+    """Yield a connection and a reader of the CPU time of both its processes."""
     connection = await asyncpg.connect(table)
     try:
         backend = connection.get_server_pid()
@@ -138,7 +138,7 @@ SQLITE_FINISH = "UPDATE run SET state = 2, finished_at = ? WHERE id = ?"
 
 
 def sqlite_lives(folder: Path, jobs: int) -> Pace:
-    """Lives on one connection, in a file of their own, with `synchronous = full`."""
+    """Run jobs on one connection to a new file, with `synchronous = full`."""
     with closing(_sqlite_table(folder)) as connection:
         began, before, done = time.perf_counter(), time.process_time(), 0
         while done < jobs:
@@ -170,7 +170,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def measure_postgres(address: str, jobs: int, *, connections: int = 1) -> dict[str, float]:
-    """Lives a second on some connections at once, each in a process of its own."""
+    """Measure jobs per second on some connections, each in its own process."""
 
     async def measured() -> dict[str, float]:
         async with postgres_table(address) as table:
@@ -190,7 +190,7 @@ def _lives(table: str, jobs: int) -> Pace:
 
 
 def measure_postgres_inserts(address: str, jobs: int) -> dict[str, float]:
-    """Rows inserted a second on one connection."""
+    """Measure inserted rows per second on one connection."""
 
     async def measured() -> dict[str, float]:
         async with postgres_table(address) as table:
@@ -200,6 +200,6 @@ def measure_postgres_inserts(address: str, jobs: int) -> dict[str, float]:
 
 
 def measure_sqlite(jobs: int) -> dict[str, float]:
-    """Lives a second on SQLite."""
+    """Measure jobs per second on SQLite."""
     with tempfile.TemporaryDirectory(prefix="horae-bench-") as folder:
         return sqlite_lives(Path(folder), jobs).figures()

@@ -1,4 +1,4 @@
-"""A transaction that somebody forgot to end: as long as it is open, PostgreSQL can clean up nothing behind it."""
+"""A forgotten open transaction, behind which PostgreSQL cannot clean up."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ import asyncpg
 
 @contextmanager
 def held_transaction(address: str) -> Iterator[None]:
-    """One that sees the database as it was, held open in a connection of its own."""
+    """Hold a transaction with an old snapshot open in its own connection."""
     opened, over = threading.Event(), threading.Event()
 
     async def hold() -> None:

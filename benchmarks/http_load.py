@@ -1,11 +1,10 @@
-"""How fast the API is: the real server on PostgreSQL with tokens checked, asked over kept connections on this machine.
+"""Measures the speed of the API: the real server on PostgreSQL with token checks, over kept connections.
 
     python -m benchmarks.http_load [--seconds S] [--processes P]
 
-The API has processes of its own, beside one that plans and runs what is created, as in production. `wrk` finds the
-highest rate where it is installed or can be, else a client of our own does. Waiting times are measured at half the rate
-that is promised, from the instant at which a request should have been sent, so that a slow answer does not keep the
-next request from being counted.
+The API has processes of its own, beside one that plans and runs jobs, as in production. `wrk` finds the highest rate
+where it is or can be installed, else a client of our own does. Response times are measured at half the guaranteed rate,
+from the instant at which a request should have been sent, so that a slow answer does not hide the wait of the next one.
 """
 
 import argparse
@@ -82,7 +81,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A server, and the token that it lets in."""
+    """A server and a valid token."""
 
     host: str
     port: int
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def measure(address: str, seconds: int, *, processes: int = 1) -> Figures:
-    """Rates and waiting times of single creates (which run meanwhile), status reads and batches."""
+    """Measure rates and response times of single creates (whose jobs run meanwhile), status reads and batches."""
     return uvloop.run(_measure(address, seconds, processes))
 
 
@@ -156,7 +155,7 @@ async def _server(address: str, processes: int) -> AsyncIterator[Target]:
 
 @contextmanager
 def _worker(folder: Path) -> Iterator[int]:
-    """The process that plans and runs; it need not be ready before jobs are, for these are waited for."""
+    """Start the process that plans and runs jobs, without waiting until it is ready."""
     with (folder / "worker.log").open("wb") as log:
         command = [str(HORAE), "serve", "--roles", "planner,worker"]
         process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=log, stderr=log)
@@ -180,7 +179,7 @@ def _horae(folder: Path, *arguments: str) -> str:
 
 
 async def _most(target: Target, asks: Sequence[Ask], seconds: int) -> Figures:
-    """As many requests as the server answers, on all connections."""
+    """Send requests as fast as the server answers, on all connections."""
     if _wrk():
         return await asyncio.to_thread(_most_with_wrk, target, asks, seconds)
     end = time.perf_counter() + seconds
@@ -225,7 +224,7 @@ def _most_with_wrk(target: Target, asks: Sequence[Ask], seconds: int) -> Figures
 
 
 async def _open_loop(target: Target, asks: Sequence[Ask], rate: int, seconds: int) -> Figures:
-    """Requests at instants that are spread evenly, whether the ones before were answered or not."""
+    """Send requests at evenly spread instants, whether earlier ones were answered or not."""
     pacer = Pacer([target.request(ask) for ask in asks], rate, rate * seconds)
     loop = asyncio.get_running_loop()
     for _ in range(CONNECTIONS):
@@ -256,7 +255,7 @@ class Pacer:
         self.errors = 0
 
     async def run(self) -> None:
-        """Send all of them, and wait for their answers."""
+        """Send all requests and wait for their answers."""
         self._begin = time.perf_counter()
         self._look()
         await self._end
@@ -300,7 +299,7 @@ async def _clients(
     go_on: Callable[[int], bool],
     is_good: Callable[[bytes], bool] = lambda body: True,
 ) -> Figures:
-    """Send one request after another on each connection, as long as `go_on` says so of the number of the next."""
+    """Send one request after another on each connection, while `go_on` is true for the next number."""
     numbered = enumerate(cycle([target.request(ask) for ask in asks]))
     waits: list[float] = []
     errors = 0
@@ -339,13 +338,13 @@ def _figures(waits: list[float], errors: int, seconds: float) -> Figures:
 
 
 async def _create_some(target: Target) -> list[str]:
-    """The ids of jobs that status can be asked of."""
+    """Create jobs whose status can be read; return their ids."""
     answer = await _answer(target, _batch_of(KNOWN_JOBS, JOB))
     return [item["id"] for item in answer["items"]]
 
 
 async def _until_idle(target: Target) -> None:
-    """Wait until the server has run what was created, so that this does not weigh on the next figure."""
+    """Wait until all jobs have run, so that they do not affect the next figure."""
     deadline = time.monotonic() + IDLE_SECONDS
     while time.monotonic() < deadline:
         queues = await _answer(target, Ask(method="GET", path="/v1/queues"))
@@ -366,7 +365,7 @@ async def _answer(target: Target, ask: Ask) -> Any:
 
 
 async def _batches(target: Target) -> Figures:
-    """Jobs a second in calls of the largest size; they are due far away, so that running them costs nothing here."""
+    """Measure jobs per second in requests of the largest size; they are due far in the future and do not run."""
     began = time.perf_counter()
     figures = await _clients(
         target,
@@ -393,7 +392,7 @@ async def _connect(target: Target) -> "Connection":
 
 
 class Answers(asyncio.Protocol, ABC):
-    """The answers on one connection; understands as much of HTTP as our own server says."""
+    """Parses the answers on one connection; knows only the HTTP that our server uses."""
 
     def __init__(self) -> None:
         self._received = b""
@@ -416,11 +415,11 @@ class Answers(asyncio.Protocol, ABC):
 
     @abstractmethod
     def answered(self, status: int, body: bytes) -> None:
-        """A whole answer has come."""
+        """Handle a complete answer."""
 
 
 class PacedConnection(Answers):
-    """A connection that a pacer sends on."""
+    """A connection of a pacer."""
 
     def __init__(self, pacer: Pacer) -> None:
         super().__init__()
@@ -443,12 +442,12 @@ class PacedConnection(Answers):
 
 
 class Connection(Answers):
-    """One request after another on one connection, each awaited."""
+    """A connection with one awaited request at a time."""
 
     _answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """The status and the body of the answer."""
+        """Send a request; return the status and body of the answer."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer

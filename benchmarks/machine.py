@@ -1,6 +1,6 @@
-"""The machine that a figure belongs to: what it is, what its processes cost, and what its host took away meanwhile.
+"""Facts of the machine, the CPU time and memory of processes, and the CPU time that the host took.
 
-Standard library only: the peers' own environments import it too. Reads /proc, so Linux only.
+Standard library only, because the environments of the peers import it too. Reads /proc, so Linux only.
 """
 
 import os
@@ -18,7 +18,7 @@ SYNCS = 200  # how often a write is made durable to learn what that costs
 
 
 def facts() -> dict[str, str]:
-    """What the machine is, as far as it bears on speed."""
+    """The facts of the machine that matter for speed."""
     memory = int(_line("/proc/meminfo", "MemTotal:").split()[1]) / 2**20
     model = _line("/proc/cpuinfo", "model name").partition(": ")[2]
     folder = Path(tempfile.gettempdir())
@@ -33,7 +33,7 @@ def facts() -> dict[str, str]:
 
 
 def sync_ms(folder: Path) -> float:
-    """How long it takes to append 8 kB and have them on the disk, in the median."""
+    """The median time to append and sync 8 kB, in milliseconds."""
     took: list[float] = []
     with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(SYNCS):
@@ -46,7 +46,7 @@ def sync_ms(folder: Path) -> float:
 
 @contextmanager
 def watched() -> Iterator[dict[str, float]]:
-    """Fills in, at the end, what share of the processors' time the host gave to others: `stolen_percent`."""
+    """Set `stolen_percent` at the end: the share of CPU time that the host gave to others."""
     seen: dict[str, float] = {}
     before = _processor_ticks()
     try:
@@ -57,23 +57,23 @@ def watched() -> Iterator[dict[str, float]]:
 
 
 def cpu_seconds(*roots: int) -> float:
-    """The processor time that these processes and their descendants have used, those already gone included."""
+    """The CPU time of processes and their descendants, including those that ended."""
     return sum(sum(map(int, fields[11:15])) for pid in tree(*roots) if (fields := _stat(pid))) / TICKS
 
 
 def own_cpu_seconds(pid: int) -> float:
-    """The processor time that one process has used, without its descendants."""
+    """The CPU time of one process without its descendants."""
     return sum(map(int, _stat(pid)[11:13])) / TICKS
 
 
 def peak_mb(*roots: int) -> float:
-    """The most memory that any one of these processes and their descendants has held."""
+    """The peak memory of the largest of these processes and their descendants."""
     peaks = [_line(f"/proc/{pid}/status", "VmHWM:").split() for pid in tree(*roots)]
     return max((int(peak[1]) / 1024 for peak in peaks if peak), default=0.0)
 
 
 def tree(*roots: int) -> list[int]:
-    """The processes and their descendants that are still there."""
+    """The live processes among these and their descendants."""
     found: list[int] = []
     left = list(roots)
     while left:

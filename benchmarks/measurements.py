@@ -1,4 +1,4 @@
-"""What is measured: for each part of the table, who does which work, and how large it is."""
+"""The measurements: for each part of the table, which product does which work, and how much of it."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ LONG_PARTS = ("backlog", "soak", "held")  # half an hour and more: only when the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much work each measurement is."""
+    """The size of each measurement."""
 
     rounds: int = 3
     jobs: int = 250_000  # of `now`; the others get what takes them as long
@@ -72,7 +72,7 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One figure of one part: who, on what work."""
+    """One measurement: a product and its work."""
 
     part: str
     who: str
@@ -84,14 +84,14 @@ class Measurement:
         return f"{self.who}, {self.work}" if self.work else self.who
 
     def run(self) -> Figures:
-        """The figures, with the share of stolen time where they do not tell it themselves."""
+        """Return the figures, with the share of stolen time."""
         with watched() as seen:
             figures = self.measure()
         return {**seen, **figures, "who": self.who, "work": self.work}
 
 
 class Bench(ExitStack):
-    """The stores that are measured, started when they are first needed, and what is done on them."""
+    """Runs measurements, and starts stores when they are first needed."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Bench(ExitStack):
         return f"sqlite:///{folder}/horae.db"
 
     def measurements(self, part: str) -> list[Measurement]:
-        """Everything of a part, in the order of one round."""
+        """The measurements of a part, in the order of one round."""
         parts: dict[str, Callable[[], Iterator[Measurement]]] = {
             "now": self._now,
             "enqueue": self._enqueue,
@@ -193,7 +193,7 @@ class Bench(ExitStack):
     # --- who does the work
 
     def _horae(self, part: str, who: str, **options: object) -> Measurement:
-        """`horae bench` with these options, in the mode that is named like the part unless they say another."""
+        """Run `horae bench` in the mode of the part unless the options name another."""
         said = {"mode": part, **{name: value for name, value in options.items() if value}}
 
         def measure() -> Figures:
@@ -215,7 +215,7 @@ def _plain(part: str, who: str, measure: Callable[[], Figures]) -> Measurement:
 
 
 def _words(options: dict[str, Any], *, but: str) -> str:
-    """Options as a reader would say them."""
+    """Options as text for readers."""
     said = {
         "mode": "{}",
         "rate": "{:,} a second",
@@ -228,7 +228,7 @@ def _words(options: dict[str, Any], *, but: str) -> str:
 
 
 def horae_bench(store: str, **options: object) -> Figures:
-    """What `horae bench` reports; also when it found something wrong, which the report tells."""
+    """Return the report of `horae bench`, also if it found problems."""
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
         [HORAE, "bench", "--store", store, *arguments, "-o", "json"],

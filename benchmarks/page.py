@@ -1,4 +1,4 @@
-"""From figures to the page that people read: medians of the rounds, in tables, under the facts of the machine."""
+"""Renders the published page from the figures: medians of the rounds in tables, with the facts of the machine."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -58,14 +58,14 @@ As fast as possible, while another connection holds a transaction open all the t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table: what it tells of the rounds of one measurement."""
+    """A column of a table, computed from the rounds of one measurement."""
 
     title: str
     cell: Callable[[Rounds], str]
 
 
 def page(machine: Mapping[str, str], parts: Mapping[str, Part]) -> str:
-    """The whole page, with those parts that were measured."""
+    """Render the page with the measured parts."""
     rounds = max((len(runs) for part in parts.values() for runs in part.values()), default=0)
     times = {1: "one run", 2: "two runs", 3: "three runs"}.get(rounds, f"{rounds} runs")
     facts = table(("the machine", ""), list(machine.items()), left=True)
@@ -93,7 +93,7 @@ def _section(name: str, part: Part, newest: str | None) -> str:
 
 
 def _rows(name: str, part: Part) -> list[tuple[str, Rounds]]:
-    """The measurements of a part with their labels; how much work it was says nothing where only the rate counts."""
+    """The measurements of a part with their labels."""
     if name == "api":
         [runs] = part.values()
         stolen = [{"stolen_percent": run.get("stolen_percent")} for run in runs]
@@ -109,7 +109,7 @@ def _cells(columns: Sequence[Column], runs: Rounds) -> list[str]:
 
 
 def _ratios(part: Part) -> list[str]:
-    """How Horae stands to the others, in a sentence each."""
+    """Sentences that compare Horae with the others."""
     pairs = [(POSTGRES, PGQUEUER), (POSTGRES, BARE_POSTGRES), (SQLITE, BARE_SQLITE)]
     told: list[str] = []
     rates = {runs[0].get("who", label): median(runs, _rate_key(runs)) for label, runs in part.items() if runs}
@@ -120,12 +120,12 @@ def _ratios(part: Part) -> list[str]:
 
 
 def _rate_key(runs: Rounds) -> str:
-    """By what name a measurement tells its rate."""
+    """The name of the rate in the figures of a measurement."""
     return next((key for key in ("completed_per_s", "submitted_per_s") if key in runs[0]), "per_s")
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, left: bool = False) -> str:
-    """A table in Markdown; its figures stand to the right unless it holds words."""
+    """Render a table in Markdown, with figures aligned to the right."""
     lines = [titles, ["---", *["---" if left else "---:"] * (len(titles) - 1)], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -140,7 +140,7 @@ def _at(figures: Any, *path: str) -> Any:
 
 
 def median(runs: Rounds, *path: str) -> float | None:
-    """The median of a figure over the rounds; None where nobody tells it."""
+    """The median of a figure over the rounds; None if it is missing."""
     values = [value for run in runs if (value := _at(run, *path)) is not None]
     return statistics.median(values) if values else None
 
@@ -150,12 +150,12 @@ def _total(runs: Rounds, *path: str) -> int:
 
 
 def count(value: float | None) -> str:
-    """A number of things."""
+    """Format a count."""
     return NOTHING if value is None else f"{value:,.0f}"
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds, to about three digits."""
+    """Format milliseconds with about three digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
@@ -170,7 +170,7 @@ def _percent(value: float | None) -> str:
 
 
 def _wrong(runs: Rounds) -> str:
-    """Lost, doubled and early, of all rounds; and what the store says otherwise."""
+    """Lost, duplicated and early runs of all rounds, and problems found in the store."""
     if "completed" not in runs[0]:
         return NOTHING
     counts = [f"{_total(runs, key):,}" for key in ("lost", "duplicated", "early")]

@@ -1,7 +1,6 @@
-"""The servers that a measurement needs: a PostgreSQL for all alike, and a Redis for those who want one.
+"""The servers of a measurement: one PostgreSQL for all products, and a Redis for those that need it.
 
-`HORAE_BENCH_POSTGRES` (an address) measures on a server that already runs; otherwise one of our own is started, with
-durable settings.
+`HORAE_BENCH_POSTGRES` (an address) uses a running server; otherwise one with durable settings is started.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ REDIS_SETTINGS = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", 
 
 
 def postgres_address() -> str:
-    """The address of the PostgreSQL that all are measured on; our own ends with this process."""
+    """The address of the PostgreSQL for all measurements; a started one ends with this process."""
     if given := os.environ.get("HORAE_BENCH_POSTGRES"):
         return given
     address = postgres_url(POSTGRES_SETTINGS)
@@ -55,7 +54,7 @@ async def _use_log_files(address: str) -> None:
 
 
 async def rest(address: str) -> None:
-    """Let a server of ours write its checkpoint, and have log files to write over again, before it is measured."""
+    """Prepare a started server for a measurement: a checkpoint, and WAL files to reuse."""
     if not os.environ.get("HORAE_BENCH_POSTGRES"):
         connection = await asyncpg.connect(address)
         try:
@@ -65,7 +64,7 @@ async def rest(address: str) -> None:
 
 
 async def postgres_version(address: str) -> str:
-    """Its version, and the settings that bear on speed."""
+    """The version of PostgreSQL and the settings that matter for speed."""
     connection = await asyncpg.connect(address)
     try:
         version = str(await connection.fetchval("SHOW server_version")).split()[0]
@@ -76,7 +75,7 @@ async def postgres_version(address: str) -> str:
 
 
 async def postmaster(address: str) -> int | None:
-    """The first process of the server; None when it is on another machine."""
+    """The main process of the server; None if it is on another machine."""
     connection = await asyncpg.connect(address)
     try:
         local = await connection.fetchval("SELECT inet_client_addr() IS NOT DISTINCT FROM inet_server_addr()")
@@ -87,7 +86,7 @@ async def postmaster(address: str) -> int | None:
 
 @contextmanager
 def scratch_redis() -> Iterator[str]:
-    """The address of a Redis that is gone afterwards: on a free port, with its log on the disk every second."""
+    """Run a Redis on a free port, which syncs its log every second; yield its address."""
     program, port = _program(), free_port()
     with tempfile.TemporaryDirectory(prefix="horae-bench-redis-") as folder:
         log = Path(folder, "log")
@@ -103,7 +102,7 @@ def scratch_redis() -> Iterator[str]:
 
 
 def redis_version() -> str:
-    """The version of the machine's Redis, and how durable it is here."""
+    """The version of Redis and its durability here."""
     said = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True).stdout
     version = next(word[2:] for word in said.split() if word.startswith("v="))
     return f"{version}, appendonly = yes, appendfsync = everysec"
@@ -116,7 +115,7 @@ def _program() -> str:
 
 
 def install(package: str) -> None:
-    """Install a package of the machine's distribution; raises RuntimeError where only its owner can."""
+    """Install a package of the distribution; raises RuntimeError without the permission."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise RuntimeError(f"{package} is needed: install it first (on Debian or Ubuntu: apt-get install {package})")
     quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # no service of it is started

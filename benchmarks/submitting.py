@@ -1,4 +1,4 @@
-"""How many jobs a second one program makes durable with `submit_many`, ten thousand in a call."""
+"""How many jobs per second one program stores durably with `submit_many`, 10,000 per call."""
 
 import asyncio
 import tempfile
@@ -14,7 +14,7 @@ BATCH = 10_000
 
 
 def measure(store: str, jobs: int) -> dict[str, Any]:
-    """Jobs a second into scratch data beside this store."""
+    """Measure jobs per second in a scratch store."""
     return asyncio.run(_measure(store, jobs))
 
 

@@ -1,4 +1,4 @@
-"""The few figures that stand in the README: what a reader asks first, of everybody who was measured."""
+"""Renders the few figures in the README."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ TITLES = ("", "jobs a second", "1,000 a second: p99 ms late", "10,000 a second: 
 
 
 def with_summary(text: str, parts: Mapping[str, Part]) -> str:
-    """A text in which what stands between the marks is replaced by the figures of today."""
+    """Replace the text between the markers by the new figures."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}{summary(parts)}{END}{after}"
 
 
 def summary(parts: Mapping[str, Part]) -> str:
-    """A row for each who was measured, with medians; a dash where something was not asked of somebody."""
+    """Render one row per product with medians; a dash where it was not measured."""
     rows = [
         (
             who,
@@ -36,7 +36,7 @@ def _late(parts: Mapping[str, Part], part: str, who: str, work: str) -> str:
 
 
 def _rounds(parts: Mapping[str, Part], part: str, who: str, work: str = "") -> Rounds:
-    """The rounds of what somebody did; none if it was not measured."""
+    """The rounds of a measurement; empty if there are none."""
     found = [
         runs for runs in parts.get(part, {}).values() if runs[0]["who"] == who and runs[0]["work"].startswith(work)
     ]

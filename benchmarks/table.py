@@ -1,11 +1,11 @@
-"""`make bench`: measures everything, shows the table, and publishes it when told to.
+"""`make bench`: measures everything, prints the table, and publishes it on request.
 
-    make bench                              what takes an hour; ARGS="--quick" for a first look in a few minutes
-    make bench ARGS="--only now,timed"      some parts; the others' last figures stay in the table
-    make bench ARGS="--without-peers"       Horae and the bare stores; the peers' last figures stay
-    make bench ARGS="--all --publish"       with the parts that take longest, and into docs/internals/benchmarks.md
+    make bench                              takes an hour; ARGS="--quick" for a first result in a few minutes
+    make bench ARGS="--only now,timed"      some parts; the others keep their last figures
+    make bench ARGS="--without-peers"       Horae and the bare stores; the peers keep their last figures
+    make bench ARGS="--all --publish"       with the slowest parts, and written to docs/internals/benchmarks.md
 
-Figures are kept in .bench/results.json as they come, so that nothing is lost by a failure or an interruption.
+Figures are saved to .bench/results.json as they come, so that a failure or an interruption loses nothing.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def _measure(bench: Bench, parts: list[str], sizes: Sizes, kept: "Kept", *, peer
 
 
 def _take(measurement: Measurement, turn: int, kept: "Kept") -> None:
-    """One figure; a failure is one too."""
+    """Take one measurement; a failure is recorded as well."""
     label = f"{measurement.part} · {measurement.name} · round {turn + 1}"
     with console.status(label):
         try:
@@ -107,14 +107,14 @@ def _take(measurement: Measurement, turn: int, kept: "Kept") -> None:
 
 
 def _short(figures: Figures) -> str:
-    """The figures in a line, for whoever watches."""
+    """The figures in one line, for the terminal."""
     rates = [f"{figures[key]:,.0f}/s" for key in ("completed_per_s", "submitted_per_s", "per_s") if figures.get(key)]
     late = [f"p99 {figures['lateness_ms']['p99']} ms"] if "lateness_ms" in figures else []
     return " · ".join([*rates, *late, f"stolen {figures['stolen_percent']} %"])
 
 
 def machine_facts(bench: Bench, *, peers: bool) -> dict[str, str]:
-    """What the figures belong to."""
+    """The facts of machine and versions."""
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -129,7 +129,7 @@ def machine_facts(bench: Bench, *, peers: bool) -> dict[str, str]:
 
 
 class Kept:
-    """The figures on the disk: those of this run, and of parts that it does not measure again."""
+    """The saved figures: those of this run, and of parts that are not measured again."""
 
     def __init__(self, *, quick: bool) -> None:
         self._quick = quick
@@ -140,19 +140,19 @@ class Kept:
         self._parts: dict[str, dict[str, list[Figures]]] = stored["parts"] if same else {}
 
     def in_order(self) -> dict[str, dict[str, list[Figures]]]:
-        """The parts, as a reader wants them."""
+        """The parts in the order of the page."""
         measured = {part: {name: runs for name, runs in each.items() if runs} for part, each in self._parts.items()}
         return {part: measured[part] for part in PARTS + LONG_PARTS if measured.get(part)}
 
     def describe(self, machine: dict[str, str]) -> None:
-        """Note what the figures belong to; peers that are not measured again stay what they were."""
+        """Save the facts; peers that are not measured again keep theirs."""
         self.machine = machine | {
             peer: self.machine[peer] for peer in PEERS if peer in self.machine and peer not in machine
         }
         self._write()
 
     def begin(self, part: str, every: Sequence[Measurement], measured: Sequence[Measurement]) -> None:
-        """Forget the last figures of what is measured again of a part, and of what is no longer in it."""
+        """Delete the old figures of everything that is measured again or no longer exists."""
         last = self._parts.get(part, {})
         self._parts[part] = {each.name: [] if each in measured else last.get(each.name, []) for each in every}
 

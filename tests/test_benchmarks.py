@@ -1,4 +1,4 @@
-"""The benchmarks tell what they measured: peers are judged as Horae is, and the page holds what the figures say."""
+"""The benchmarks report what they measured: peers are judged like Horae, and the page shows the figures."""
 
 import re
 import time

@@ -1,8 +1,8 @@
-"""The speed of the hot path is kept: what a job costs, beside what its store alone costs in the same moment.
+"""A guard for the speed of the hot path: the cost of a job relative to the cost of its bare store at the same moment.
 
-Both are counted in processor time, of this process and of its connections' servers, and taken in turn. So neither the
-machine nor what else runs on it matters much, and the guard can be strict enough to notice a clear loss: what disturbs
-can only add to such a cost, so the lowest of a few rounds is the truest.
+Both are measured in CPU time of this process and of the server processes of its connections, in turn. So neither the
+machine nor its other load matters much, and the guard can be strict: disturbances only add to such a cost, so the
+lowest of a few rounds is the most accurate.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Other job queues for Python on the same work, each in an environment of its own under .bench/."""
+"""Other Python job queues with the same work, each in its own environment under .bench/."""

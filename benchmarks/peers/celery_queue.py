@@ -35,7 +35,7 @@ def job(arguments: dict[str, int]) -> None:
 
 
 class CeleryQueue:
-    """A database of Redis, emptied at both ends. Celery has no way to send many at once."""
+    """Celery on a Redis database, which is emptied before and after; it cannot send many jobs at once."""
 
     workers = (WORKER,)
 

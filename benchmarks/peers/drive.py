@@ -1,9 +1,9 @@
-"""Puts one peer to the work of `horae bench` and prints figures of the same names; runs in the peer's environment.
+"""Runs the work of `horae bench` on one peer and prints figures with the same names, in the environment of the peer.
 
     python -m benchmarks.peers.drive PEER MODE [--jobs N] [--rate N] [--seconds S]
 
-Modes: `now` (producer and workers together until the store is empty), `enqueue` (no workers), `timed` (due at instants
-spread evenly) and `herd` (all due at one instant). `BENCH_STORE` is the address of the store's server.
+Modes: `now` (producer and workers together until the store is empty), `enqueue` (no workers), `timed` (due times
+spread evenly) and `herd` (all due at one instant). `BENCH_STORE` is the address of the store.
 """
 
 import argparse
@@ -79,7 +79,7 @@ async def _drive(options: argparse.Namespace, log: Path) -> Figures:
 
 
 async def _measured(queue: Queue, pids: Sequence[int], work: Awaitable[Figures]) -> Figures:
-    """The figures of the work, and what the producer, the workers and the server spent on it."""
+    """The figures of the work, and the CPU time of producer, workers and server."""
     server = await queue.server()
     roots = [os.getpid(), *([server] if server else [])]  # the workers are our own descendants
     before = cpu_seconds(*roots)
@@ -127,7 +127,7 @@ def _has_room(last: int, before: int) -> bool:
 
 
 async def _timed(queue: Queue, jobs: int, rate: int) -> Figures:
-    """`rate` a second, or all at one instant when it is 0; whatever has not started in time is called lost."""
+    """Schedule `rate` jobs per second, or all at one instant if it is 0; what does not start in time is lost."""
     lead = LEAD_SECONDS + 2 * jobs * await _seconds_to_create_one(queue)
     before = recording.count()
     first = time.time() + lead
@@ -141,7 +141,7 @@ async def _timed(queue: Queue, jobs: int, rate: int) -> Figures:
 
 
 async def _seconds_to_create_one(queue: Queue) -> float:
-    """So that all can be there before the first is due; waits until these have run."""
+    """Measure the time to create one job, and wait until the created ones have run."""
     before = recording.count()
     began = time.perf_counter()
     await queue.enqueue(range(-PROBES, 0))
@@ -151,7 +151,7 @@ async def _seconds_to_create_one(queue: Queue) -> float:
 
 
 def judge(due: dict[int, float], records: Sequence[tuple[int, float]], rate: int) -> Figures:
-    """How punctual the recorded starts were; a rate of 0 means that all were due at once."""
+    """Compute the lateness of recorded starts; with a rate of 0 all were due at once."""
     starts: dict[int, float] = {}
     noted = sorted(((number, at) for number, at in records if number in due), key=lambda start: start[1])
     for number, at in noted:
@@ -184,7 +184,7 @@ def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 @contextmanager
 def _workers(commands: Sequence[Sequence[str]], log: Path) -> Iterator[list[int]]:
-    """The peer's worker processes, gone at the end."""
+    """Run the worker processes of the peer."""
     programs = Path(sys.executable).parent
     with log.open("wb") as output:
         started = [
@@ -226,7 +226,7 @@ async def _until_ready(queue: Queue, log: Path) -> None:
 
 
 async def _until(true: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition, at most so long: what is missing then shows in the figures."""
+    """Wait for a condition, at most for some time; what is missing then shows in the figures."""
     deadline = time.time() + seconds
     while not true() and time.time() < deadline:
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The environment of a peer: built under .bench/ when it is first needed, and again when its requirements change."""
+"""The environment of a peer, built under .bench/ on first use and when its requirements change."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SCRATCH = ROOT / ".bench"
 
 
 def drive(peer: str, mode: str, store: str, **options: int) -> dict[str, Any]:
-    """The figures of a peer on this work, on the server of this address."""
+    """Measure a peer; return its figures."""
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
         [_python_of(peer), "-m", "benchmarks.peers.drive", peer, mode, *arguments],

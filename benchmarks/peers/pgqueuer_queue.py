@@ -26,7 +26,7 @@ DEQUEUE_TIMEOUT = timedelta(seconds=0.1)
 
 
 class PgQueuerQueue:
-    """A database of its own on the server, and PgQueuer's tables in it."""
+    """PgQueuer in a database of its own."""
 
     workers = (WORKER, WORKER)
 

@@ -1,4 +1,4 @@
-"""What the driver needs from a peer."""
+"""The interface of a peer."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Queue(Protocol):
-    """One peer on an empty store: a client of it, and how to start its workers."""
+    """A peer on an empty store, with its client and the command of its workers."""
 
     workers: Sequence[Sequence[str]]  # commands; a program's name is looked for in the peer's own environment
 
@@ -18,7 +18,7 @@ class Queue(Protocol):
     ) -> None: ...
 
     async def enqueue(self, numbers: Sequence[int]) -> None:
-        """Create jobs that are due now, by the fastest way that the peer documents."""
+        """Create jobs that are due now, in the fastest documented way."""
 
     async def schedule(self, due: Sequence[tuple[int, float]]) -> None:
         """Create jobs that are due at these times."""

@@ -1,6 +1,6 @@
-"""What every job of a peer does: note its own start, by the very means of `horae bench`, so that it costs all the same.
+"""The job of every peer: it records its own start exactly as `horae bench` does, so that recording costs the same.
 
-An environment of a peer has no Horae in it; the recorder is a file of Horae's that needs nothing else.
+Horae is not installed in the environment of a peer; the recorder is loaded from its file, which needs nothing else.
 """
 
 import os
@@ -15,23 +15,23 @@ _NUMBERS = 1 << 64  # a record holds no negative ones: those of jobs that are no
 
 
 def note(number: int) -> None:
-    """Say that job `number` starts now."""
+    """Record that job `number` starts now."""
     _recorder_of(os.getpid()).write(number % _NUMBERS)
 
 
 def count() -> int:
-    """How many starts were noted."""
-    return int(_means().count_starts(_folder()))
+    """The number of recorded starts."""
+    return int(_recorder_module().count_starts(_folder()))
 
 
 def processes() -> int:
-    """How many processes noted a start."""
+    """The number of processes with a recorded start."""
     return len(list(_folder().glob("*.starts")))
 
 
 def starts() -> list[tuple[int, float]]:
-    """The starts: number of the job, when."""
-    return [(_signed(number), at_ns / 1e9) for number, at_ns in _means().read_starts(_folder())]
+    """The recorded starts: number of the job, and time."""
+    return [(_signed(number), at_ns / 1e9) for number, at_ns in _recorder_module().read_starts(_folder())]
 
 
 def _signed(number: int) -> int:
@@ -40,13 +40,15 @@ def _signed(number: int) -> int:
 
 @cache
 def _recorder_of(_pid: int) -> Any:
-    """Of this process: one that was forked has its own."""
-    return _means().Recorder(_folder())
+    """The recorder of this process; a forked one has its own."""
+    return _recorder_module().StartRecorder(_folder())
 
 
 @cache
-def _means() -> Any:
-    spec = spec_from_file_location("horae_bench_recorder", ROOT / "src" / "horae" / "proof" / "bench" / "recorder.py")
+def _recorder_module() -> Any:
+    spec = spec_from_file_location(
+        "horae_bench_recorder", ROOT / "src" / "horae" / "proof" / "bench" / "start_recorder.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

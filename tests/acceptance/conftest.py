@@ -1,4 +1,4 @@
-"""What the full-size proofs share; their figures are told at the end of the run."""
+"""Fixtures of the acceptance tests, which print their figures at the end."""
 
 from collections.abc import Callable
 
@@ -10,18 +10,18 @@ __all__ = ["kind", "new_cluster", "one_node", "pytest_runtest_makereport"]
 
 _MEASURED = pytest.StashKey[list[str]]()
 
-Tell = Callable[[object], None]
+ReportFigure = Callable[[object], None]
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Tell:
-    """How to add a figure to the summary."""
+def report_figure(request: pytest.FixtureRequest) -> ReportFigure:
+    """A function that adds a figure to the summary."""
     measured = request.config.stash.setdefault(_MEASURED, [])
     return lambda figure: measured.append(f"{request.node.name}: {figure}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what was measured."""
+    """Print the figures."""
     measured = terminalreporter.config.stash.get(_MEASURED, [])
     if measured:
         terminalreporter.section("measured")

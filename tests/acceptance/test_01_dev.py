@@ -1,4 +1,4 @@
-"""Line 1: from a clean clone to running jobs with one command; cheap when idle, ends at once, goes on where it was."""
+"""Line 1: a clean clone runs jobs with one command; it is cheap when idle, stops at once, and goes on later."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.live import environment, free_port
 from tests.system import single_process
 from tests.system.cluster import REPOSITORY, Cluster, Server
@@ -42,7 +42,7 @@ def make_dev(cluster: Cluster, clone: Path, name: str) -> Server:
 
 
 def _newcomers_environment() -> dict[str, str]:
-    """This environment without a trace of a virtual environment."""
+    """The environment variables without those of a virtual environment."""
     known = environment()
     ours = str(REPOSITORY / ".venv" / "bin")
     path = os.pathsep.join(part for part in known["PATH"].split(os.pathsep) if part != ours)
@@ -50,18 +50,18 @@ def _newcomers_environment() -> dict[str, str]:
     return {name: value for name, value in known.items() if name not in dropped} | {"PATH": path}
 
 
-def test_a_clean_clone_and_make_dev(tmp_path: Path, tell: Tell) -> None:
+def test_a_clean_clone_and_make_dev(tmp_path: Path, report_figure: ReportFigure) -> None:
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
     try:
         with Cluster(tmp_path, "sqlite:///.horae/horae.db") as cluster:
             began = time.monotonic()
             first = make_dev(cluster, clone, "first")
-            tell(f"ready after {time.monotonic() - began:.1f} s, all packages installed")
+            report_figure(f"ready after {time.monotonic() - began:.1f} s, all packages installed")
             hello = single_process.check_demo_jobs_run(cluster.rest, within=15)
-            tell(single_process.check_costs_little(first, cluster.rest, seconds=20))
+            report_figure(single_process.check_costs_little(first, cluster.rest, seconds=20))
             long_run = single_process.start_long_run(cluster.rest)
-            tell(f"Ctrl-C took {single_process.check_ends_at_once(first, signal.SIGINT, code=None):.2f} s")
+            report_figure(f"Ctrl-C took {single_process.check_ends_at_once(first, signal.SIGINT, code=None):.2f} s")
             make_dev(cluster, clone, "second")
             single_process.check_goes_on(cluster.rest, hello, long_run, slot_seconds=5)
     finally:
@@ -69,12 +69,12 @@ def test_a_clean_clone_and_make_dev(tmp_path: Path, tell: Tell) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serve_on_postgresql(new_cluster: OpenCluster, tell: Tell, number: signal.Signals) -> None:
+def test_serve_on_postgresql(new_cluster: OpenCluster, report_figure: ReportFigure, number: signal.Signals) -> None:
     cluster = new_cluster("postgres", HORAE_DRAIN_SECONDS="2")
     first = cluster.node()
     job_id = cluster.rest.create("demo.echo", schedule="every 5s")["id"]
-    tell(single_process.check_costs_little(first, cluster.rest, seconds=20))
+    report_figure(single_process.check_costs_little(first, cluster.rest, seconds=20))
     long_run = single_process.start_long_run(cluster.rest)
-    tell(f"{number.name} took {single_process.check_ends_at_once(first, number):.2f} s")
+    report_figure(f"{number.name} took {single_process.check_ends_at_once(first, number):.2f} s")
     cluster.node()
     single_process.check_goes_on(cluster.rest, job_id, long_run, slot_seconds=5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.system import chaos, control
 from tests.system.cluster import Cluster
 from tests.system.fixtures import OpenCluster
@@ -15,9 +15,11 @@ def test_a_run_that_is_cancelled_before_its_time_never_starts(one_node: Cluster)
         control.check_cancel_before_start(one_node)
 
 
-def test_a_running_run_is_cancelled_within_2_s_and_leaves_nothing_behind(one_node: Cluster, tell: Tell) -> None:
+def test_a_running_run_is_cancelled_within_2_s_and_leaves_nothing_behind(
+    one_node: Cluster, report_figure: ReportFigure
+) -> None:
     took = control.check_cancel_while_running(one_node)
-    tell(", ".join(f"{what} {seconds * 1000:.0f} ms" for what, seconds in took.items()))
+    report_figure(", ".join(f"{what} {seconds * 1000:.0f} ms" for what, seconds in took.items()))
 
 
 def test_a_pause_stops_new_runs_and_missed_decides_about_the_others(one_node: Cluster) -> None:
@@ -36,9 +38,11 @@ def test_overlap_does_what_it_says(one_node: Cluster) -> None:
     control.check_overlap(one_node, seconds=12)
 
 
-def test_order_holds_on_three_workers_with_retries(kind: str, new_cluster: OpenCluster, tell: Tell) -> None:
+def test_order_holds_on_three_workers_with_retries(
+    kind: str, new_cluster: OpenCluster, report_figure: ReportFigure
+) -> None:
     cluster = new_cluster(kind)
     chaos.start_fleet(cluster, workers=3, planners=1, apis=1, concurrency=3)  # so that no worker can do it all
     processes = control.check_order(cluster, keys=8, runs=40, seconds=0.1)
-    tell(f"320 runs of 8 keys in order on {processes} workers")
+    report_figure(f"320 runs of 8 keys in order on {processes} workers")
     assert processes > 1, "one worker did everything"

@@ -1,6 +1,6 @@
-"""Line 6: everything down for 5 minutes and for 2 hours, in virtual time.
+"""Line 6: all nodes down for 5 minutes and for 2 hours, in virtual time.
 
-On PostgreSQL `make acceptance` runs the tests of the engine themselves; here they are once more on SQLite.
+On PostgreSQL `make acceptance` runs the engine tests themselves; here they run once more on SQLite.
 """
 
 import pytest
@@ -14,7 +14,7 @@ system = conftest.system
 @pytest.mark.acceptance
 @pytest.mark.parametrize("system", ["sqlite"], indirect=True)
 class TestDowntimeOnSqlite(Downtime):
-    """The same, as part of the proofs."""
+    """The tests of downtime on SQLite."""
 
 
 del Downtime  # so that it is not collected here as well

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.system import scale
 from tests.system.cluster import Cluster, Server
 from tests.system.fixtures import STORES, scratch_store
@@ -22,7 +22,7 @@ Pair = tuple[scale.Sized, scale.Sized]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=STORES)
 async def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
-    """A store with a thousand of each, and one with a million."""
+    """A store with a thousand waiting and finished runs each, and one with a million."""
     kind, folder = str(request.param), tmp_path_factory.mktemp("scale")
     (folder / "few").mkdir()
     (folder / "many").mkdir()
@@ -35,23 +35,23 @@ async def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         yield small, large
 
 
-async def test_creates_claims_and_settles_take_as_long(pair: Pair, tell: Tell) -> None:
-    tell(scale.check_medians(await scale.measure_life(*pair, turns=TURNS)))
+async def test_creates_claims_and_settles_take_as_long(pair: Pair, report_figure: ReportFigure) -> None:
+    report_figure(scale.check_medians(await scale.measure_life(*pair, turns=TURNS)))
 
 
-async def test_first_pages_take_as_long(pair: Pair, tell: Tell) -> None:
-    tell(scale.check_medians(await scale.measure_lists(*pair, turns=TURNS)))
+async def test_first_pages_take_as_long(pair: Pair, report_figure: ReportFigure) -> None:
+    report_figure(scale.check_medians(await scale.measure_lists(*pair, turns=TURNS)))
 
 
-async def test_plans_and_pages_read_stay(pair: Pair, tell: Tell) -> None:
-    tell(f"{await scale.check_plans(*pair)} statements have the same plan")
+async def test_plans_and_pages_read_stay(pair: Pair, report_figure: ReportFigure) -> None:
+    report_figure(f"{await scale.check_plans(*pair)} statements have the same plan")
     if pair[0].kind == "postgres":  # SQLite does not tell how much it reads
-        tell(await scale.check_pages(*pair, turns=20))
+        report_figure(await scale.check_pages(*pair, turns=20))
 
 
-async def test_memory_of_a_node_stays(pair: Pair, tmp_path: Path, tell: Tell) -> None:
+async def test_memory_of_a_node_stays(pair: Pair, tmp_path: Path, report_figure: ReportFigure) -> None:
     few, many = [_memory_after_work(sized, tmp_path / str(sized.runs)) for sized in pair]
-    tell(f"{few / 1e6:.1f} → {many / 1e6:.1f} MB")
+    report_figure(f"{few / 1e6:.1f} → {many / 1e6:.1f} MB")
     assert many <= 1.1 * few + 5e6, f"a node needs {many / 1e6:.1f} MB instead of {few / 1e6:.1f} MB"
 
 

@@ -1,4 +1,4 @@
-"""Line 1 of "The whole contract": requests made from the document get only answers that it tells of, on PostgreSQL."""
+"""Line 1 of "The whole contract": requests generated from the OpenAPI document get only documented answers."""
 
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -6,7 +6,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.api.fuzzing import fuzz, token_of, walk
 from tests.system.fixtures import OpenCluster
 
@@ -16,7 +16,9 @@ SECRET = "a secret that is long enough for HS256"
 REQUESTS = 20_000
 
 
-def test_20_000_requests_get_only_answers_that_the_document_tells_of(new_cluster: OpenCluster, tell: Tell) -> None:
+def test_20_000_requests_get_only_answers_that_the_document_tells_of(
+    new_cluster: OpenCluster, report_figure: ReportFigure
+) -> None:
     cluster = new_cluster("postgres", HORAE_AUTH="jwt", HORAE_JWT_SECRET=SECRET)
     server = cluster.node()
     assert server.url is not None
@@ -29,7 +31,7 @@ def test_20_000_requests_get_only_answers_that_the_document_tells_of(new_cluster
     seen.seconds = time.monotonic() - begun
 
     for line in seen.table():
-        tell(line)
+        report_figure(line)
     assert not seen.broken, seen.story()
     assert not seen.failures, seen.story()
     assert not seen.without_success()

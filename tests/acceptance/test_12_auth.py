@@ -1,4 +1,4 @@
-"""Every route × every kind of bad token, against real servers: the right code, nothing leaked, nothing changed."""
+"""Every route with every kind of bad token, against real servers: the right code, no leak, no change."""
 
 import asyncio
 import sqlite3
@@ -12,7 +12,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.api.matrix import CREATING, GUARDED, OWNER, Matrix, World, new_jobs
 from tests.api.tokens import AUDIENCE, RSA_KEY, by_key, claims, document, public_jwk
 from tests.system.cluster import Server
@@ -29,20 +29,22 @@ POSTGRES_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_sc
 Dump = Callable[[], Awaitable[dict[str, list[str]]]]
 
 
-def test_every_route_is_guarded(new_cluster: OpenCluster, kind: str, tmp_path: Path, tell: Tell) -> None:
+def test_every_route_is_guarded(
+    new_cluster: OpenCluster, kind: str, tmp_path: Path, report_figure: ReportFigure
+) -> None:
     keys = tmp_path / "keys.json"
     keys.write_bytes(document(public_jwk(RSA_KEY, "main")))
     cluster = new_cluster(kind, HORAE_AUTH="jwt", HORAE_JWKS=str(keys), HORAE_JWT_AUDIENCE=AUDIENCE)
     world = _world(cluster.node())
     server = cluster.node("api")
     asked = asyncio.run(_check_every_route(server.url or "", cluster.store, world))
-    tell(f"{len(GUARDED)} operations, {asked} requests")
+    report_figure(f"{len(GUARDED)} operations, {asked} requests")
     assert "Bearer" not in server.output()
     assert "eyJ" not in server.output()  # no token in the log, either
 
 
 async def _check_every_route(url: str, store: str, world: World) -> int:
-    """How many requests it took."""
+    """Return how many requests were sent."""
     asked = 0
 
     async def count(request: httpx2.Request) -> None:
@@ -87,7 +89,7 @@ def test_programs_need_their_switch_and_their_scope_and_get_a_clean_environment(
 
 
 def _world(server: Server) -> World:
-    """Ann's things, made by a whole node that is gone when she looks at them."""
+    """Jobs and runs of one owner, created by a node that has stopped."""
     with _client(server, "jobs:read jobs:write") as client:
         answers = [client.post("/v1/jobs", json=body) for body in new_jobs()]
         assert [answer.status_code for answer in answers] == [201] * 3, [answer.text for answer in answers]

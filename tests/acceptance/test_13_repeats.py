@@ -1,8 +1,8 @@
-"""Issue 3, line 3: repeated requests do things once, also when a server dies between commit and answer."""
+"""Issue 3, line 3: repeated requests take effect once, even if a server dies between commit and answer."""
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.system import repeats
 from tests.system.cluster import Cluster
 from tests.system.fixtures import OpenCluster
@@ -18,16 +18,16 @@ def trio(new_cluster: OpenCluster, kind: str) -> Cluster:
     return cluster
 
 
-def test_200_creates_at_once_with_one_key_make_one_job(trio: Cluster, tell: Tell) -> None:
-    tell(repeats.check_storm(trio, requests=200))
+def test_200_creates_at_once_with_one_key_make_one_job(trio: Cluster, report_figure: ReportFigure) -> None:
+    report_figure(repeats.check_storm(trio, requests=200))
 
 
 def test_200_creates_of_one_key_outlive_a_server(trio: Cluster) -> None:
     repeats.check_storm_with_a_kill(trio, requests=200)
 
 
-def test_of_50_patches_at_once_of_one_revision_one_succeeds(trio: Cluster, tell: Tell) -> None:
-    tell(repeats.check_patches(trio, requests=50))
+def test_of_50_patches_at_once_of_one_revision_one_succeeds(trio: Cluster, report_figure: ReportFigure) -> None:
+    report_figure(repeats.check_patches(trio, requests=50))
 
 
 def test_an_act_whose_answer_is_lost_with_its_server_is_done_once(trio: Cluster) -> None:
@@ -36,5 +36,5 @@ def test_an_act_whose_answer_is_lost_with_its_server_is_done_once(trio: Cluster)
         repeats.check_lost_run(trio)
 
 
-def test_a_batch_is_completed_after_its_server_died_within_it(trio: Cluster, tell: Tell) -> None:
-    tell(repeats.check_half_a_batch(trio, jobs=10_000))
+def test_a_batch_is_completed_after_its_server_died_within_it(trio: Cluster, report_figure: ReportFigure) -> None:
+    report_figure(repeats.check_half_a_batch(trio, jobs=10_000))

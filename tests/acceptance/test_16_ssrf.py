@@ -1,11 +1,11 @@
-"""The SSRF table, row by row, through the whole product: refused, and a listener inside is never reached."""
+"""The SSRF table, row by row, through the whole product: refused, and an internal listener is never reached."""
 
 import time
 from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.execution.ssrf import REDIRECTS, ROWS, listener
 from tests.system.cluster import Cluster
 from tests.system.fixtures import OpenCluster
@@ -17,7 +17,9 @@ ALLOW = "127.0.0.0/8,0.0.0.0/32,::1/128,::/128"
 WITHIN = 60.0
 
 
-def test_no_spelling_of_an_internal_address_gets_through(new_cluster: OpenCluster, kind: str, tell: Tell) -> None:
+def test_no_spelling_of_an_internal_address_gets_through(
+    new_cluster: OpenCluster, kind: str, report_figure: ReportFigure
+) -> None:
     with listener() as inside:
         cluster = new_cluster(kind)
         cluster.node()
@@ -27,10 +29,10 @@ def test_no_spelling_of_an_internal_address_gets_through(new_cluster: OpenCluste
         wrong = {row.name: run for row, run in zip(ROWS, runs, strict=True) if run["error"]["type"] not in row.errors}
         assert wrong == {}
         assert inside.heard == []
-    tell(f"{len(ROWS)} spellings refused, the listener was reached {len(inside.heard)} times")
+    report_figure(f"{len(ROWS)} spellings refused, the listener was reached {len(inside.heard)} times")
 
 
-def test_no_redirect_leads_inside(new_cluster: OpenCluster, tell: Tell) -> None:
+def test_no_redirect_leads_inside(new_cluster: OpenCluster, report_figure: ReportFigure) -> None:
     with listener() as inside:
         cluster = new_cluster("sqlite", HORAE_HTTP_ALLOW="localhost")
         cluster.node()
@@ -39,7 +41,7 @@ def test_no_redirect_leads_inside(new_cluster: OpenCluster, tell: Tell) -> None:
                 [run] = _sent(cluster, [f"http://localhost:{outside.port}/"])
                 assert (run["status"], run["error"]["type"]) == ("failed", "BlockedAddress"), place
                 assert (len(outside.heard), inside.heard) == (1, []), place
-    tell(f"{len(REDIRECTS)} redirects not followed")
+    report_figure(f"{len(REDIRECTS)} redirects not followed")
 
 
 def test_where_it_is_allowed_the_same_requests_arrive(new_cluster: OpenCluster) -> None:
@@ -55,7 +57,7 @@ def test_where_it_is_allowed_the_same_requests_arrive(new_cluster: OpenCluster) 
 
 
 def _sent(cluster: Cluster, urls: list[str]) -> list[Any]:
-    """Ask for each address by a job of its own; the runs when they have ended."""
+    """Request each address by a job; return the runs after they ended."""
     jobs = [{"task": "http.request", "params": {"url": url}, "max_retries": 0} for url in urls]
     items = cluster.rest.post("/v1/jobs/batch", {"jobs": jobs})["items"]
     ids = [item["id"].replace("job_", "run_") for item in items]

@@ -18,7 +18,7 @@ import pytest
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.clocks import ManualClock
 from tests.live import HORAE, environment
 from tests.postgres_server import postgres_url, scratch_schema
@@ -30,7 +30,7 @@ AGO = timedelta(minutes=10)
 
 
 def check(store: str) -> tuple[int, dict[str, Any]]:
-    """`horae check -o json`: its exit code and what it prints."""
+    """Run `horae check -o json`; return its exit code and output."""
     done = subprocess.run(
         [HORAE, "check", "--store", store, "-o", "json"], env=environment(), capture_output=True, text=True, check=False
     )
@@ -50,7 +50,7 @@ def assert_found(store: str, expected: str, name: str) -> None:
     assert expected in {violation["code"] for violation in report["violations"]}, (name, report)
 
 
-async def test_every_planted_violation_is_found_on_sqlite(tmp_path: Path, tell: Tell) -> None:
+async def test_every_planted_violation_is_found_on_sqlite(tmp_path: Path, report_figure: ReportFigure) -> None:
     original, copy = tmp_path / "original.db", tmp_path / "copy.db"
     clock = ManualClock(datetime.now(UTC) - AGO)
     store = SqliteStore(original, executor=InlineExecutor(), wall=clock.now)
@@ -66,10 +66,10 @@ async def test_every_planted_violation_is_found_on_sqlite(tmp_path: Path, tell: 
         await mutant.plant(SqliteTables(executor), sample)
         await lied_to.close()
         assert_found(f"sqlite:///{copy}", mutant.code, mutant.name)
-    tell(f"{len(STORE_MUTANTS)} planted violations found")
+    report_figure(f"{len(STORE_MUTANTS)} planted violations found")
 
 
-async def test_lies_are_found_on_postgres(tell: Tell) -> None:
+async def test_lies_are_found_on_postgres(report_figure: ReportFigure) -> None:
     clock = ManualClock(datetime.now(UTC) - AGO)
     async with scratch_schema(postgres_url()) as url, connected(url) as (store, connection):
         sample = await create_sample_history(store, clock)
@@ -81,7 +81,7 @@ async def test_lies_are_found_on_postgres(tell: Tell) -> None:
             assert_found(url, mutant.code, mutant.name)
             await tables.restore()
         assert_clean(url)
-    tell(f"{len(STORE_MUTANTS[::2])} planted violations found")
+    report_figure(f"{len(STORE_MUTANTS[::2])} planted violations found")
 
 
 @asynccontextmanager

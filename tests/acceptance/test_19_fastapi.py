@@ -2,17 +2,19 @@
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.system import embedded
 from tests.system.fixtures import OpenCluster
 
 pytestmark = pytest.mark.acceptance
 
 
-def test_a_per_second_job_runs_once_a_second_for_a_minute(new_cluster: OpenCluster, kind: str, tell: Tell) -> None:
+def test_a_per_second_job_runs_once_a_second_for_a_minute(
+    new_cluster: OpenCluster, kind: str, report_figure: ReportFigure
+) -> None:
     cluster = new_cluster(kind)
     web = embedded.serve_web(cluster, processes=4)
-    tell(embedded.check_once_a_second(cluster, seconds=60))
+    report_figure(embedded.check_once_a_second(cluster, seconds=60))
     embedded.check_requests_submit(cluster, web, times=50)
-    tell(f"ended {embedded.check_ends_in_order(cluster, web, within=40):.1f} s after SIGTERM")
+    report_figure(f"ended {embedded.check_ends_in_order(cluster, web, within=40):.1f} s after SIGTERM")
     cluster.check()

@@ -1,4 +1,4 @@
-"""Issue 5, part 3: what each kind of fault costs real processes, and that it has fired.
+"""Issue 5, part 3: the cost of each kind of fault for real processes, and that it took effect.
 
 `make soak` mixes them for minutes under a heavier load.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.live import HORAE
 from tests.system import fault_campaign, faults
 from tests.system.chaos import Figures, Load, create_every_second, judge
@@ -44,11 +44,11 @@ WORKER_SECONDS = 30.0
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_fault_costs_nothing_but_a_moment(group: str, tmp_path: Path, tell: Tell) -> None:
+def test_a_fault_costs_nothing_but_a_moment(group: str, tmp_path: Path, report_figure: ReportFigure) -> None:
     verdict = fault_campaign.run_campaign(
         tmp_path, seconds=5, seed=5, per_second=60, recurring=2, kinds=GROUPS[group], times=2
     )
-    tell(verdict)
+    report_figure(verdict)
     assert not verdict.wrong, "\n".join(verdict.wrong[:10])
     assert min(verdict.fired.values()) >= 2
     assert max(verdict.store_recovery, default=0) <= STORE_SECONDS
@@ -56,13 +56,13 @@ def test_a_fault_costs_nothing_but_a_moment(group: str, tmp_path: Path, tell: Te
 
 
 @pytest.mark.parametrize("kind", [faults.KillApi, faults.KillPlanner, faults.KillWorker])
-def test_a_node_may_die_at_any_point(kind: type[faults.Kill], tmp_path: Path, tell: Tell) -> None:
-    """Before a write has reached the store, before but it arrives later, and after it without knowing."""
+def test_a_node_may_die_at_any_point(kind: type[faults.Kill], tmp_path: Path, report_figure: ReportFigure) -> None:
+    """Before a write reaches the store, before but it arrives later, and after it without an answer."""
     points = 3 * len(faults.CRASH_POINTS[kind.role])
     verdict = fault_campaign.run_campaign(
         tmp_path, seconds=5, seed=7, per_second=60, recurring=2, kinds=[kind], times=points, **TIMING
     )
-    tell(verdict)
+    report_figure(verdict)
     assert not verdict.wrong, "\n".join(verdict.wrong[:10])
     assert verdict.fired[kind.name] >= points
 
@@ -71,20 +71,20 @@ def test_a_node_may_die_at_any_point(kind: type[faults.Kill], tmp_path: Path, te
     ("kind", "within"), [(PrimaryDies, STORE_SECONDS), (PrimaryFallsSilent, SILENT_SECONDS)], ids=["dies", "silent"]
 )
 def test_a_standby_that_is_promoted_under_load_has_everything(
-    kind: type[Failover], within: float, tmp_path: Path, tell: Tell
+    kind: type[Failover], within: float, tmp_path: Path, report_figure: ReportFigure
 ) -> None:
-    """Twice, there and back again: nodes know both servers, and nobody restarts them."""
+    """Twice, so that the first server is the primary again; nodes know both and are not restarted."""
     verdict = fault_campaign.run_campaign(
         tmp_path, seconds=5, seed=8, per_second=60, recurring=2, kinds=[kind], times=2, opened=open_pair
     )
-    tell(verdict)
+    report_figure(verdict)
     assert not verdict.wrong, "\n".join(verdict.wrong[:10])
     assert verdict.fired[kind.name] >= 2
     assert verdict.accepted > 300
     assert max(verdict.store_recovery) <= within
 
 
-def test_clocks_that_were_wrong_from_the_start_change_nothing(tmp_path: Path, tell: Tell) -> None:
+def test_clocks_that_were_wrong_from_the_start_change_nothing(tmp_path: Path, report_figure: ReportFigure) -> None:
     figures = Figures()
     with open_fleet(tmp_path, ()) as fleet:
         for role, hours in (("api", 1), ("planner", -1), ("worker", 1), ("worker", -1)):
@@ -100,14 +100,14 @@ def test_clocks_that_were_wrong_from_the_start_change_nothing(tmp_path: Path, te
         assert "ahead of the store's; jobs follow" in _doctor(fleet)
         judge(fleet.cluster, load.accepted, slots, figures, within=30)
         early = [note for note in fleet.cluster.effects.starts() if note.lateness < -0.001]
-    tell(figures)
+    report_figure(figures)
     assert not early
     assert load.refused == 0
     assert len(load.accepted) > 100
 
 
-def test_a_silent_link_makes_nobody_wait_for_ever(tmp_path: Path, tell: Tell) -> None:
-    """Half-open: a request ends with 503 in a bounded time, /readyz tells, and after it everything goes on."""
+def test_a_silent_link_makes_nobody_wait_for_ever(tmp_path: Path, report_figure: ReportFigure) -> None:
+    """With a half-open link a request ends with 503 in time, /readyz fails, and afterwards all recovers."""
     with open_fleet(tmp_path, ("api", "planner", "worker")) as fleet:
         api = fleet.of("api")[0]
         for member in fleet.members:
@@ -136,11 +136,13 @@ def test_a_silent_link_makes_nobody_wait_for_ever(tmp_path: Path, tell: Tell) ->
             return job.status_code == 201 and bool(fleet.cluster.rest.wait(_run_of(job), within=20))
 
         eventually(runs, "a job is accepted and runs", within=20)
-        tell(f"503 after {max(waited):.1f} s, at work again {time.monotonic() - healed_at:.1f} s after the healing")
+        report_figure(
+            f"503 after {max(waited):.1f} s, at work again {time.monotonic() - healed_at:.1f} s after the healing"
+        )
     assert max(waited) <= 25
 
 
-def test_logs_are_bounded_while_the_store_is_down(tmp_path: Path, tell: Tell) -> None:
+def test_logs_are_bounded_while_the_store_is_down(tmp_path: Path, report_figure: ReportFigure) -> None:
     with open_fleet(tmp_path, fault_campaign.ROLES) as fleet:
         before = {server: len(server.output().splitlines()) for server in fleet.cluster.servers}
         fleet.postgres.stop_at_once()
@@ -151,7 +153,9 @@ def test_logs_are_bounded_while_the_store_is_down(tmp_path: Path, tell: Tell) ->
         eventually(lambda: _is_ready(fleet), "the API is ready again", within=STORE_SECONDS)
         took = time.monotonic() - back_at
         lines = {server.name: len(server.output().splitlines()) - before[server] for server in fleet.cluster.servers}
-    tell(f"lines in 20 s with the store down and {load.refused} requests: {lines}; ready again after {took:.1f} s")
+    report_figure(
+        f"lines in 20 s with the store down and {load.refused} requests: {lines}; ready again after {took:.1f} s"
+    )
     assert load.refused > 200
     assert not load.accepted
     assert max(lines.values()) <= 60
@@ -160,7 +164,9 @@ def test_logs_are_bounded_while_the_store_is_down(tmp_path: Path, tell: Tell) ->
 # --- SQLite
 
 
-def test_sqlite_locked_by_another_process_costs_nothing_but_a_moment(new_cluster: OpenCluster, tell: Tell) -> None:
+def test_sqlite_locked_by_another_process_costs_nothing_but_a_moment(
+    new_cluster: OpenCluster, report_figure: ReportFigure
+) -> None:
     cluster = new_cluster("sqlite")
     cluster.node()
     slots = create_every_second(cluster, 2, overlap="allow")
@@ -178,22 +184,22 @@ def test_sqlite_locked_by_another_process_costs_nothing_but_a_moment(new_cluster
         let_pass(3)
     figures.refused = load.refused
     judge(cluster, load.accepted, slots, figures, within=30)
-    tell(figures)
+    report_figure(figures)
     assert held_back <= 1
     assert load.refused > 0
 
 
-def test_a_full_disk_under_sqlite_is_told_and_loses_nothing(tmp_path: Path, tell: Tell) -> None:
+def test_a_full_disk_under_sqlite_is_told_and_loses_nothing(tmp_path: Path, report_figure: ReportFigure) -> None:
     with small_disk(24) as disk:
         (folder := tmp_path / "cluster").mkdir()
         with Cluster(folder, f"sqlite:///{disk.folder / 'horae.db'}") as cluster:
             cluster.migrate()
             cluster.node()
-            tell(_through_full_disk(cluster, disk.fill, disk.free))
+            report_figure(_through_full_disk(cluster, disk.fill, disk.free))
         cluster.check()
 
 
-def test_a_full_disk_under_postgres_is_told_and_loses_nothing(tmp_path: Path, tell: Tell) -> None:
+def test_a_full_disk_under_postgres_is_told_and_loses_nothing(tmp_path: Path, report_figure: ReportFigure) -> None:
     settings = "min_wal_size = 32MB\nmax_wal_size = 48MB\nwal_recycle = off\nwal_init_zero = off\n"
     with (
         small_disk(160) as disk,
@@ -208,7 +214,7 @@ def test_a_full_disk_under_postgres_is_told_and_loses_nothing(tmp_path: Path, te
             if not postgres.alive:  # without room for its log it gives up, and whoever runs it starts it again
                 postgres.start()
 
-        tell(_through_full_disk(cluster, disk.fill, free))
+        report_figure(_through_full_disk(cluster, disk.fill, free))
         cluster.check()
 
 
@@ -222,7 +228,7 @@ def _through_full_disk(cluster: Cluster, fill: Callable[[], int], free: Callable
         refused = 0
 
         def is_refused() -> bool:
-            """Small writes may find room in pages that are half empty; large ones do not."""
+            """Whether a large write is refused; small ones may fit into half-empty pages."""
             nonlocal refused
             body = {"task": "effects.params", "params": {"value": large}, "schedule": "2099-01-01T00:00:00Z"}
             try:
@@ -246,14 +252,14 @@ def _through_full_disk(cluster: Cluster, fill: Callable[[], int], free: Callable
 
 
 def _wall_offset(fleet: Fleet) -> float:
-    """What the API node says of its machine's clock."""
+    """The clock offset that the API node reports."""
     text = httpx2.get(f"{fleet.of('api')[0].server.url}/metrics", timeout=30, trust_env=False).text
     [line] = [line for line in text.splitlines() if line.startswith("horae_wall_clock_offset_seconds ")]
     return float(line.split()[1])
 
 
 def _doctor(fleet: Fleet) -> str:
-    """`horae doctor` where a worker's clock is an hour ahead."""
+    """Run `horae doctor` while the clock of a worker is an hour ahead."""
     settings = dict(fleet.of("worker")[0].server.settings)
     done = subprocess.run(
         [HORAE, "doctor"], env=fleet.cluster.environment | settings, capture_output=True, text=True, check=False

@@ -1,5 +1,7 @@
-"""Issue 5, part 4: hostile handlers and hostile clients. The node survives, its neighbours' jobs stay on time, and
-what became of each attack is recorded."""
+"""Issue 5, part 4: hostile handlers and clients.
+
+The node survives, other jobs stay on time, and the outcome of each attack is recorded.
+"""
 
 import time
 from pathlib import Path
@@ -8,7 +10,7 @@ import httpx2
 import pytest
 
 from horae.core.results import APART
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.system.abuse import (
     SUCCEEDED,
     Attack,
@@ -20,7 +22,7 @@ from tests.system.abuse import (
     judge_neighbour,
     memory_of,
     neighbour,
-    told,
+    summary,
 )
 from tests.system.cluster import Cluster
 from tests.system.fixtures import QUICK, OpenCluster
@@ -81,18 +83,18 @@ THAT_STAY = (
 
 @pytest.mark.parametrize("attacks", [THAT_LEAVE, THAT_TAKE, THAT_STAY], ids=["leave", "take", "stay"])
 def test_a_hostile_handler_costs_its_neighbours_nothing(
-    new_cluster: OpenCluster, kind: str, attacks: tuple[Attack, ...], tell: Tell
+    new_cluster: OpenCluster, kind: str, attacks: tuple[Attack, ...], report_figure: ReportFigure
 ) -> None:
     cluster = new_cluster(kind)
     node = hostile_node(cluster)
     latenesses = endure(cluster, attacks, latest=LATEST)
     held = memory_of(node)
-    tell(f"{len(attacks)} attacks, {told(latenesses)}, {held:.0f} MB")
+    report_figure(f"{len(attacks)} attacks, {summary(latenesses)}, {held:.0f} MB")
     assert held < MEGABYTES
     assert cluster.rest.get("/readyz")
 
 
-def test_a_deaf_process_is_killed_with_its_children(new_cluster: OpenCluster, tell: Tell) -> None:
+def test_a_deaf_process_is_killed_with_its_children(new_cluster: OpenCluster, report_figure: ReportFigure) -> None:
     cluster = new_cluster("sqlite")
     hostile_node(cluster)
     with neighbour(cluster) as job:
@@ -100,12 +102,12 @@ def test_a_deaf_process_is_killed_with_its_children(new_cluster: OpenCluster, te
         run = cluster.rest.wait(run_of(deaf["id"]), within=20)
         assert run["error"]["type"] == "timeout"
         eventually(lambda: descendants_gone(cluster, deaf["id"]), "the process and its child are gone", within=5)
-    tell(told(judge_neighbour(cluster, job, latest=LATEST)))
+    report_figure(summary(judge_neighbour(cluster, job, latest=LATEST)))
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_handler_that_keeps_the_event_loop_to_itself_costs_others_its_lease(
-    new_cluster: OpenCluster, store: str, tell: Tell, tmp_path: Path
+    new_cluster: OpenCluster, store: str, report_figure: ReportFigure, tmp_path: Path
 ) -> None:
     """The other node takes over what the blocked one held and planned."""
     cluster = new_cluster(store, **QUICK)
@@ -133,11 +135,11 @@ def test_a_handler_that_keeps_the_event_loop_to_itself_costs_others_its_lease(
         )
         run = cluster.rest.wait(run_of(blocker["id"]), within=20)
     assert (run["status"], run["result"], run["crashes"]) == ("succeeded", "done", 1)
-    tell(told(judge_neighbour(cluster, job, latest=6)))
+    report_figure(summary(judge_neighbour(cluster, job, latest=6)))
 
 
 def test_a_poison_pill_reaches_the_dead_letters_and_everything_else_goes_on(
-    new_cluster: OpenCluster, tell: Tell
+    new_cluster: OpenCluster, report_figure: ReportFigure
 ) -> None:
     cluster = new_cluster("postgres", **QUICK)
     cluster.node("api,planner")
@@ -157,13 +159,13 @@ def test_a_poison_pill_reaches_the_dead_letters_and_everything_else_goes_on(
     letters = cluster.rest.get("/v1/dead-letters")["items"]
     assert [letter["id"] for letter in letters] == [run_of(pill["id"])]
     latenesses = judge_neighbour(cluster, job, latest=SUSPECTED)
-    tell(told(latenesses))
+    report_figure(summary(latenesses))
     assert percentile(latenesses, 50) < LATEST
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_slow_and_senseless_clients_do_not_keep_others_waiting(
-    new_cluster: OpenCluster, store: str, tell: Tell
+    new_cluster: OpenCluster, store: str, report_figure: ReportFigure
 ) -> None:
     cluster: Cluster = new_cluster(store)
     node = hostile_node(cluster)
@@ -173,7 +175,9 @@ def test_slow_and_senseless_clients_do_not_keep_others_waiting(
         eventually(lambda: sum(b" 408 " in said for said in siege.dropped) >= 150, "slow heads are dropped", within=10)
     latenesses = judge_neighbour(cluster, job, latest=LATEST)
     p99 = percentile(took, 99)
-    tell(f"{len(took)} requests, p99 {p99 * 1000:.0f} ms, beside {siege.nonsense} of nonsense; {told(latenesses)}")
+    report_figure(
+        f"{len(took)} requests, p99 {p99 * 1000:.0f} ms, beside {siege.nonsense} of nonsense; {summary(latenesses)}"
+    )
     assert siege.nonsense > 100
     assert p99 < LATEST
     assert memory_of(node) - before < 200

@@ -1,4 +1,4 @@
-"""Issue 5, part 5: more than there are slots for, and more requests than can be answered."""
+"""Issue 5, part 5: more runs than there are slots, and more requests than can be answered."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.api.tokens import SECRET, by_secret, claims
 from tests.system import overload
 from tests.system.cluster import Cluster, Server
@@ -31,20 +31,20 @@ TOLD_SECONDS = 5.0  # until /readyz tells that the store is away
 
 
 def test_a_herd_of_100_000_starts_in_order_and_holds_up_nobody(
-    new_cluster: OpenCluster, tmp_path: Path, tell: Tell
+    new_cluster: OpenCluster, tmp_path: Path, report_figure: ReportFigure
 ) -> None:
     cluster, records = new_cluster("postgres"), tmp_path / "records"
     servers = overload.start_workers(cluster, records, workers=2)
-    tell(overload.check_herd(cluster, records, servers, jobs=HERD, seconds=15, within=180))
+    report_figure(overload.check_herd(cluster, records, servers, jobs=HERD, seconds=15, within=180))
 
 
 def test_a_million_jobs_of_six_hours_are_worked_off_oldest_first_while_new_ones_are_on_time(
-    tmp_path: Path, tell: Tell
+    tmp_path: Path, report_figure: ReportFigure
 ) -> None:
     with without_loop(scratch_store("postgres", tmp_path)) as store, Cluster(tmp_path, store) as cluster:
         cluster.migrate()
         seen, _ = overload.check_backlog(cluster, tmp_path / "records", jobs=BACKLOG, workers=2, within=900)
-    tell(seen)
+    report_figure(seen)
 
 
 # --- one who sends as much as it can
@@ -59,7 +59,7 @@ def test_a_million_jobs_of_six_hours_are_worked_off_oldest_first_while_new_ones_
     ],
 )
 def test_a_flood_of_requests_is_refused_and_others_are_served(
-    new_cluster: OpenCluster, tell: Tell, limit: int, connections: int, size: int
+    new_cluster: OpenCluster, report_figure: ReportFigure, limit: int, connections: int, size: int
 ) -> None:
     settings = {"HORAE_AUTH": "jwt", "HORAE_JWT_SECRET": SECRET, "HORAE_RATE_LIMIT": str(limit)}
     cluster = new_cluster("postgres", **settings)
@@ -68,12 +68,12 @@ def test_a_flood_of_requests_is_refused_and_others_are_served(
     assert api.url is not None
     with (
         _client(api, "quiet") as quiet,
-        flooding(api.url, _token("flood"), connections=connections, seconds=FLOOD_SECONDS, size=size) as told,
+        flooding(api.url, _token("flood"), connections=connections, seconds=FLOOD_SECONDS, size=size) as collected,
     ):
         waited = _ask_beside_it(quiet)
-    [answers] = told
+    [answers] = collected
     memory = overload.peak_memory(api)
-    tell(
+    report_figure(
         f"the flood: {dict(answers.statuses)}; another owner: {len(waited)} jobs accepted,"
         f" p50 {percentile(waited, 50) * 1000:.0f} ms, p99 {percentile(waited, 99) * 1000:.0f} ms;"
         f" memory {memory / 1e6:.0f} MB"
@@ -86,7 +86,7 @@ def test_a_flood_of_requests_is_refused_and_others_are_served(
 
 
 def _ask_beside_it(quiet: httpx2.Client) -> list[float]:
-    """Create a job now and then while the flood goes on; answers how long each took. None is refused."""
+    """Create jobs during the flood, none of which is refused; return the duration of each request."""
     waited = []
     until = time.monotonic() + FLOOD_SECONDS - 2
     while time.monotonic() < until:
@@ -129,7 +129,7 @@ def _create(client: httpx2.Client) -> httpx2.Response:
 # --- /readyz
 
 
-def test_readiness_is_true_when_the_store_is_away(tmp_path: Path, tell: Tell) -> None:
+def test_readiness_is_true_when_the_store_is_away(tmp_path: Path, report_figure: ReportFigure) -> None:
     with OwnPostgres() as postgres, Cluster(tmp_path, postgres.url) as cluster:
         cluster.migrate()
         url = cluster.node().url
@@ -137,7 +137,7 @@ def test_readiness_is_true_when_the_store_is_away(tmp_path: Path, tell: Tell) ->
         postgres.stop_at_once()
         gone_at = time.monotonic()
         eventually(lambda: _status(f"{url}/readyz") == 503, "it tells that it is not ready", within=TOLD_SECONDS)
-        told = time.monotonic() - gone_at
+        noticed = time.monotonic() - gone_at
         assert _status(f"{url}/healthz") == 200, "there is no reason to restart it"
         refused = httpx2.post(f"{url}/v1/jobs", json={"task": "demo.echo"}, timeout=30, trust_env=False)
         assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
@@ -145,13 +145,13 @@ def test_readiness_is_true_when_the_store_is_away(tmp_path: Path, tell: Tell) ->
         back_at = time.monotonic()
         eventually(lambda: _status(f"{url}/readyz") == 200, "it is ready again", within=10)
         again = time.monotonic() - back_at
-        tell(f"not ready {told:.1f} s after the store was gone, ready {again:.1f} s after it was back")
+        report_figure(f"not ready {noticed:.1f} s after the store was gone, ready {again:.1f} s after it was back")
         job = cluster.rest.create("effects.work")
         cluster.rest.wait(run_of(job["id"]), "succeeded", within=20)
         cluster.check()
 
 
-def test_a_node_that_drains_is_not_ready(new_cluster: OpenCluster, tell: Tell) -> None:
+def test_a_node_that_drains_is_not_ready(new_cluster: OpenCluster, report_figure: ReportFigure) -> None:
     cluster = new_cluster("postgres")
     leaving, staying = cluster.node("api,worker"), cluster.node("api,planner")
     job = cluster.rest.create("effects.work", {"seconds": 4})
@@ -159,17 +159,17 @@ def test_a_node_that_drains_is_not_ready(new_cluster: OpenCluster, tell: Tell) -
     leaving.terminate()
     began = time.monotonic()
     eventually(lambda: _status(f"{leaving.url}/readyz") != 200, "it is not ready while it drains", within=1)
-    told = time.monotonic() - began
+    noticed = time.monotonic() - began
     assert leaving.alive, "it lets go of nothing that runs"
     assert _status(f"{staying.url}/readyz") == 200
     assert leaving.wait(within=20) == 0
     run = cluster.rest.wait(run_of(job["id"]), within=5)
     assert (run["status"], run["attempt"]) == ("succeeded", 1), run
-    tell(f"not ready {told * 1000:.0f} ms after SIGTERM")
+    report_figure(f"not ready {noticed * 1000:.0f} ms after SIGTERM")
 
 
 def _status(url: str) -> int:
-    """0 when nobody listens."""
+    """The status of the answer; 0 if the connection is refused."""
     try:
         return httpx2.get(url, timeout=30, trust_env=False).status_code
     except httpx2.TransportError:

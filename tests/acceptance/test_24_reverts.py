@@ -1,4 +1,4 @@
-"""Issue 5, line 2: whichever safety line is reverted, tests of the ordinary run fail."""
+"""Issue 5, line 2: whichever safety line is reverted, tests of `make test` fail."""
 
 from pathlib import Path
 

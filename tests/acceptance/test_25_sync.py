@@ -1,4 +1,4 @@
-"""Issue 5, row 13 of the faults: a disk that does not keep what it was to keep is told, and nothing is acknowledged.
+"""Issue 5, row 13 of the faults: a disk that fails to sync is reported, and nothing is acknowledged.
 
 The calls fail by strace (the Debian package `strace`).
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 
 pytestmark = pytest.mark.acceptance
 
@@ -37,21 +37,23 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_what_could_not_be_synced_is_refused_and_what_was_answered_is_there(tmp_path: Path, tell: Tell) -> None:
+def test_what_could_not_be_synced_is_refused_and_what_was_answered_is_there(
+    tmp_path: Path, report_figure: ReportFigure
+) -> None:
     path = tmp_path / "horae.db"
     traced = ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=fsync,fdatasync", "-e", BROKEN]
     done = subprocess.run(
         [*traced, sys.executable, "-c", WRITER, str(path)], capture_output=True, text=True, timeout=60, check=False
     )
-    told = [line.split(" ", 1) for line in done.stdout.splitlines()]
-    answered = {what for how, what in told if how == "answered"}
-    refused = [what for how, what in told if how == "refused"]
-    tell(f"{len(answered)} answered, then {len(refused)} refused")
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    answered = {what for how, what in lines if how == "answered"}
+    refused = [what for how, what in lines if how == "refused"]
+    report_figure(f"{len(answered)} answered, then {len(refused)} refused")
     assert answered, done.stderr
     assert refused, done.stderr
     assert all("input/output error" in what for what in refused)
     assert "EIO" in (tmp_path / "trace").read_text()
-    assert [how for how, _ in told] == ["answered"] * len(answered) + ["refused"] * len(refused)
+    assert [how for how, _ in lines] == ["answered"] * len(answered) + ["refused"] * len(refused)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         there = {run_id.hex() for (run_id,) in db.execute("SELECT id FROM runs")}

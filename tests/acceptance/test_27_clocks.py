@@ -1,4 +1,4 @@
-"""Issue 5, line 3: whichever node's wall clock is an hour wrong, and from when on, the outcomes are the same."""
+"""Issue 5, line 3: the outcomes are the same, whichever wall clock is an hour wrong, and from whenever."""
 
 from itertools import product
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from horae.proof.checking import differences, history_class
-from tests.acceptance.conftest import Tell
+from tests.acceptance.conftest import ReportFigure
 from tests.system.clocks import ROLES, Life, Skew, lived
 
 pytestmark = pytest.mark.acceptance
@@ -19,7 +19,7 @@ SKEWS = [
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Life:
-    """The life in which every clock is right."""
+    """The history with right clocks."""
     return lived(tmp_path_factory.mktemp("usual"), None)
 
 
@@ -34,8 +34,10 @@ def test_where_every_clock_is_right_everything_comes_out_as_asked(usual: Life) -
 
 
 @pytest.mark.parametrize("skew", SKEWS, ids=str)
-def test_a_wrong_wall_clock_changes_no_outcome_and_is_told(usual: Life, skew: Skew, tmp_path: Path, tell: Tell) -> None:
+def test_a_wrong_wall_clock_changes_no_outcome_and_is_told(
+    usual: Life, skew: Skew, tmp_path: Path, report_figure: ReportFigure
+) -> None:
     life = lived(tmp_path, skew)
     assert not life.violations
     assert list(differences(usual.recording, life.recording)) == []
-    tell(f"{len(history_class(life.recording))} jobs came out the same")
+    report_figure(f"{len(history_class(life.recording))} jobs came out the same")

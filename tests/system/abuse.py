@@ -1,4 +1,4 @@
-"""What hostile handlers and hostile clients cost everybody else: nothing but a moment."""
+"""Attacks by hostile handlers and clients, and checks that the node and its other jobs survive them."""
 
 import asyncio
 import contextlib
@@ -23,10 +23,10 @@ SUCCEEDED = None  # instead of the type of an error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """A job that hurts, and what must be recorded of it."""
+    """A hostile job and the expected record of it."""
 
     task: str
-    error: str | None  # the type that is told; None: it succeeds
+    error: str | None  # the type of the recorded error; None: it succeeds
     says: str = ""  # within the message, or the result
     params: Document = field(default_factory=dict)
     timeout: float | None = None
@@ -39,7 +39,7 @@ class Attack:
 
 
 def hostile_node(cluster: Cluster, roles: str = "api,planner,worker", *more: str, wait: bool = True) -> Server:
-    """`horae serve` with the hostile tasks beside the usual ones."""
+    """Start `horae serve` with the hostile tasks and the usual ones."""
     server = cluster.spawn(
         f"hostile-{roles.replace(',', '+')}",
         ["serve", "--roles", roles, "--app", APP, *more],
@@ -54,7 +54,7 @@ def hostile_node(cluster: Cluster, roles: str = "api,planner,worker", *more: str
 
 
 def endure(cluster: Cluster, attacks: Sequence[Attack], *, latest: float) -> list[float]:
-    """One attack after another beside jobs of every second; answers how late those were."""
+    """Run one attack after another beside a job that fires every second; return its lateness."""
     [node] = cluster.of_role("worker")
     with neighbour(cluster) as job:
         for attack in attacks:
@@ -66,10 +66,10 @@ def endure(cluster: Cluster, attacks: Sequence[Attack], *, latest: float) -> lis
 def _suffer(cluster: Cluster, attack: Attack) -> None:
     job = cluster.rest.post("/v1/jobs", attack.body, status=201)
     run = cluster.rest.wait(run_of(job["id"]), within=30)
-    told = run["error"] or {}
+    error = run["error"] or {}
     wanted = "succeeded" if attack.error is SUCCEEDED else "failed"
-    assert (run["status"], told.get("type")) == (wanted, attack.error), f"{attack.task}: {run}"
-    assert attack.says in (told["message"] if told else str(run["result"])), f"{attack.task}: {run}"
+    assert (run["status"], error.get("type")) == (wanted, attack.error), f"{attack.task}: {run}"
+    assert attack.says in (error["message"] if error else str(run["result"])), f"{attack.task}: {run}"
     if attack.truncated:
         eventually(
             lambda: "log truncated" in str(cluster.rest.get(f"/v1/runs/{run['id']}/logs")),
@@ -80,7 +80,7 @@ def _suffer(cluster: Cluster, attack: Attack) -> None:
 
 @contextlib.contextmanager
 def neighbour(cluster: Cluster, **fields: Any) -> Iterator[str]:
-    """A job of somebody else that runs every second, from before to after what happens within."""
+    """Run a job of another owner every second around the body of the `with`."""
     job = cluster.rest.create("effects.work", {"label": "neighbour"}, schedule="* * * * * *", overlap="allow", **fields)
     eventually(lambda: cluster.effects.ends(job["id"]), "the neighbour's job runs", within=10)
     yield job["id"]
@@ -92,7 +92,7 @@ def neighbour(cluster: Cluster, **fields: Any) -> Iterator[str]:
 
 
 def judge_neighbour(cluster: Cluster, job: str, *, latest: float) -> list[float]:
-    """Every second ran once, and none late; answers how late they were."""
+    """Check that every second ran once and on time; return the lateness."""
     last = max(end.due for end in cluster.effects.ends(job)) - 1  # after that its job was cancelled
     starts = [start for start in cluster.effects.starts(job) if start.attempt == 1 and start.due <= last]
     dues = sorted({start.due for start in starts})
@@ -100,7 +100,7 @@ def judge_neighbour(cluster: Cluster, job: str, *, latest: float) -> list[float]
     assert not cluster.effects.doubled(job), "a second ran twice"
     eventually(
         lambda: {slot["outcome"] for slot in cluster.rest.slots(job, end=timestamp(last))} == {"ran"},
-        "each slot is told to have run",
+        "each slot has run",
         within=5,
     )
     latenesses = [start.lateness for start in starts]
@@ -110,18 +110,18 @@ def judge_neighbour(cluster: Cluster, job: str, *, latest: float) -> list[float]
     return latenesses
 
 
-def told(latenesses: list[float]) -> str:
+def summary(latenesses: list[float]) -> str:
     p50, p99 = (percentile(latenesses, percent) * 1000 for percent in (50, 99))
     return f"{len(latenesses)} neighbours late by p50 {p50:.1f}, p99 {p99:.1f}, max {max(latenesses) * 1000:.1f} ms"
 
 
 def memory_of(server: Server) -> float:
-    """Megabytes that the process itself holds."""
+    """The memory of a process in megabytes."""
     return float(psutil.Process(server.pid).memory_info().rss) / 1e6
 
 
 def descendants_gone(cluster: Cluster, job: str) -> bool:
-    """Whether the processes that a handler noted have ended."""
+    """Whether the processes that a handler recorded have ended."""
     pids = [int(pid) for start in cluster.effects.starts(job) for pid in start.label.split()]
     return bool(pids) and not any(psutil.pid_exists(pid) and _runs(pid) for pid in pids)
 
@@ -137,7 +137,7 @@ def _runs(pid: int) -> bool:
 
 
 class Siege:
-    """Clients that open connections and do not use them as they should, until the siege is lifted."""
+    """Clients that open connections and misuse them, until the end of the `with`."""
 
     def __init__(self, url: str, *, each: int) -> None:
         place = urlsplit(url)
@@ -182,7 +182,7 @@ class Siege:
         await self._drip(b"", b"")
 
     async def _drip(self, beginning: bytes, drop: bytes) -> None:
-        """Send a little now and then, until the server has enough of it."""
+        """Send a few bytes now and then, until the server closes the connection."""
         reader, writer = await asyncio.open_connection(*self._place)
         self.opened += 1
         try:
@@ -208,7 +208,7 @@ class Siege:
 
 
 def good_requests(cluster: Cluster, *, seconds: float) -> list[float]:
-    """Create jobs and look at them all the while; answers how long each request took."""
+    """Create and read jobs continuously; return the duration of each request."""
     took = []
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

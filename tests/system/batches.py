@@ -1,4 +1,4 @@
-"""One call with many jobs, some of them wrong."""
+"""One request with many jobs, some of them invalid."""
 
 import json
 import time
@@ -18,7 +18,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (  # a job, and where it is wron
 
 
 def check_batch(cluster: Cluster, *, jobs: int, wrong: int, lines: bool = False) -> float:
-    """The good ones are accepted, each bad one has a problem that points at it; answers how many seconds it took."""
+    """Check that valid jobs are accepted and each invalid one has a problem that points at it; return the seconds."""
     every = jobs // wrong
     bad = {place: WRONG[place // every % len(WRONG)] for place in range(every // 2, jobs, every)}
     sent = [bad[place][0] if place in bad else _good(place) for place in range(jobs)]
@@ -31,11 +31,11 @@ def check_batch(cluster: Cluster, *, jobs: int, wrong: int, lines: bool = False)
     assert response.status_code == 200, response.text[:500]
     answer = response.json()
     assert (answer["accepted"], answer["rejected"]) == (jobs - wrong, wrong)
-    told = {place: item["error"] for place, item in enumerate(answer["items"]) if "error" in item}
-    assert {place: problem["errors"][0]["pointer"] for place, problem in told.items()} == {
+    problems = {place: item["error"] for place, item in enumerate(answer["items"]) if "error" in item}
+    assert {place: problem["errors"][0]["pointer"] for place, problem in problems.items()} == {
         place: pointer for place, (_, pointer) in bad.items()
     }
-    assert {problem["status"] for problem in told.values()} == {422}
+    assert {problem["status"] for problem in problems.values()} == {422}
     ids = [item["id"] for item in answer["items"] if "id" in item]
     listed = {job["id"] for job in cluster.rest.pages("/v1/jobs", {"label": "batch:yes"})}
     assert len(ids) == jobs - wrong
@@ -44,7 +44,7 @@ def check_batch(cluster: Cluster, *, jobs: int, wrong: int, lines: bool = False)
 
 
 def _good(place: int) -> dict[str, Any]:
-    """Jobs of several kinds; far enough ahead that nobody runs them meanwhile."""
+    """Jobs of several kinds, due so late that none runs meanwhile."""
     job: dict[str, Any] = {"task": "demo.echo", "params": {"message": f"number {place}"}, "labels": {"batch": "yes"}}
     when = [
         {"schedule": "2099-01-01T00:00:00Z"},

@@ -1,4 +1,4 @@
-"""Load that goes on whatever happens to the nodes, and the judgement afterwards."""
+"""Continuous load while nodes are killed, frozen and restarted, and checks of the outcome."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ COSTS_NOTHING = {"lost", "released", "succeeded"}  # outcomes of attempts that u
 
 @dataclass
 class Figures:
-    """What was measured, for the report."""
+    """The measured figures."""
 
     accepted: int = 0
     refused: int = 0  # answers other than 2xx, or none: the client does not know, and asks another node
@@ -41,7 +41,7 @@ class Figures:
 
 
 class Load:
-    """Creates jobs all the while, at any API node that answers, and remembers which were accepted."""
+    """Creates jobs continuously at any API node that answers, and remembers which were accepted."""
 
     def __init__(self, cluster: Cluster, *, per_second: float, seconds: float = 0.2) -> None:
         self._cluster = cluster
@@ -69,7 +69,7 @@ class Load:
             with httpx2.Client(timeout=5, trust_env=False) as client:
                 while not self._stop.wait(self._pause):
                     self._create(client)
-        except BaseException as exc:  # noqa: BLE001 - told to the test when it leaves
+        except BaseException as exc:  # noqa: BLE001 - raised in the test when it leaves
             self._failure = exc
 
     def _create(self, client: httpx2.Client) -> None:
@@ -94,13 +94,13 @@ class Load:
 
 
 def create_every_second(cluster: Cluster, jobs: int, **fields: Any) -> list[str]:
-    """Jobs that fire every second."""
+    """Create jobs that fire every second."""
     body = {"task": "effects.work", "params": {"label": "slot"}, "schedule": "* * * * * *", **fields}
     return cluster.rest.create_many([body] * jobs)
 
 
 def create_long(cluster: Cluster, jobs: int, seconds: float) -> list[str]:
-    """Jobs for now that run for a while."""
+    """Create jobs that are due now and run for a while."""
     return cluster.rest.create_many([{"task": "effects.work", "params": {"seconds": seconds, "label": "long"}}] * jobs)
 
 
@@ -108,7 +108,7 @@ def create_long(cluster: Cluster, jobs: int, seconds: float) -> list[str]:
 
 
 def busiest(cluster: Cluster, jobs: Iterable[str], at_least: int, *, within: float) -> tuple[Server, set[str]]:
-    """A worker that runs so many of the jobs, and those runs."""
+    """Return a worker that runs at least so many of the jobs, and their runs."""
     wanted = set(jobs)
     workers = {server.pid: server for server in cluster.of_role("worker")}
 
@@ -123,7 +123,7 @@ def busiest(cluster: Cluster, jobs: Iterable[str], at_least: int, *, within: flo
 
 
 def recovery(cluster: Cluster, runs: set[str], killed_at: float, *, within: float = RECOVERY_SECONDS) -> float:
-    """Seconds from a kill until each of the runs was started again by another process."""
+    """Return the seconds from a kill until another process has restarted each of the runs."""
 
     def again() -> dict[str, float]:
         found: dict[str, float] = {}
@@ -140,11 +140,11 @@ def recovery(cluster: Cluster, runs: set[str], killed_at: float, *, within: floa
     return max(again().values()) - killed_at
 
 
-# --- the judgement
+# --- checks
 
 
 def judge(cluster: Cluster, one_shots: list[str], recurring: list[str], figures: Figures, *, within: float) -> None:
-    """Every accepted job succeeded, no slot is missing or doubled, and no retry was used up."""
+    """Check that every accepted job succeeded, no slot is missing or doubled, and no retry was used."""
     paused_at = {}
     for job_id in recurring:
         paused_at[job_id] = time.time()  # what comes due while the request is under way may be skipped
@@ -158,7 +158,7 @@ def judge(cluster: Cluster, one_shots: list[str], recurring: list[str], figures:
 
 
 def _ended(cluster: Cluster, one_shots: list[str], within: float) -> dict[str, Document]:
-    """Every run by its id, once none of the one-shots is unfinished."""
+    """Wait until all one-shots have ended, and return every run by its id."""
     wanted = {run_of(job_id) for job_id in one_shots}
 
     def unfinished() -> list[Document]:
@@ -180,7 +180,7 @@ def _ended(cluster: Cluster, one_shots: list[str], within: float) -> dict[str, D
 def _check_success(cluster: Cluster, run: Document, figures: Figures) -> None:
     story = f"{run}\nhandlers: {cluster.effects.story(run['id'])}"
     assert (run["status"], run["attempt"]) == ("succeeded", 1), story
-    assert cluster.effects.ends(run=run["id"]), f"succeeded, but no handler came to its end: {story}"
+    assert cluster.effects.ends(run=run["id"]), f"succeeded, but no handler ended: {story}"
     if run["crashes"]:
         figures.crashed += 1
     if run["crashes"] or len(cluster.effects.starts(run=run["id"])) > 1:
@@ -198,11 +198,11 @@ def _check_slots(cluster: Cluster, job_id: str, paused_at: float, figures: Figur
         f"every run of {job_id} succeeds",
         within=within,
     )
-    told = [
+    shown = [
         (instant(slot["from"]), slot["count"], slot["outcome"])
         for slot in cluster.rest.slots(job_id, end=timestamp(last))
     ]
-    assert told == [(slot, 1, "ran") for slot in wanted], f"{set(told) ^ {(slot, 1, 'ran') for slot in wanted}}"
+    assert shown == [(slot, 1, "ran") for slot in wanted], f"{set(shown) ^ {(slot, 1, 'ran') for slot in wanted}}"
     ended = {end.due: end.run for end in cluster.effects.ends(job_id)}
     missing = set(wanted) - ended.keys()
     assert not missing, f"no handler ended for {sorted(missing)}"
@@ -224,19 +224,19 @@ def _slot(run: Document) -> float:
 
 
 def start_fleet(cluster: Cluster, *, workers: int, planners: int, apis: int, concurrency: int = 100) -> None:
-    """Start so many nodes of each role."""
+    """Start some nodes of each role."""
     nodes = [cluster.node(role, wait=False) for role in ["api"] * apis + ["planner"] * planners]
     nodes += [cluster.node("worker", "--concurrency", str(concurrency), wait=False) for _ in range(workers)]
     cluster.ready(*nodes)
 
 
 def replace(cluster: Cluster, server: Server) -> Server:
-    """A new node with the roles of one that has ended; it is not ready yet."""
+    """Start a node with the roles of one that has ended, without waiting until it is ready."""
     return cluster.node(",".join(sorted(server.roles)), *server.options, wait=False)
 
 
 def check_everything_down(cluster: Cluster) -> None:
-    """kill -9 of every node: after the restart a run that was under way succeeds, and no retry was used up."""
+    """Kill every node with kill -9: after the restart the interrupted run succeeds without using a retry."""
     job_id = cluster.rest.create("effects.work", {"seconds": 1})["id"]
     cluster.rest.wait(run_of(job_id), "running", within=5)
     nodes = [server for server in cluster.servers if server.alive]
@@ -251,7 +251,7 @@ def check_everything_down(cluster: Cluster) -> None:
 def check_kills(
     cluster: Cluster, *, rounds: int, running: int, seconds: float, recurring: int, per_second: float
 ) -> Figures:
-    """kill -9 of a worker that runs many jobs, of a planner and of an API node, again and again, under load."""
+    """Kill a busy worker, a planner and an API node with kill -9, repeatedly and under load."""
     figures = Figures()
     one_shots: list[str] = []
     slots = create_every_second(cluster, recurring, overlap="allow")
@@ -275,7 +275,7 @@ def check_kills(
 
 
 def check_freeze(cluster: Cluster, *, seconds: float, running: int, per_second: float) -> Figures:
-    """SIGSTOP for longer than a lease: others take over, and what the sleeper brings afterwards is void."""
+    """Freeze a worker for longer than its lease: others take over, and its late results are void."""
     figures = Figures()
     slots = create_every_second(cluster, 2, overlap="allow")
     with Load(cluster, per_second=per_second) as load:
@@ -322,7 +322,7 @@ def _check_nothing_stale(cluster: Cluster, sleeper: Server, runs: set[str], froz
 def check_rolling_restart(
     cluster: Cluster, nodes: Sequence[Server], *, longer_than_drain: float, per_second: float
 ) -> Figures:
-    """SIGTERM to one node after another under load: nothing is lost, no crash is counted, no retry used up."""
+    """Restart one node after another under load: nothing is lost, and no crash or retry is counted."""
     figures = Figures()
     slots = create_every_second(cluster, 3, overlap="allow")
     with Load(cluster, per_second=per_second, seconds=0.5) as load:

@@ -1,4 +1,4 @@
-"""Clients that create jobs all the while, whatever happens to the nodes, and keep a log of what they were told."""
+"""Clients that create jobs continuously, whatever happens to the nodes, and record every call and its answer."""
 
 import itertools
 import random
@@ -22,7 +22,7 @@ TRIES = 60  # of one call with an idempotency key, until its outcome is certain
 
 
 class Clients(AbstractContextManager["Clients"]):
-    """Three of them: one sends single jobs, one such with a key and again until it knows, one sends batches."""
+    """Three clients: one sends single jobs, one retries with an idempotency key until answered, one sends batches."""
 
     def __init__(self, cluster: Cluster, recorder: Recorder, *, seed: int, per_second: float) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class Clients(AbstractContextManager["Clients"]):
             raise self._failures[0]
 
     def create_recurring(self, count: int) -> None:
-        """Jobs of every second, of which the slots must be accounted for."""
+        """Create jobs that fire every second."""
         for place in range(count):
             label = f"cron-{place}"
             body = {"task": "effects.work", "schedule": "* * * * * *", "overlap": "allow", "params": {"label": label}}
@@ -84,7 +84,7 @@ class Clients(AbstractContextManager["Clients"]):
                 while not self._stop.wait(max(next_at - clock(), 0)):
                     act(client, rng)
                     next_at = max(next_at + 1 / per_second, clock() - CATCH_UP_SECONDS)
-        except BaseException as exc:  # noqa: BLE001 - told to the test when it leaves
+        except BaseException as exc:  # noqa: BLE001 - raised in the test when it leaves
             self._failures.append(exc)
 
     def _single(self, client: httpx2.Client, rng: random.Random) -> None:
@@ -101,7 +101,7 @@ class Clients(AbstractContextManager["Clients"]):
                 return
 
     def _create(self, client: httpx2.Client, body: Document, label: str, key: str | None = None) -> bool:
-        """POST /v1/jobs; whether it was accepted."""
+        """Send POST /v1/jobs; return whether it was accepted."""
         call = self._invoke(label, body, key)
         headers = {} if key is None else {"Idempotency-Key": key}
         response = self._post(client, "/v1/jobs", body, headers)
@@ -133,7 +133,7 @@ class Clients(AbstractContextManager["Clients"]):
                 self._lost(call, label, str(item["error"]))
 
     def _post(self, client: httpx2.Client, path: str, body: Any, headers: dict[str, str]) -> "httpx2.Response | str":
-        """The answer, or what became of the call instead."""
+        """Return the answer, or the record of a call that failed."""
         nodes = [server for server in self._cluster.of_role("api") if server.url]
         if not nodes:
             return "no API node is there"
@@ -168,7 +168,7 @@ class Clients(AbstractContextManager["Clients"]):
 
 
 def _job(label: str, rng: random.Random) -> Document:
-    """For now or for a little later; most take a moment, a few take seconds."""
+    """A job for now or a few seconds later; most are short, a few take seconds."""
     seconds = rng.uniform(2, 6) if rng.random() < 0.03 else rng.choice([0.0, 0.0, 0.05, 0.2])
     body: Document = {"task": "effects.work", "params": {"label": label, "seconds": round(seconds, 3)}}
     if rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""One small life of a cluster, the same call by call, with a wall clock of one node an hour wrong, or with none."""
+"""The same calls on a small cluster with right clocks, and with the wall clock of one node an hour wrong."""
 
 import asyncio
 import json
@@ -26,14 +26,14 @@ from tests.system.waiting import eventually, let_pass
 ROLES = ("api", "planner", "worker")
 HOUR = 3600
 SLOTS_SECONDS = 5  # for which there are slots
-NEAR_SECONDS = 10.0  # how exactly an error is told: libfaketime knows whole seconds
+NEAR_SECONDS = 10.0  # the accuracy of a reported error: libfaketime uses whole seconds
 REPORT_SECONDS = 15.0
 METRIC = re.compile(r'^horae_node_wall_clock_offset_seconds\{node="[^"]*:(\d+)"\} (\S+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skew:
-    """Whose wall clock is wrong, by how many hours, and from when on."""
+    """Which node has a wrong wall clock, by how many hours, and from when on."""
 
     role: str
     hours: int
@@ -45,14 +45,14 @@ class Skew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """What was recorded, and what the judges say of it."""
+    """A recorded history and its verdict."""
 
     recording: Recording
     violations: list[Violation]
 
 
 def lived(folder: Path, skew: Skew | None) -> Life:
-    """Live once; a clock that is wrong must have been told of by metric, log and doctor."""
+    """Run the calls once; a wrong clock must be reported by metric, log and doctor."""
     history = folder / "history.jsonl"
     with (
         open_fleet(folder, (), HORAE_HEARTBEAT_SECONDS="1") as fleet,
@@ -84,7 +84,7 @@ def lived(folder: Path, skew: Skew | None) -> Life:
 
 
 def _first_half() -> Iterator[tuple[str, Document]]:
-    """What a clock that counts could spoil: times to come, slots, delays, limits of time, and an order."""
+    """Requests that a wrong clock could affect: due times, slots, delays, time limits and order."""
     ends_at = timestamp(int(time.time()) + SLOTS_SECONDS + 0.5)
     for overlap in ("allow", "skip"):
         schedule = {"type": "cron", "expression": "* * * * * *", "ends_at": ends_at}
@@ -111,7 +111,7 @@ def _job(*, seconds: float = 0.0, failures: int | None = None, **fields: object)
 
 
 class Calls:
-    """A client that writes down what it asks and is told."""
+    """A client that records its calls and answers."""
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
@@ -123,13 +123,13 @@ class Calls:
     def create(self, label: str, body: Document) -> None:
         body["params"]["label"] = label
         definition = Definition.of(body, label=label)
-        told = self._ask(
+        job = self._ask(
             Action.CREATE,
             lambda: self._cluster.rest.post("/v1/jobs", body, status=201),
             definition=definition,
             once=not isinstance(body.get("schedule"), dict),
         )
-        self._jobs[label] = told["id"]
+        self._jobs[label] = job["id"]
         if isinstance(body.get("schedule"), dict):
             self._recurring.add(label)
 
@@ -138,7 +138,7 @@ class Calls:
         self._ask(Action.DELETE, lambda: self._cluster.rest.delete(f"/v1/jobs/{job}"), job=job)
 
     def await_ends(self) -> None:
-        """Until everything has ended that is not for a later time."""
+        """Wait until every due run has ended."""
         for label, job in self._jobs.items():
             if label in self._recurring:
                 eventually(lambda: self._over(job), f"{label} has had its slots", within=60)  # noqa: B023
@@ -161,13 +161,13 @@ class Calls:
     ) -> Document:
         call = f"call-{next(self._numbers)}"
         self._recorder.write(Invoke(at=clock(), call=call, action=action, job=job, definition=definition))
-        told = act()
-        run = run_of(told["id"]) if once else None
-        self._recorder.write(Ok(at=clock(), call=call, job=told["id"], run=run, schedule=told["schedule"]))
-        return told
+        job = act()
+        run = run_of(job["id"]) if once else None
+        self._recorder.write(Ok(at=clock(), call=call, job=job["id"], run=run, schedule=job["schedule"]))
+        return job
 
 
-# --- what is told of a wrong clock
+# --- reports of a wrong clock
 
 
 def _check_reports(fleet: Fleet, member: Member, skew: Skew) -> None:
@@ -190,13 +190,13 @@ def _check_reports(fleet: Fleet, member: Member, skew: Skew) -> None:
 
 
 def _offsets(fleet: Fleet) -> dict[int, float]:
-    """By process, how far each node's clock is ahead."""
+    """How far the clock of each process is ahead."""
     text = httpx2.get(f"{fleet.of('api')[0].server.url}/metrics", timeout=30, trust_env=False).text
     return {int(pid): float(value) for pid, value in METRIC.findall(text)}
 
 
 def _doctor(fleet: Fleet) -> list[Document]:
-    """What `horae doctor` finds, on a machine whose own clock is right."""
+    """The findings of `horae doctor` on a machine with a right clock."""
     done = subprocess.run(
         [HORAE, "doctor", "-o", "json"], env=fleet.cluster.environment, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Real `horae` processes on a real store: started, killed, frozen and stopped by their ids, and gone at the end."""
+"""Real `horae` processes on a real store: started, killed, frozen and stopped by their ids."""
 
 import contextlib
 import copy
@@ -47,7 +47,7 @@ class Server:
         return self.process.poll() is None
 
     def kill(self) -> float:
-        """kill -9; answers when."""
+        """Kill with kill -9; return the time."""
         self.process.kill()
         at = time.time()
         self.process.wait()
@@ -60,22 +60,22 @@ class Server:
         self.process.send_signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """SIGTERM: what a deployment sends."""
+        """Send SIGTERM, as a deployment does."""
         self.process.send_signal(signal.SIGTERM)
 
     def interrupt(self) -> None:
-        """SIGINT: what Ctrl-C sends to the whole group in the foreground."""
+        """Send SIGINT to the whole group, as Ctrl-C does."""
         os.killpg(self.pid, signal.SIGINT)
 
     def wait(self, within: float) -> int:
-        """The exit code, if the process ends in time."""
+        """Return the exit code if the process ends in time."""
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} did not end within {within:g} s:\n{self.tail()}") from None
 
     def stop(self, within: float) -> float:
-        """SIGTERM and a clean end; answers how long it took."""
+        """Stop with SIGTERM and expect a clean exit; return the seconds it took."""
         began = time.monotonic()
         self.terminate()
         code = self.wait(within)
@@ -98,7 +98,7 @@ class Server:
 
 
 class Cluster:
-    """Some processes on one store, and a client of theirs."""
+    """Some processes on one store, with a client."""
 
     def __init__(self, folder: Path, store: str, **settings: str) -> None:
         self.folder = folder
@@ -138,7 +138,7 @@ class Cluster:
         assert done.returncode == 0, f"horae db migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def check(self) -> None:
-        """`horae check`: whatever happened to the processes, the store tells a story that can be true."""
+        """Run `horae check`: whatever happened to the processes, the store has no violation."""
         done = subprocess.run(
             [HORAE, "check"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
         )
@@ -223,13 +223,13 @@ class Cluster:
         return urls
 
     def of_role(self, role: str) -> list[Server]:
-        """The living processes with a role."""
+        """The live processes with a role."""
         return [server for server in self.servers if role in server.roles and server.alive]
 
     # --- ending
 
     def close(self) -> None:
-        """End every process and everything that they started."""
+        """Stop every process and all their children."""
         self.rest.close()
         for server in self.servers:
             self._strays += server.tree()
@@ -242,13 +242,13 @@ class Cluster:
         psutil.wait_procs(self._strays, timeout=5)
 
     def at_once(self, *checks: Callable[["Cluster"], object]) -> None:
-        """Do several checks side by side: each waits most of the time, and none is about the others' jobs."""
+        """Run several independent checks concurrently, because each mostly waits."""
         with ThreadPoolExecutor(len(checks)) as pool:
             for done in [pool.submit(self._aside, check) for check in checks]:
                 done.result()
 
     def _aside(self, check: Callable[["Cluster"], object]) -> None:
-        """Check the same processes with a client and a reading of the effects of its own."""
+        """Run a check with a client and an effect log reader of its own."""
         other = copy.copy(self)
         other.effects = Effects(self.effects.path)
         with contextlib.closing(Rest(self._urls)) as other.rest:
@@ -256,6 +256,6 @@ class Cluster:
             check(other)
 
     def story(self) -> str:
-        """The end of every log and the state of the jobs, for a message."""
+        """The end of every log and the state of the jobs, for error messages."""
         parts = [f"--- {s.name}, {'alive' if s.alive else s.process.returncode}\n{s.tail()}" for s in self.servers]
         return "\n".join(parts)

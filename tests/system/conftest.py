@@ -1,4 +1,4 @@
-"""What the tests with real processes share."""
+"""Fixtures of the tests with real processes."""
 
 from tests.system.fixtures import kind, new_cluster, one_node, pytest_runtest_makereport
 

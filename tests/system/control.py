@@ -1,4 +1,4 @@
-"""What users can do to jobs and runs that are under way, and what overlap and order mean."""
+"""Checks of cancel, pause, run-now and patch on live jobs, and of overlap and order."""
 
 import time
 from itertools import pairwise
@@ -162,7 +162,7 @@ def _check_missed(cluster: Cluster, job_id: str, missed: str, paused_at: float, 
 
 
 def _single_slots(cluster: Cluster, job_id: str) -> Fates:
-    """Each slot of a job of every second with its outcome and reason; fails when one is told twice."""
+    """Each slot of a job that fires every second, with its outcome and reason; fails if one is listed twice."""
     fates: Fates = {}
     for entry in cluster.rest.slots(job_id):
         for place in range(entry["count"]):

@@ -1,4 +1,4 @@
-"""What the handlers themselves noted: the witness that the tests believe."""
+"""Reads the effect log, in which handlers record their own starts and ends; tests believe it, not the product."""
 
 import json
 from collections import Counter
@@ -35,7 +35,7 @@ class Effects:
         self._known: list[Effect] = []
 
     def all(self) -> list[Effect]:
-        """Everything noted so far, in the order of the file."""
+        """All lines so far, in the order of the file."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._read)
@@ -46,7 +46,7 @@ class Effects:
         return list(self._known)
 
     def of(self, job: str | None = None, *, run: str | None = None, event: str | None = None) -> list[Effect]:
-        """The notes of one job or run, of one kind."""
+        """The lines of one job or run, of one kind."""
         return list(self._chosen(job, run, event))
 
     def starts(self, job: str | None = None, *, run: str | None = None) -> list[Effect]:
@@ -70,12 +70,12 @@ class Effects:
         return by_process
 
     def story(self, run: str) -> str:
-        """What the handlers noted of a run, for a message."""
+        """The lines of a run, for error messages."""
         notes = self.of(run=run)
         return "; ".join(f"{e.event} attempt {e.attempt} fence {e.fence} pid {e.pid} at {e.at:.3f}" for e in notes)
 
     def doubled(self, job: str) -> dict[float, int]:
-        """Due times of a job that more than one start of different runs fell on."""
+        """Due times of a job for which several runs started."""
         runs = {(effect.due, effect.run) for effect in self.starts(job)}
         counts = Counter(due for due, _ in runs)
         return {due: count for due, count in counts.items() if count > 1}

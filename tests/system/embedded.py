@@ -1,4 +1,4 @@
-"""Nodes inside the server processes of a web application: each job runs once, whoever answers."""
+"""Nodes inside the server processes of a web application: each job runs once."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ EARLIEST = -0.001  # seconds
 
 
 def serve_web(cluster: Cluster, processes: int) -> Server:
-    """`uvicorn --workers N` with the web application, ready in all of its processes."""
+    """Run the web application with `uvicorn --workers N`; all processes are ready."""
     port = free_port()
     log = cluster.folder / "web.log"
     workers = ["--workers", str(processes), "--timeout-worker-healthcheck", "60"]  # a busy machine is no dead process
@@ -43,7 +43,7 @@ def serve_web(cluster: Cluster, processes: int) -> Server:
 
 
 def check_once_a_second(cluster: Cluster, *, seconds: int) -> str:
-    """The schedule that the code declares runs once for each second, by what its handler noted; tells how late."""
+    """Check that the declared schedule runs once per second by the effect log; return the lateness."""
     [job] = cluster.rest.get("/v1/jobs", key="tick")["items"]
     first = int(time.time()) + 2
     wanted = [float(first + place) for place in range(seconds)]
@@ -62,7 +62,7 @@ def check_once_a_second(cluster: Cluster, *, seconds: int) -> str:
 
 
 def check_requests_submit(cluster: Cluster, server: Server, *, times: int) -> None:
-    """A request handler submits and waits for the result, whichever process answers; each runs once."""
+    """Check that request handlers submit jobs and get their results, and that each runs once."""
     assert server.url is not None
     base = server.url.removesuffix("/horae")
     with httpx2.Client(trust_env=False, timeout=30) as client:
@@ -73,7 +73,7 @@ def check_requests_submit(cluster: Cluster, server: Server, *, times: int) -> No
 
 
 def check_ends_in_order(cluster: Cluster, server: Server, *, within: float) -> float:
-    """SIGTERM ends the host and its nodes, although somebody follows the events; answers how long it took."""
+    """Check that SIGTERM ends the server and its nodes despite an open event stream; return the seconds."""
     with (
         httpx2.Client(trust_env=False, timeout=30) as client,
         client.stream("GET", f"{server.url}/v1/events") as stream,

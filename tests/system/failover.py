@@ -1,4 +1,4 @@
-"""A primary that is lost under load, and a standby that is promoted in its place: nodes know both, and go over."""
+"""Faults in which a PostgreSQL primary is lost under load and its standby is promoted."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from tests.system.waiting import let_pass
 
 @contextmanager
 def open_pair(folder: Path, roles: Sequence[str], **settings: str) -> Iterator[Fleet]:
-    """A fleet on a primary and its standby, replicated synchronously; at the end the store is checked."""
+    """Open a fleet on a synchronously replicated primary and standby; at the end check the store."""
     with (
         OwnPostgres() as primary,
         OwnPostgres() as standby,
@@ -31,7 +31,7 @@ def open_pair(folder: Path, roles: Sequence[str], **settings: str) -> Iterator[F
 
 
 class Failover(StoreOutage):
-    """The primary is lost, and the standby promoted; what was the primary then follows as the new standby."""
+    """Lose the primary and promote the standby; the old primary becomes the new standby."""
 
     def inject(self) -> str | None:
         fleet = self.fleet
@@ -48,7 +48,7 @@ class Failover(StoreOutage):
         return f"server {fleet.servers.index(lost)}"
 
     def lose(self, primary: OwnPostgres) -> None:
-        """It ends as by a power cut, and its machine says so to whoever asks."""
+        """The server ends as by a power cut, and its machine refuses connections."""
         primary.stop_at_once()
 
 
@@ -57,7 +57,7 @@ class PrimaryDies(Failover):
 
 
 class PrimaryFallsSilent(Failover):
-    """Its machine is off the network: nobody hears that it is gone."""
+    """The machine is off the network: connections hang."""
 
     name = "primary falls silent"
 

@@ -1,4 +1,4 @@
-"""What can go wrong with nodes, their links and their store: each kind breaks something, heals it, and counts."""
+"""The faults of nodes, their links and their store: each kind injects a fault, heals it, and counts."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ import asyncpg
 
 from tests.system.fleet import Fleet, Member
 from tests.system.postgres import MAX_CONNECTIONS
-from tests.system.proxy import Side, Verdict
+from tests.system.proxy import Side, TrapAction
 from tests.system.waiting import EPOCH, eventually, let_pass
 
 TRAP_SECONDS = 10.0  # in which a statement that is done all the while comes by
@@ -30,7 +30,7 @@ CRASH_POINTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One time that a fault took effect, by the clock of the handlers."""
+    """One occurrence of a fault, by the clock of the handlers."""
 
     fault: str
     target: str
@@ -39,7 +39,7 @@ class Firing:
 
 
 class Fault(ABC):
-    """A kind of fault; `fired` are the times that it took effect."""
+    """A kind of fault; `fired` are its occurrences."""
 
     name: str
 
@@ -49,7 +49,7 @@ class Fault(ABC):
         self.fired: list[Firing] = []
 
     def strike(self) -> bool:
-        """Break something, wait as long as it takes to matter, heal it; False when it did not take effect."""
+        """Inject the fault, wait until it matters, and heal it; return False if it did not take effect."""
         began = clock()
         try:
             target = self.inject()
@@ -61,17 +61,17 @@ class Fault(ABC):
 
     @abstractmethod
     def inject(self) -> str | None:
-        """Break it; answers what was met, None if nothing was."""
+        """Inject the fault; return its target, or None if it had none."""
 
     def heal(self) -> None:  # noqa: B027 - a kill leaves nothing to put right
-        """Put everything right again."""
+        """Undo the fault."""
 
     def any_member(self, *roles: str) -> Member:
         return self.rng.choice([member for member in self.fleet.members if not roles or member.role in roles])
 
 
 def clock() -> float:
-    """Seconds since 1970, steady: what the handlers note times by."""
+    """The steady clock of the handlers in seconds since 1970."""
     return EPOCH + time.monotonic()
 
 
@@ -79,7 +79,7 @@ def clock() -> float:
 
 
 class LinkFault(Fault):
-    """Something that a link does for a while."""
+    """A fault of a link for some time."""
 
     seconds: float
 
@@ -87,13 +87,13 @@ class LinkFault(Fault):
         self._member = self.any_member()
         link = self._member.link
         before = link.fired[self.name]
-        self.spoil()
+        self.break_link()
         let_pass(self.seconds)
         return self._member.name if link.fired[self.name] > before else None
 
     @abstractmethod
-    def spoil(self) -> None:
-        """Make the link bad."""
+    def break_link(self) -> None:
+        """Break the link."""
 
     def heal(self) -> None:
         self._member.link.heal()
@@ -102,42 +102,42 @@ class LinkFault(Fault):
 class Delay(LinkFault):
     name, seconds = "delay", 3.0
 
-    def spoil(self) -> None:
+    def break_link(self) -> None:
         self._member.link.delay = self.rng.uniform(0.05, 0.4)
 
 
 class Throttle(LinkFault):
     name, seconds = "throttle", 4.0
 
-    def spoil(self) -> None:
+    def break_link(self) -> None:
         self._member.link.rate = self.rng.uniform(2_000, 20_000)
 
 
 class HalfOpen(LinkFault):
-    """Longer than any command may take; whoever waits without a limit waits for ever."""
+    """A silent link, for longer than any command may take."""
 
     name, seconds = "half-open", 12.0
 
-    def spoil(self) -> None:
+    def break_link(self) -> None:
         self._member.link.silent = True
 
 
 class Reset(LinkFault):
     name, seconds = "reset", 0.5
 
-    def spoil(self) -> None:
+    def break_link(self) -> None:
         self._member.link.reset()
 
 
 class Cut(Fault):
-    """A connection is lost in the middle of a write."""
+    """Cut a connection in the middle of a write."""
 
     side: Side
 
     def inject(self) -> str | None:
         member = self.any_member()
         trap = member.link.set_trap([*CRASH_POINTS[member.role], "commit"], self.side, commits=True)
-        trap.decide(Verdict.CUT)
+        trap.decide(TrapAction.CUT)
         if not trap.sprung.wait(TRAP_SECONDS):
             member.link.take_away(trap)
             return None
@@ -156,7 +156,7 @@ class CutAfter(Cut):
 
 
 class Kill(Fault):
-    """kill -9 at a statement: before the server saw it, before but it arrives late, or after it was committed."""
+    """Kill a node at a statement: before the server sees it, before but it arrives later, or after its commit."""
 
     role: str
 
@@ -166,9 +166,9 @@ class Kill(Fault):
             (statement, side, verdict)
             for statement in CRASH_POINTS[self.role]
             for side, verdict in (
-                (Side.BEFORE, Verdict.CUT),
-                (Side.BEFORE, Verdict.LATE),
-                (Side.AFTER, Verdict.CUT),
+                (Side.BEFORE, TrapAction.CUT),
+                (Side.BEFORE, TrapAction.LATE),
+                (Side.AFTER, TrapAction.CUT),
             )
         ]
         self._points = rng.sample(points, len(points))  # each in turn
@@ -187,11 +187,11 @@ class Kill(Fault):
         trap.decide(verdict)
         self.fleet.replace(member, wait=True)
         self.await_recovery(pid, died_at)
-        late = " (which arrives late)" if verdict is Verdict.LATE else ""
+        late = " (which arrives late)" if verdict is TrapAction.LATE else ""
         return f"{member.name} {side.value} {statement}{late}"
 
     def await_recovery(self, pid: int, died_at: float) -> None:
-        """Wait until what it did is done by others, where that can be seen."""
+        """Wait until other nodes have taken over."""
 
 
 class KillApi(Kill):
@@ -203,7 +203,7 @@ class KillPlanner(Kill):
 
 
 class KillWorker(Kill):
-    """Also measures how soon everything that it ran is started again."""
+    """Kill a worker, and measure how soon its runs are restarted."""
 
     name, role = "kill worker", "worker"
 
@@ -229,7 +229,7 @@ class KillWorker(Kill):
 
 
 class Freeze(Fault):
-    """SIGSTOP for longer than a lease: the node is buried, and wakes up not knowing."""
+    """Freeze a node for longer than its lease, so that it is declared dead before it continues."""
 
     name = "freeze"
     seconds = LEASE_SECONDS + 5
@@ -250,7 +250,7 @@ class Freeze(Fault):
 
 
 class Restart(Fault):
-    """New nodes come up and old ones are sent SIGTERM, in two waves, as a deployment does."""
+    """Restart all nodes in two waves, as a deployment does."""
 
     name = "rolling restart"
 
@@ -270,7 +270,7 @@ class Restart(Fault):
 
 
 class Jump(Fault):
-    """The wall clock of one node is an hour wrong for a while, and then right again."""
+    """Set the wall clock of one node an hour wrong for a while."""
 
     hours: int
     seconds = 4.0
@@ -297,7 +297,7 @@ class JumpBack(Jump):
 
 
 class StoreOutage(Fault):
-    """The store is gone for a while; measures how soon everybody is at work once it is back."""
+    """Stop the store for a while, and measure how soon all nodes work again."""
 
     def __init__(self, fleet: Fleet, rng: random.Random) -> None:
         super().__init__(fleet, rng)
@@ -317,7 +317,7 @@ class StoreOutage(Fault):
 
 
 class StoreRestart(StoreOutage):
-    """PostgreSQL is stopped as by a power cut, and started again."""
+    """Stop PostgreSQL as by a power cut, and start it again."""
 
     name = "postgres stop"
 
@@ -330,7 +330,7 @@ class StoreRestart(StoreOutage):
 
 
 class Storm(Fault):
-    """Every connection that the server has is taken, while a node has lost its own and wants new ones."""
+    """Take all connections of the server while a node needs new ones."""
 
     name = "connection storm"
     seconds = 3.0

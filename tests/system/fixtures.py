@@ -1,4 +1,4 @@
-"""Clusters for tests, and the report of what happened in them when a test fails."""
+"""Clusters as fixtures, with their logs in the report of a failed test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -25,7 +25,7 @@ _open: list[Cluster] = []
 
 @contextmanager
 def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
-    """A cluster without processes on a migrated scratch store of this kind."""
+    """Open a cluster without processes on a migrated scratch store."""
     with without_loop(scratch_store(kind, folder)) as store, Cluster(folder, store, **settings) as cluster:
         cluster.migrate()
         _open.append(cluster)
@@ -39,7 +39,7 @@ def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
 
 @asynccontextmanager
 async def scratch_store(kind: str, folder: Path) -> AsyncIterator[str]:
-    """The address of an empty store, which is gone at the end."""
+    """Yield the address of an empty store, and remove it at the end."""
     if kind == "sqlite":
         yield f"sqlite:///{folder / 'horae.db'}"
         return
@@ -49,7 +49,7 @@ async def scratch_store(kind: str, folder: Path) -> AsyncIterator[str]:
 
 @contextmanager
 def without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
-    """The address that a scratch store has, for a test that is not in an event loop."""
+    """A scratch store for a test without an event loop."""
     with asyncio.Runner() as runner:
         address = runner.run(store.__aenter__())
         try:
@@ -59,7 +59,7 @@ def without_loop(store: AbstractAsyncContextManager[str]) -> Iterator[str]:
 
 
 def patience(request: pytest.FixtureRequest) -> float:
-    """Promises of milliseconds are for the proofs, which have the machine to themselves."""
+    """Loosen bounds of milliseconds, except for the acceptance tests, which have the machine to themselves."""
     return 1.0 if request.node.get_closest_marker("acceptance") else 10.0
 
 
@@ -71,7 +71,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenCluster]:
-    """How to open clusters that end with the test."""
+    """A function that opens clusters, which end with the test."""
     with ExitStack() as stack:
 
         def opened(kind: str, **settings: str) -> Cluster:
@@ -97,7 +97,7 @@ def one_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to the report of a failure what the processes said and how the jobs stand."""
+    """Add the logs of the processes and the state of the jobs to the report of a failure."""
     report = yield
     if report.failed and call.when in ("setup", "call"):
         for cluster in _open:

@@ -1,4 +1,4 @@
-"""Nodes of one role each, every one with its own link to PostgreSQL and its own wall clock; both can go wrong."""
+"""Nodes of one role each, with a link to PostgreSQL and a wall clock of their own that can be broken."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tests.system.skew import WallClock
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A node, whichever process it is at the moment."""
+    """A node, which may be restarted as another process."""
 
     name: str
     role: str
@@ -23,12 +23,12 @@ class Member:
 
     @property
     def link(self) -> Link:
-        """The way to the first server, where there is only one."""
+        """The link to the first, and usually only, server."""
         return self.links[0]
 
 
 class Fleet:
-    """The members, and the store behind their links."""
+    """Nodes with links to one store."""
 
     def __init__(self, cluster: Cluster, proxies: Mapping[OwnPostgres, Proxy]) -> None:
         self.cluster = cluster
@@ -39,7 +39,7 @@ class Fleet:
         self.answered_at: Callable[[], float] = lambda: 0.0  # when a client last had a job accepted
 
     def start(self, *roles: str, wrong_by: int = 0) -> None:
-        """One member for each role that is named; ready when this returns. Their clocks may be wrong by seconds."""
+        """Start one member per role and wait until all are ready; their clocks are wrong by some seconds."""
         for role in roles:
             name = f"{role}-{len(self.members)}"
             links = [proxy.link() for proxy in self._proxies.values()]
@@ -50,7 +50,7 @@ class Fleet:
         self.cluster.ready(*[member.server for member in self.members])
 
     def replace(self, member: Member, *, wait: bool = False) -> None:
-        """Start the process of a member anew, as a supervisor does."""
+        """Restart the process of a member, as a supervisor does."""
         member.server = self._spawn(member.role, member.name, member.links, member.clock)
         if wait:
             self.cluster.ready(member.server)
@@ -59,7 +59,7 @@ class Fleet:
         return [member for member in self.members if member.role == role]
 
     def links_to(self, postgres: OwnPostgres) -> list[Link]:
-        """The ways of all members to a server."""
+        """The links of all members to a server."""
         return [member.links[self.servers.index(postgres)] for member in self.members]
 
     def _spawn(self, role: str, name: str, links: Sequence[Link], clock: WallClock) -> Server:
@@ -70,7 +70,7 @@ class Fleet:
 
 @contextmanager
 def open_fleet(folder: Path, roles: Sequence[str], **settings: str) -> Iterator[Fleet]:
-    """A fleet on a PostgreSQL of its own; at the end the store is checked."""
+    """Open a fleet on its own PostgreSQL; at the end check the store."""
     with OwnPostgres() as postgres, Proxy(postgres.socket) as proxy:
         with Cluster(folder, postgres.url, **settings) as cluster:
             cluster.migrate()

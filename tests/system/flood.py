@@ -1,4 +1,4 @@
-"""One who sends as much as it can, in a process of its own: `python -m tests.system.flood URL TOKEN ...`."""
+"""A client that sends as much as it can, in its own process: `python -m tests.system.flood URL TOKEN ...`."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.2  # after a connection was refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the flood was told."""
+    """The answers of a flood, by status."""
 
     statuses: Counter[str]  # and `lost` where there was no answer
     unhelpful: int  # refusals that did not say when to come again
@@ -32,7 +32,7 @@ class Answers:
 
 @contextmanager
 def flooding(url: str, token: str, *, connections: int, seconds: float, size: int = 0) -> Iterator["list[Answers]"]:
-    """A flood that goes on meanwhile; at the end the list has what it was told.
+    """Flood a server during the `with`; at the end the list has the answers.
 
     With `size` each request is a batch of so many bytes, else a job.
     """
@@ -43,20 +43,20 @@ def flooding(url: str, token: str, *, connections: int, seconds: float, size: in
         stdout=subprocess.PIPE,
         text=True,
     )
-    told: list[Answers] = []
+    answers: list[Answers] = []
     try:
-        yield told
+        yield answers
         output, _ = process.communicate(timeout=seconds + 60)
         assert process.returncode == 0
-        said = json.loads(output)
-        told.append(Answers(statuses=Counter(said["statuses"]), unhelpful=said["unhelpful"]))
+        result = json.loads(output)
+        answers.append(Answers(statuses=Counter(result["statuses"]), unhelpful=result["unhelpful"]))
     finally:
         process.kill()
         process.wait()
 
 
 class Flood:
-    """Many connections, each of which asks again as soon as it has an answer."""
+    """Many connections that each send a request as soon as the last is answered."""
 
     def __init__(self, url: str, token: str, size: int) -> None:
         parts = urlsplit(url)
@@ -75,7 +75,7 @@ class Flood:
         self.unhelpful = 0
 
     async def go_on(self, until: float) -> None:
-        """Ask on one connection after the other."""
+        """Send requests on one connection after another."""
         clock = asyncio.get_running_loop().time
         while clock() < until:
             try:
@@ -93,7 +93,7 @@ class Flood:
                 writer.close()
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; whether the connection can be used again."""
+        """Send one request; return whether the connection can be reused."""
         writer.write(self._request)
         await writer.drain()
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -106,7 +106,7 @@ class Flood:
 
 
 async def main() -> None:
-    """Flood, and say what came of it."""
+    """Flood a server, and print the answers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("token")

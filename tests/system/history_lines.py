@@ -1,4 +1,4 @@
-"""What handlers noted, and what is left in the end, as lines of a recorded history."""
+"""Converts effect logs and the final state of a store to lines of a recorded history."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from tests.system.faults import clock
 
 
 def effect_line(note: effects.Effect, *, good: bool = True) -> Effect:
-    """`good` says whether the handler meant to succeed."""
+    """Convert an effect; `good` is whether the handler was meant to succeed."""
     return Effect(
         at=note.at,
         event=HandlerEvent(note.event),

@@ -1,4 +1,4 @@
-"""Users' tasks that are made to hurt, beside those of `tasks`: each in its own way, and each for a while at most."""
+"""Tasks that misbehave, each in its own way and for a limited time, beside those of `tasks`."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ LONG_SECONDS = 60.0  # longer than any test waits
 
 @app.task("hostile.deaf_async")
 async def deaf_async() -> None:
-    """Swallow every request to stop."""
+    """Ignore every cancellation."""
     deadline = time.monotonic() + LONG_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(asyncio.CancelledError):
@@ -34,13 +34,13 @@ async def deaf_async() -> None:
 
 @app.task("hostile.deaf_thread")
 def deaf_thread() -> None:
-    """Never look up."""
+    """Never check whether to stop."""
     time.sleep(20)
 
 
 @app.task("hostile.deaf_process", cpu=True)
 def deaf_process(run: Run) -> None:
-    """Ignore SIGTERM, and have a child that does, too."""
+    """Ignore SIGTERM, also in a child process."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({LONG_SECONDS})"])
     note("START", run, f"{os.getpid()} {child.pid}")
@@ -49,7 +49,7 @@ def deaf_process(run: Run) -> None:
 
 @app.task("hostile.spin_thread")
 def spin_thread(seconds: float) -> None:
-    """Compute without a pause, in a thread of the worker itself."""
+    """Compute without a pause in a thread of the worker."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         sum(range(1000))
@@ -57,7 +57,7 @@ def spin_thread(seconds: float) -> None:
 
 @app.task("hostile.block_loop")
 async def block_loop(run: Run, seconds: float, once: str) -> str:
-    """Keep the event loop of the node to oneself, the first time."""
+    """Block the event loop of the node on the first attempt."""
     note("START", run, "blocker")
     if not Path(once).exists():
         Path(once).touch()
@@ -75,7 +75,7 @@ async def exit_async() -> None:
 
 @app.task("hostile.exit_within")
 async def exit_within() -> None:
-    """Leave from a task that the handler itself started."""
+    """Exit from an asyncio task that the handler started."""
 
     async def leave() -> None:
         await asyncio.sleep(0.01)
@@ -98,7 +98,7 @@ def exit_thread() -> None:
 
 @app.task("hostile.kill_worker")
 def kill_worker(run: Run) -> None:
-    """A poison pill."""
+    """Kill the worker."""
     note("START", run, "poison")
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -115,7 +115,7 @@ def segfault() -> None:
 
 @app.task("hostile.fork_thread")
 def fork_thread() -> str:
-    """Come back twice."""
+    """Fork, so that the handler returns twice."""
     return "child" if os.fork() == 0 else "parent"
 
 
@@ -134,7 +134,7 @@ def recurse_process(depth: int = 0) -> int:
 
 @app.task("hostile.eat_memory", cpu=True)
 def eat_memory(megabytes: int) -> None:
-    """Take all that there is, up to a limit, and write to each page of it."""
+    """Allocate and write memory up to a limit."""
     resource.setrlimit(resource.RLIMIT_AS, (megabytes * 1_000_000,) * 2)
     taken = []
     while True:
@@ -143,7 +143,7 @@ def eat_memory(megabytes: int) -> None:
 
 @app.task("hostile.eat_files", cpu=True)
 def eat_files() -> None:
-    """Open files without end, and close none."""
+    """Open files without closing them."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
     while True:
         os.open(os.devnull, os.O_RDONLY)

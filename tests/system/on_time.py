@@ -1,4 +1,4 @@
-"""What being on time means, judged by the clocks of the handlers."""
+"""Checks of punctuality, by the clocks of the handlers."""
 
 import math
 import time
@@ -13,7 +13,7 @@ AT_ONCE = 0.100
 
 
 def check_jobs_for_now(cluster: Cluster, *, times: int) -> list[float]:
-    """Each starts within 100 ms of its answer; answers the delays."""
+    """Check that each starts within 100 ms of its answer; return the delays."""
     delays = []
     for _ in range(times):
         job = cluster.rest.create("effects.work")
@@ -26,7 +26,7 @@ def check_jobs_for_now(cluster: Cluster, *, times: int) -> list[float]:
 
 
 def check_jobs_for_later(cluster: Cluster, *, delay: float, times: int) -> list[float]:
-    """Each starts -1 to 50 ms after its instant; answers the latenesses."""
+    """Check that each starts -1 to 50 ms after its due time; return the lateness of each."""
     first = time.time() + delay
     jobs = [cluster.rest.create("effects.work", schedule=timestamp(first + 0.037 * place)) for place in range(times)]
     ids = {job["id"] for job in jobs}
@@ -46,7 +46,7 @@ def check_jobs_for_later(cluster: Cluster, *, delay: float, times: int) -> list[
 
 
 def check_every_second(cluster: Cluster, *, seconds: int) -> list[float]:
-    """With overlap `allow` and with the default, each second starts once and on time; answers the latenesses."""
+    """Check that each second starts once and on time, with overlap `allow` and `skip`; return the lateness of each."""
     jobs = [
         cluster.rest.create("effects.work", schedule="* * * * * *", overlap="allow"),
         cluster.rest.create("effects.work", schedule="* * * * * *"),
@@ -74,12 +74,12 @@ def _each_second_once(cluster: Cluster, job: dict[str, object], seconds: int) ->
 
 
 def _check_ledger(cluster: Cluster, job_id: str, wanted: list[float]) -> None:
-    def told() -> list[tuple[float, int, str]]:
+    def slots() -> list[tuple[float, int, str]]:
         slots = cluster.rest.slots(job_id, end=timestamp(wanted[-1]))
         return [(instant(slot["from"]), slot["count"], slot["outcome"]) for slot in slots]
 
-    eventually(lambda: all(outcome != "pending" for *_, outcome in told()), "the last slot is settled", within=2)
-    assert told() == [(slot, 1, "ran") for slot in wanted]
+    eventually(lambda: all(outcome != "pending" for *_, outcome in slots()), "the last slot is settled", within=2)
+    assert slots() == [(slot, 1, "ran") for slot in wanted]
 
 
 def _check_latenesses(latenesses: list[float], latest: float) -> None:
@@ -89,7 +89,7 @@ def _check_latenesses(latenesses: list[float], latest: float) -> None:
 
 
 def percentile(values: list[float], percent: float) -> float:
-    """The value that so many percent of all do not exceed; of few values the largest."""
+    """The value that so many percent of all do not exceed."""
     ordered = sorted(values)
     return ordered[min(math.ceil(len(ordered) * percent / 100), len(ordered)) - 1]
 

@@ -1,7 +1,7 @@
-"""More than there are slots for, on PostgreSQL: a herd of one owner at one instant, and what an outage left.
+"""Overload on PostgreSQL: a herd of one owner at one instant, and the backlog of an outage.
 
-Jobs have numbers, which their handlers record with their own clocks; that record is what is believed. Runs are written
-into the store as the API would write them, so that the clients are not what is measured.
+Jobs have numbers, which handlers record with their own clocks; tests believe these records. Runs are written directly
+into the store, as the API would write them, so that clients are not measured.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ new_id = Ids()
 
 
 @dataclass
-class Seen:
-    """What was measured."""
+class OverloadFigures:
+    """The measured figures."""
 
     jobs: int
     seconds: float = 0.0  # from the first start to the last
@@ -67,7 +67,7 @@ class Seen:
 
 
 def start_workers(cluster: Cluster, records: Path, workers: int) -> list[Server]:
-    """Nodes that do nothing but work, on tasks that do nothing but record their start."""
+    """Start workers with tasks that only record their start."""
     records.mkdir(exist_ok=True)
     servers = [
         cluster.spawn(
@@ -87,7 +87,7 @@ def start_workers(cluster: Cluster, records: Path, workers: int) -> list[Server]
 
 def check_herd(
     cluster: Cluster, records: Path, servers: Sequence[Server], *, jobs: int, seconds: int, within: float
-) -> Seen:
+) -> OverloadFigures:
     """So many runs of one owner at one instant, and for so many seconds around it a few of another, in the same queue.
 
     All start, each once and none early: the urgent first, those with a key in their order, and the others' on time.
@@ -97,7 +97,7 @@ def check_herd(
 
 async def _herd(
     cluster: Cluster, records: Path, servers: Sequence[Server], jobs: int, seconds: int, within: float
-) -> Seen:
+) -> OverloadFigures:
     numbers = count(1_000_000_000)
     async with _opened(cluster.store) as store:
         before = count_starts(records)
@@ -123,7 +123,7 @@ async def _herd(
             await asyncio.sleep(LOOK_SECONDS)
     started = _started_once(records, offered)
     mine = [started[_number(run)] for run in flood]
-    seen = Seen(jobs=jobs, seconds=max(mine) - min(mine), memory=[peak_memory(server) for server in servers])
+    seen = OverloadFigures(jobs=jobs, seconds=max(mine) - min(mine), memory=[peak_memory(server) for server in servers])
     seen.late["another owner"] = [started[_number(run)] - run.due_at.timestamp() for run in quiet]
     last_urgent = max(started[_number(run)] for run in urgent)
     seen.overtaken = sum(started[_number(run)] < last_urgent for run in plain)
@@ -139,7 +139,7 @@ async def _herd(
 
 def check_backlog(
     cluster: Cluster, records: Path, *, jobs: int, workers: int, within: float
-) -> tuple[Seen, list[Server]]:
+) -> tuple[OverloadFigures, list[Server]]:
     """So many runs that came due during six hours without a worker, then workers, and new runs all the while.
 
     Every tenth is urgent. All start, each once, of each priority the oldest first; what is new is on time.
@@ -149,7 +149,7 @@ def check_backlog(
 
 async def _backlog(
     cluster: Cluster, records: Path, jobs: int, workers: int, within: float
-) -> tuple[Seen, list[Server]]:
+) -> tuple[OverloadFigures, list[Server]]:
     urgent_from = jobs - jobs // 10
     numbers = count(jobs)
     async with _opened(cluster.store) as store:
@@ -170,7 +170,7 @@ async def _backlog(
             await asyncio.sleep(LOOK_SECONDS)
     started = _started_once(records, new, others=range(jobs))
     old = [started[number] for number in range(jobs)]
-    seen = Seen(jobs=jobs, seconds=max(old) - min(old), memory=[peak_memory(server) for server in servers])
+    seen = OverloadFigures(jobs=jobs, seconds=max(old) - min(old), memory=[peak_memory(server) for server in servers])
     for name, owner in (("another owner", QUIET), ("new of the same", FLOOD)):
         seen.late[name] = [started[_number(run)] - run.due_at.timestamp() for run in new if run.owner == owner]
     seen.displaced = max(_displaced(old[:urgent_from]), _displaced(old[urgent_from:]))
@@ -181,7 +181,7 @@ async def _backlog(
 
 
 async def _fill(url: str, store: PostgresStore, numbers: range, first_at: datetime, *, priority: int) -> None:
-    """The first run through the store, and copies of its row by SQL, each with its own number, id and time."""
+    """Create one run through the store, and copy its row by SQL with new numbers, ids and times."""
     template = _run(numbers[0], FLOOD, first_at, priority=priority)
     await _write(store, [template])
     connection = await asyncpg.connect(url, command_timeout=600)
@@ -260,7 +260,7 @@ async def _write(store: PostgresStore, runs: Sequence[Run]) -> None:
 
 
 def _started_once(records: Path, runs: Iterable[Run], others: Iterable[int] = ()) -> dict[int, float]:
-    """When each started, in seconds since 1970; each did so once, and none of the runs before it was due."""
+    """Return when each started, in seconds since 1970, after checking that each started once and not early."""
     starts = list(read_starts(records))
     times = Counter(number for number, _ in starts)
     started = {number: at / 1e9 for number, at in starts}
@@ -276,7 +276,7 @@ def _started_once(records: Path, runs: Iterable[Run], others: Iterable[int] = ()
 
 
 def _displaced(starts: Sequence[float]) -> int:
-    """How many younger ones started before one, at most; the starts come from the oldest to the youngest."""
+    """The largest number of younger runs that started before an older one."""
     order = sorted(range(len(starts)), key=starts.__getitem__)
     youngest, worst = 0, 0
     for place, number in enumerate(order):
@@ -286,7 +286,7 @@ def _displaced(starts: Sequence[float]) -> int:
 
 
 def peak_memory(server: Server) -> float:
-    """The most that a process ever had in memory."""
+    """The peak memory of a process."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     [kibibytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(kibibytes) * 1024.0
@@ -295,11 +295,11 @@ def peak_memory(server: Server) -> float:
 def _missing(cluster: Cluster, records: Path, runs: Sequence[Run]) -> str:
     recorded = {number for number, _ in read_starts(records)}
     missing = [run for run in runs if _number(run) not in recorded]
-    told = [(run.owner, run.spec.priority, run.spec.ordering_key, run.due_at) for run in missing[:5]]
-    return f"{len(missing)} of {len(runs)} have not started: {told}\n{cluster.story()}"
+    shown = [(run.owner, run.spec.priority, run.spec.ordering_key, run.due_at) for run in missing[:5]]
+    return f"{len(missing)} of {len(runs)} have not started: {shown}\n{cluster.story()}"
 
 
-def _judge(cluster: Cluster, seen: Seen, *, workers: int) -> None:
+def _judge(cluster: Cluster, seen: OverloadFigures, *, workers: int) -> None:
     bounds = {"another owner": LATE, "new of the same": OWN_LATE}
     for name, late in seen.late.items():
         assert percentile(late, 99) < bounds[name] * cluster.patience, str(seen)

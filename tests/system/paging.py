@@ -1,4 +1,4 @@
-"""Paging through very many runs while new ones arrive."""
+"""Checks of paging through very many runs while new ones arrive."""
 
 import statistics
 import threading
@@ -15,14 +15,14 @@ TURNS = 30  # pages at each end
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What all pages of a list held, and where each but the first began."""
+    """All items of a list, and the cursors of its pages."""
 
     ids: list[str]
     cursors: list[str]
 
 
 def walk(cluster: Cluster, path: str, limit: int) -> Walk:
-    """Every page of a list."""
+    """Read every page of a list."""
     found = Walk(ids=[], cursors=[])
     page = cluster.rest.get(path, limit=limit)
     while True:
@@ -34,7 +34,7 @@ def walk(cluster: Cluster, path: str, limit: int) -> Walk:
 
 
 def check_paging(cluster: Cluster, *, runs: int, limit: int, timed: bool = True) -> str:
-    """Each run comes once, though new ones arrive on both sides of the reader, and late pages take no longer."""
+    """Check that each run comes once while new ones arrive, and that late pages take no longer."""
     before = set(walk(cluster, "/v1/runs", 1000).ids)
     assert len(before) >= runs
     with _Arrivals(cluster) as arrivals:
@@ -50,7 +50,7 @@ def check_paging(cluster: Cluster, *, runs: int, limit: int, timed: bool = True)
 
 
 def _ends(cluster: Cluster, path: str, limit: int, cursors: Sequence[str]) -> tuple[float, float]:
-    """How long a page takes at the beginning and at the end, asked for in turn so that both have the same weather."""
+    """Time pages at the beginning and at the end in turn, so that both see the same load of the machine."""
     taken: tuple[list[float], list[float]] = ([], [])
     for early, late in zip(cursors[:TURNS], cursors[-TURNS - 1 : -1], strict=True):
         for cursor, seconds in zip((early, late), taken, strict=True):
@@ -62,7 +62,7 @@ def _ends(cluster: Cluster, path: str, limit: int, cursors: Sequence[str]) -> tu
 
 
 class _Arrivals:
-    """Jobs that keep coming: due now, so that they run, and due long before and after all others."""
+    """New jobs during the walk: due now, and due long before and after all others."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.made = 0

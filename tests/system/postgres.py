@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test's own, that can be stopped at any moment as a power cut would, and started again."""
+"""A PostgreSQL server for one test, which can be stopped as by a power cut and started again."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ wait $server
 
 
 class OwnPostgres:
-    """The server, in a temporary folder that is gone at the end; `disk` is where its data lies if not there."""
+    """A server in a temporary folder; `disk` is another folder for its data."""
 
     def __init__(self, *, disk: Path | None = None, settings: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="horae-own-")) / "server"  # short, as the path of a socket must be
@@ -63,7 +63,7 @@ class OwnPostgres:
 
     @property
     def url(self) -> str:
-        """For the test itself, past every proxy."""
+        """The address for the test itself, without a proxy."""
         return f"postgresql://postgres@/postgres?host={quote(str(self.folder))}"
 
     @property
@@ -72,12 +72,12 @@ class OwnPostgres:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(self.socket) == 0
 
     def start(self) -> float:
-        """Start, wait until it takes connections, and answer how many seconds that took."""
+        """Start and wait until it accepts connections; return the seconds it took."""
         began = time.monotonic()
         self.stop_at_once()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class OwnPostgres:
         return time.monotonic() - began
 
     def stop_at_once(self) -> None:
-        """`pg_ctl stop -m immediate`: no checkpoint, no farewell; what was committed is in the WAL."""
+        """Stop with `pg_ctl stop -m immediate`: without a checkpoint, as by a power cut."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(30)
@@ -101,7 +101,7 @@ class OwnPostgres:
     # --- standbys
 
     def follow(self, primary: "OwnPostgres") -> None:
-        """Become the standby of another, from a copy of its data, until it commits nothing that this one has not."""
+        """Become the synchronous standby of another server."""
         self.stop_at_once()
         shutil.rmtree(self.data)
         copy = ["--pgdata", str(self.data), "--host", str(primary.folder), "--username", "postgres"]
@@ -112,7 +112,7 @@ class OwnPostgres:
         asyncio.run(primary.wait_for_standby())
 
     async def wait_for_standby(self) -> None:
-        """Acknowledge nothing any more before a standby has it."""
+        """Acknowledge commits only after a standby has them."""
         connection = await asyncpg.connect(self.url)
         try:
             await connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -125,7 +125,7 @@ class OwnPostgres:
             await connection.close()
 
     def promote(self) -> None:
-        """Take writes from now on; it is a primary when this returns."""
+        """Become a primary; it accepts writes when this returns."""
         self._do("pg_ctl", "promote", "--pgdata", str(self.data), "--wait")
 
     def _do(self, program: str, *arguments: str) -> None:

@@ -1,7 +1,7 @@
-"""A SQLite store whose power is cut at a write, and what is left of it.
+"""Power cuts at any write of a SQLite store, and checks of what is left.
 
-A process works on a store and writes down every write and sync of its files, and what it acknowledged in between. From
-that the files are made as a power cut leaves them: what was synced, and of the rest anything or nothing.
+A process works on a store and records every write and sync of its files, and what it acknowledged in between. From
+these records the files are rebuilt as a power cut may leave them: with all synced data, and any part of the rest.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ new_id = Ids()
 
 
 async def live(folder: Path, jobs: int) -> list[Record]:
-    """Create so many jobs, several at a time, and work them off; answers everything that was written and told."""
+    """Create and run jobs; return the record of all writes and acknowledgements."""
     journal = Journal()
     database.CHECKPOINT_PAGES = CHECKPOINT_PAGES
     store = SqliteStore(folder / DATABASE)
@@ -107,7 +107,7 @@ def _one_shot(number: int) -> Run:
 
 
 def recorded_life(folder: Path, jobs: int) -> list[Record]:
-    """The life of a process of its own: what is put under SQLite stays there."""
+    """Run `live` in its own process, because the VFS layer stays installed."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.system.power", str(folder), str(jobs)],
         cwd=REPOSITORY,
@@ -124,7 +124,7 @@ def recorded_life(folder: Path, jobs: int) -> list[Record]:
 
 @dataclass
 class File:
-    """What is on the disk for sure, and what was written since."""
+    """The synced content of a file, and the writes since."""
 
     synced: bytearray = field(default_factory=bytearray)
     pending: list[Record] = field(default_factory=list)
@@ -142,14 +142,14 @@ class File:
                 self.pending.append(record)
 
     def whole(self) -> bytes:
-        """As a process that was killed leaves it: what was written is there."""
+        """The content after the process was killed: all writes."""
         image = bytearray(self.synced)
         for each in self.pending:
             _apply(image, each, each.data)
         return bytes(image)
 
     def cut(self, rng: random.Random) -> bytes:
-        """As a power cut leaves it: of what was not synced, each write is there, or not, or its first sectors are."""
+        """The content after a power cut: each unsynced write is there, or not, or only its first sectors."""
         image = bytearray(self.synced)
         for each in self.pending:
             fate = rng.random()
@@ -172,7 +172,7 @@ def _apply(image: bytearray, record: Record, data: bytes) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The files at one write boundary, and what had been acknowledged before."""
+    """The files between two writes, and what had been acknowledged before."""
 
     place: int
     created: frozenset[str]
@@ -181,17 +181,17 @@ class Cut:
 
 
 def cuts(records: Sequence[Record], count: int, rng: random.Random) -> Iterator[Cut]:
-    """So many boundaries between two writes, at random, after the first job was acknowledged."""
+    """Yield random cuts between two writes, after the first acknowledgement."""
     first = next(place for place, record in enumerate(records) if record.step is Step.CREATED)
     writing = (Step.WRITE, Step.TRUNCATE, Step.SYNC)
     boundaries = [place for place in range(first, len(records)) if records[place].step in writing]
     chosen = set(rng.sample(boundaries, count))
     files: dict[str, File] = {}
     shared: dict[str, bytes] = {}
-    told: dict[Step, set[str]] = {Step.CREATED: set(), Step.ENDED: set()}
+    acknowledged: dict[Step, set[str]] = {Step.CREATED: set(), Step.ENDED: set()}
     for place, record in enumerate(records):
-        if record.step in told:
-            told[record.step].add(record.name)
+        if record.step in acknowledged:
+            acknowledged[record.step].add(record.name)
         elif record.step is Step.SHARED:
             shared[Path(record.name).name] = record.data
         else:
@@ -201,8 +201,8 @@ def cuts(records: Sequence[Record], count: int, rng: random.Random) -> Iterator[
             cut = {name: file.cut(rng) for name, file in files.items()}
             yield Cut(
                 place=place,
-                created=frozenset(told[Step.CREATED]),
-                ended=frozenset(told[Step.ENDED]),
+                created=frozenset(acknowledged[Step.CREATED]),
+                ended=frozenset(acknowledged[Step.ENDED]),
                 images=[whole | shared, cut | shared],
             )
 
@@ -211,8 +211,8 @@ def cuts(records: Sequence[Record], count: int, rng: random.Random) -> Iterator[
 
 
 @dataclass
-class Seen:
-    """What was looked at."""
+class PowerFigures:
+    """Counts of what was checked."""
 
     cuts: int = 0
     images: int = 0
@@ -228,13 +228,13 @@ class Seen:
         )
 
 
-def check_power_cuts(folder: Path, *, jobs: int, count: int, seed: int, commands: int = 0) -> Seen:
+def check_power_cuts(folder: Path, *, jobs: int, count: int, seed: int, commands: int = 0) -> PowerFigures:
     """Cut the power at so many places of one life: what is left opens, is sound, and has all that was acknowledged.
 
     `horae check` itself is asked about the first so many of them; all are judged by what is behind it.
     """
     records = recorded_life(folder, jobs)
-    seen = Seen()
+    seen = PowerFigures()
     for cut in cuts(records, count, random.Random(seed)):
         seen.cuts += 1
         as_it_is, as_cut = cut.images
@@ -255,7 +255,7 @@ def check_power_cuts(folder: Path, *, jobs: int, count: int, seed: int, commands
     return seen
 
 
-def _check_image(file: Path, cut: Cut, seen: Seen) -> None:
+def _check_image(file: Path, cut: Cut, seen: PowerFigures) -> None:
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)], file
         found = {row[0].hex(): row[1] for row in db.execute("SELECT id, state FROM runs")}
@@ -277,7 +277,7 @@ def _ask_command(file: Path) -> None:
 
 
 async def _violations(file: Path) -> list[str]:
-    """What the library behind `horae check` finds."""
+    """The violations that `horae check` finds."""
     store = SqliteStore(file)
     await store.open()
     try:
@@ -287,7 +287,7 @@ async def _violations(file: Path) -> list[str]:
 
 
 def main() -> None:
-    """Live, and leave the records of it."""
+    """Run, and write the records to a file."""
     folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
     records = asyncio.run(live(folder, jobs))
     (folder / "records").write_bytes(msgspec.msgpack.encode(records))

@@ -1,7 +1,7 @@
-"""A TCP proxy before PostgreSQL that breaks what goes through it: slow, cut, reset, or silent, and counts each time.
+"""A TCP proxy before PostgreSQL that delays, cuts, resets or silences connections, and counts each fault.
 
-Every node has a link of its own, a port of the proxy, so that a fault can meet one of them. The proxy reads enough of
-the protocol to know which of our statements is under way; a trap stops one exactly before the server has seen it, or
+Every node has a link of its own, a port of the proxy, so that a fault can affect one node. The proxy parses enough of
+the protocol to know which statement is running; a trap stops a statement exactly before the server has seen it, or
 after the server has committed it and before the client knows.
 """
 
@@ -34,8 +34,8 @@ class Side(Enum):
     AFTER = "after"  # the server has done it; the client does not know
 
 
-class Verdict(Enum):
-    """What becomes of a statement that was stopped."""
+class TrapAction(Enum):
+    """What to do with a stopped statement."""
 
     CUT = "cut"  # both ends lose the connection; what was not sent on never arrives
     LATE = "late"  # it arrives after all, though its client is gone by now; the answer goes nowhere
@@ -43,21 +43,21 @@ class Verdict(Enum):
 
 @dataclass(eq=False, slots=True)
 class Trap:
-    """Stops the first of some statements that comes by, until somebody decides what becomes of it."""
+    """Stops the first of some statements until it is released or dropped."""
 
     statements: Collection[str]
     side: Side
     commits: bool = False  # whether only a statement counts that commits by itself, or COMMIT
     sprung: threading.Event = field(default_factory=threading.Event)
-    verdict: Future[Verdict] = field(default_factory=Future)
+    verdict: Future[TrapAction] = field(default_factory=Future)
     caught: str = ""  # the statement
 
-    def decide(self, verdict: Verdict) -> None:
+    def decide(self, verdict: TrapAction) -> None:
         self.verdict.set_result(verdict)
 
 
 class Link:
-    """The way of one node to the server, and what is wrong with it."""
+    """The connection of one node to the server, with its faults."""
 
     def __init__(self, proxy: "Proxy") -> None:
         self._proxy = proxy
@@ -76,15 +76,15 @@ class Link:
         return trap
 
     def take_away(self, trap: Trap) -> None:
-        """A trap that nothing came by."""
+        """Remove a trap that was not triggered."""
         self._proxy.call(self._remove(trap))
 
     def reset(self) -> int:
-        """Reset every connection (RST); answers how many there were."""
+        """Reset every connection (RST); return how many there were."""
         return self._proxy.call(self._reset())
 
     def heal(self) -> None:
-        """Let everything through again; a connection that was silent stays so until its client gives it up."""
+        """End all faults; a silent connection stays silent until its client closes it."""
         self.delay, self.rate, self.silent = 0.0, 0.0, False
 
     async def _add(self, trap: Trap) -> None:
@@ -102,7 +102,7 @@ class Link:
         return len(wires)
 
     def caught(self, statement: str, side: Side, *, commits: bool) -> Trap | None:
-        """The trap that this statement springs, which is gone then."""
+        """Return and remove the trap for this statement, if there is one."""
         for trap in self.traps:
             if trap.side is side and statement in trap.statements and (commits or not trap.commits):
                 self.traps.remove(trap)
@@ -142,7 +142,7 @@ class Link:
 
 
 class Proxy:
-    """Runs in a thread of its own; `upstream` is the path of the server's socket."""
+    """The proxy, in its own thread; `upstream` is the socket of the server."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
@@ -161,7 +161,7 @@ class Proxy:
         self._loop.close()
 
     def link(self) -> Link:
-        """A new way to the server."""
+        """Open a new link to the server."""
         link = Link(self)
         self.call(link.open())
         self._links.append(link)
@@ -200,7 +200,7 @@ class _Wire:
         self._orphaned = False  # a statement is under way whose client is gone
 
     async def run(self) -> None:
-        """Until one of the ends is gone, or a fault ends it."""
+        """Pass data until one side closes, or a fault ends it."""
         if not await self._greet():
             return
         pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
@@ -218,7 +218,7 @@ class _Wire:
         _abort(self._up_writer)
 
     async def _greet(self) -> bool:
-        """Pass the first messages, which have no type; False when the client went away."""
+        """Pass the first messages, which have no type; return False if the client closed."""
         while True:
             try:
                 head = await self._reader.readexactly(8)
@@ -242,7 +242,7 @@ class _Wire:
                 if statement and (trap := self._link.caught(statement, Side.BEFORE, commits=commits)):
                     await self._forward(self._up_writer, bytes(passing))
                     passing.clear()
-                    if await self._sprung(trap) is Verdict.CUT:
+                    if await self._sprung(trap) is TrapAction.CUT:
                         return
                     self._orphaned = True
                 elif statement and (trap := self._link.caught(statement, Side.AFTER, commits=commits)):
@@ -271,7 +271,7 @@ class _Wire:
                 trap, self._awaited = self._awaited, None
                 if trap is not None and failed:  # nothing was committed: the next one, then
                     self._link.traps.append(trap)
-                elif trap is not None and await self._sprung(trap) is Verdict.CUT:
+                elif trap is not None and await self._sprung(trap) is TrapAction.CUT:
                     return
                 await self._forward(self._writer, bytes(held))
                 held.clear()
@@ -279,13 +279,13 @@ class _Wire:
         if self._link.silent:
             await asyncio.Event().wait()  # nor does its client hear that the server is gone
 
-    async def _sprung(self, trap: Trap) -> Verdict:
+    async def _sprung(self, trap: Trap) -> TrapAction:
         self._link.fired[f"stopped {trap.side.value} {trap.caught}"] += 1
         trap.sprung.set()
         return await asyncio.shield(asyncio.wrap_future(trap.verdict))  # whoever decides may do so later
 
     def _statement(self, kind: bytes, message: bytes) -> str | None:
-        """Which of our statements a message begins to do, if it does; BEGIN and COMMIT by their own names."""
+        """The name of the statement that a message executes, if it does; also BEGIN and COMMIT."""
         if kind == b"P":
             name, sql, _ = message[5:].split(b"\0", 2)
             self._prepared[name] = NAMES.get(sql.decode().strip(), "")
@@ -314,13 +314,13 @@ class _Wire:
 
 
 class _Messages:
-    """Cuts a stream of the protocol into messages, each with its type."""
+    """Splits a stream of the protocol into messages with their types."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Every message that is whole now; what is left waits for more."""
+        """Yield the complete messages; the rest waits for more data."""
         whole, place = [], 0
         data = self._rest + data
         while (end := _end_of(data, place)) <= len(data):
@@ -330,7 +330,7 @@ class _Messages:
         return whole
 
     def skip(self, data: bytes) -> None:
-        """Keep in step without looking."""
+        """Skip data without parsing it."""
         place = 0
         data = self._rest + data
         while (end := _end_of(data, place)) <= len(data):
@@ -339,7 +339,7 @@ class _Messages:
 
 
 def _end_of(data: bytes, place: int) -> int:
-    """Where the message that begins there ends; beyond the end of the data when that is not known yet."""
+    """The end of the message that starts here; beyond the data if it is incomplete."""
     if len(data) < place + 5:
         return len(data) + 1
     return place + 1 + int.from_bytes(data[place + 1 : place + 5], "big")
@@ -357,7 +357,7 @@ async def _end(writer: asyncio.StreamWriter) -> None:
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """End a connection with RST, as a peer that is gone does."""
+    """Close a connection with RST."""
     peer = writer.get_extra_info("socket")
     if peer is not None and peer.fileno() >= 0 and peer.family != socket.AF_UNIX:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,4 +1,4 @@
-"""Repeated and competing requests to real servers: each act is done once, whoever is killed in between."""
+"""Repeated and concurrent requests to real servers: each takes effect once, even if a server is killed."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ Answer = httpx2.Response
 
 
 def check_storm(cluster: Cluster, *, requests: int) -> str:
-    """Many creates at once with one key make one job; all answers are the same, or say that one is in flight."""
+    """Check that concurrent creates with one key make one job; answers are equal, or say that one is in flight."""
     body = {"task": "demo.echo", "params": {"message": "storm"}, "name": "storm"}
     answers = asyncio.run(_storm(_urls(cluster), "POST", "/v1/jobs", body, requests, {"Idempotency-Key": "storm"}))
     done = [answer for answer in answers if answer.status_code != 409]
@@ -29,7 +29,7 @@ def check_storm(cluster: Cluster, *, requests: int) -> str:
 
 
 def check_storm_with_a_kill(cluster: Cluster, *, requests: int) -> None:
-    """The same while a server is killed: whoever lost its answer asks another one, and gets the same."""
+    """The same while a server is killed: a client without an answer retries elsewhere and gets the same job."""
     body = {"task": "demo.echo", "name": "killed storm"}
     victim, *_ = cluster.of_role("api")
 
@@ -49,7 +49,7 @@ def check_storm_with_a_kill(cluster: Cluster, *, requests: int) -> None:
 
 
 def check_patches(cluster: Cluster, *, requests: int) -> str:
-    """Of many patches at once of one revision exactly one succeeds."""
+    """Check that of concurrent patches of one revision exactly one succeeds."""
     job = cluster.rest.create("demo.echo", schedule="every 1h")
     bodies = [{"priority": number + 1} for number in range(requests)]
     answers = asyncio.run(
@@ -67,7 +67,7 @@ def check_patches(cluster: Cluster, *, requests: int) -> str:
 
 
 def check_lost_create(cluster: Cluster, name: str) -> None:
-    """A job whose server is killed as soon as the store shows it: asked for again elsewhere, it is there once."""
+    """Kill the server as soon as a job is stored: repeated elsewhere, the job exists once."""
     _check_lost(
         cluster,
         "/v1/jobs",
@@ -79,7 +79,7 @@ def check_lost_create(cluster: Cluster, name: str) -> None:
 
 
 def check_lost_run(cluster: Cluster) -> None:
-    """The same for a run by hand."""
+    """The same for a manual run."""
     job = cluster.rest.create("demo.echo", schedule="every 1h")
     _check_lost(
         cluster,
@@ -92,7 +92,7 @@ def check_lost_run(cluster: Cluster) -> None:
 
 
 def check_half_a_batch(cluster: Cluster, *, jobs: int) -> str:
-    """A batch whose server is killed while it writes: repeated elsewhere it is completed, and nothing is doubled."""
+    """Kill the server while it writes a batch: repeated elsewhere it is completed without duplicates."""
     body = {"jobs": [{"task": "demo.echo", "name": "half", "schedule": "2099-01-01T00:00:00Z"} for _ in range(jobs)]}
     there = 0
 
@@ -112,7 +112,7 @@ def check_half_a_batch(cluster: Cluster, *, jobs: int) -> str:
 def _check_lost(
     cluster: Cluster, path: str, body: Any, *, shows: Callable[[], bool], answered: Callable[[Any], bool], key: str
 ) -> None:
-    """Ask the first server and listen to nothing, kill it once the act shows in the store, and ask the next one."""
+    """Send a request without reading the answer, kill the server once the effect is stored, and repeat elsewhere."""
     victim, *others = cluster.of_role("api")
     assert others, "somebody must be left to ask"
     data = json.dumps(body).encode()
@@ -132,7 +132,7 @@ def _check_lost(
 
 
 def _elsewhere(cluster: Cluster, victim: Server, shows: Callable[[], bool]) -> Callable[[], bool]:
-    """Look through servers that live on: the first one is busy."""
+    """Read through other servers, because the first is busy."""
 
     def look() -> bool:
         cluster.servers.sort(key=lambda server: server is victim)
@@ -142,7 +142,7 @@ def _elsewhere(cluster: Cluster, victim: Server, shows: Callable[[], bool]) -> C
 
 
 def _unheard(server: Server, path: str, data: bytes, *, key: str) -> socket.socket:
-    """A connection on which a request was sent and no answer is read."""
+    """A connection with a sent request and an unread answer."""
     address = urlsplit(server.url or "")
     connection = socket.create_connection((address.hostname or "", address.port or 0))
     head = (
@@ -172,7 +172,7 @@ def _ended(cluster: Cluster, job_id: str) -> list[Any]:
 async def _storm(
     urls: Sequence[str], method: str, path: str, body: Any, requests: int, headers: dict[str, str]
 ) -> list[Answer]:
-    """Ask so often at once, the servers in turn; `body` may be a list with one for each request."""
+    """Send concurrent requests to the servers in turn; `body` may be a list with one body per request."""
     limits = httpx2.Limits(max_connections=requests)
     async with httpx2.AsyncClient(timeout=IN_TIME, trust_env=False, limits=limits) as client:
 

@@ -1,4 +1,4 @@
-"""The REST API as a test speaks it: answers as plain values, and failures that say what was asked and answered."""
+"""A REST client for tests: answers as plain values, and errors that show the request and the answer."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ SHOWN_RUNS = 12
 
 
 class Rest:
-    """A client that asks any API node that answers; reads are asked again elsewhere, writes are not."""
+    """A client of any API node that answers; it repeats reads at other nodes, but not writes."""
 
     def __init__(self, urls: Callable[[], Sequence[str]]) -> None:
         self._urls = urls
@@ -31,7 +31,7 @@ class Rest:
     # --- the four verbs
 
     def get(self, path: str, **query: Any) -> Any:
-        """The answer of the first node that gives one."""
+        """Return the answer of the first node that gives one."""
         lost: httpx2.TransportError | None = None
         for url in self._urls():
             try:
@@ -104,7 +104,7 @@ class Rest:
         return self.run(run_of(job_id))
 
     def wait(self, run_id: str, *statuses: str, within: float) -> Document:
-        """The run once it has one of these statuses; any final one when none is named."""
+        """Wait for one of these statuses, or for any final one; return the run."""
         wanted = statuses or FINAL
         last: Document = {}
 
@@ -120,20 +120,20 @@ class Rest:
         return last
 
     def wait_all(self, run_ids: Sequence[str], *, within: float) -> list[Document]:
-        """All runs once they have ended."""
+        """Wait until all runs have ended, and return them."""
         deadline = time.monotonic() + within
         return [self.wait(run_id, within=max(deadline - time.monotonic(), 0.0)) for run_id in run_ids]
 
     # --- what happened
 
     def story(self) -> str:
-        """The state of the jobs that were created through this client, unfinished ones first, for a message."""
-        lines = [self._told(job_id) for job_id in self.jobs[-200:]]
+        """The state of the jobs of this client, unfinished ones first, for error messages."""
+        lines = [self._describe(job_id) for job_id in self.jobs[-200:]]
         lines.sort(key=lambda line: any(f" {status}" in line for status in ("succeeded", "finished")))
         left = len(lines) - SHOWN_RUNS
         return "\n".join([*lines[:SHOWN_RUNS], *([f"and {left} more"] if left > 0 else [])])
 
-    def _told(self, job_id: str) -> str:
+    def _describe(self, job_id: str) -> str:
         try:
             job = self.job(job_id)
             if job["schedule"]["type"] in ("now", "at"):
@@ -147,15 +147,15 @@ class Rest:
 
 
 def run_of(job_id: str) -> str:
-    """The run id of a one-shot job: they share their digits."""
+    """The run id of a one-shot, which has the digits of the job id."""
     return job_id.replace("job_", "run_", 1)
 
 
 def instant(text: str) -> float:
-    """A timestamp of the API as seconds since 1970."""
+    """Convert a timestamp of the API to seconds since 1970."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def timestamp(seconds: float) -> str:
-    """Seconds since 1970 as the API writes them."""
+    """Convert seconds since 1970 to a timestamp of the API."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

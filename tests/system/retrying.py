@@ -1,4 +1,4 @@
-"""What retries mean: which attempts there are, when each begins, and how the run ends."""
+"""Checks of retries: which attempts there are, when each starts, and how the run ends."""
 
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,7 @@ CLOCK = 0.001  # what two readings of the store's clock may differ by
 
 
 def check_exact_delays(cluster: Cluster, *, initial: float) -> list[float]:
-    """`demo.fail` with `times: 2` succeeds on attempt 3 after exactly its delays; answers how late each try began."""
+    """Check that `demo.fail` with `times: 2` succeeds on attempt 3 after its delays; return the lateness of retries."""
     retry = {"initial_seconds": initial, "factor": 2, "jitter": False}
     job = cluster.rest.create("demo.fail", {"times": 2}, retry=retry)
     run = cluster.rest.wait(run_of(job["id"]), within=3 * initial + 5)
@@ -23,7 +23,7 @@ def check_exact_delays(cluster: Cluster, *, initial: float) -> list[float]:
 
 
 def check_handlers_see_the_delays(cluster: Cluster, *, initial: float) -> None:
-    """The handler itself was called three times, with the attempt's number, never before its time."""
+    """Check by the effect log that three attempts started, none of them early."""
     retry = {"initial_seconds": initial, "factor": 2, "jitter": False}
     job = cluster.rest.create("effects.flaky", {"failures": 2}, retry=retry)
     run = cluster.rest.wait(run_of(job["id"]), "succeeded", within=3 * initial + 5)
@@ -35,7 +35,7 @@ def check_handlers_see_the_delays(cluster: Cluster, *, initial: float) -> None:
 
 
 def check_jitter(cluster: Cluster, *, initial: float, times: int) -> list[float]:
-    """With jitter each delay is 0 to 25 % longer, and not the same for all; answers the shares added."""
+    """Check that jitter adds 0 to 25 % to each delay, in different amounts; return the shares."""
     retry = {"initial_seconds": initial, "factor": 1, "jitter": True}
     ids = cluster.rest.create_many([{"task": "demo.fail", "params": {"times": 2}, "retry": retry}] * times)
     runs = cluster.rest.wait_all([run_of(job_id) for job_id in ids], within=3 * initial + 10)
@@ -46,7 +46,7 @@ def check_jitter(cluster: Cluster, *, initial: float, times: int) -> list[float]
 
 
 def check_giving_up(cluster: Cluster) -> None:
-    """`demo.fail` without end is failed after its retries, and by default after three."""
+    """Check that a task that always fails ends as failed after its retries, by default three."""
     quick = {"initial_seconds": 0.1, "factor": 1, "jitter": False}
     for retries in (0, 2, None):
         more: dict[str, Any] = {} if retries is None else {"max_retries": retries}
@@ -59,7 +59,7 @@ def check_giving_up(cluster: Cluster) -> None:
 
 
 def check_timeouts(cluster: Cluster) -> None:
-    """A timeout counts as a failed attempt, wherever the task runs."""
+    """Check that a timeout counts as a failed attempt for every kind of task."""
     quick = {"initial_seconds": 0.1, "factor": 1, "jitter": False}
     tasks: list[tuple[str, Document]] = [
         ("effects.work", {"seconds": 30}),
@@ -82,7 +82,7 @@ def outcomes(run: Document) -> list[str]:
 
 
 def delays(run: Document) -> list[float]:
-    """The seconds between the end of each attempt and the beginning of the next."""
+    """The seconds between the end of each attempt and the start of the next."""
     return [
         instant(later["started_at"]) - instant(sooner["finished_at"]) for sooner, later in pairwise(run["attempts"])
     ]

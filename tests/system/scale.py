@@ -1,4 +1,4 @@
-"""A store with few runs beside one with very many: what the hot verbs cost in each, measured turn by turn."""
+"""Compares the cost of the hot verbs in a small and in a very large store, measured in turn."""
 
 import asyncio
 import gc
@@ -45,7 +45,7 @@ new_id = Ids()
 
 @dataclass
 class Sized:
-    """A store and how much is in it."""
+    """A store and its number of rows."""
 
     store: Store
     kind: str
@@ -54,14 +54,14 @@ class Sized:
     node: NodeId = field(default_factory=lambda: NodeId(new_id()))
 
     async def reopen(self) -> None:
-        """Close every connection, which makes PostgreSQL count what they did, and open new ones."""
+        """Close every connection, so that PostgreSQL updates its statistics, and open new ones."""
         await self.store.close()
         await self.store.open()
 
 
 @asynccontextmanager
 async def sized(kind: str, address: str, runs: int) -> AsyncIterator[Sized]:
-    """An empty store filled with so many waiting and as many finished runs, of several tasks, queues and ends."""
+    """Fill an empty store with waiting and finished runs of several tasks, queues and outcomes."""
     store = PostgresStore(address) if kind == "postgres" else SqliteStore(Path(address.removeprefix("sqlite:///")))
     await store.migrate()
     await store.open()
@@ -98,7 +98,7 @@ async def _register(sized: Sized) -> None:
 
 
 async def _make_templates(sized: Sized) -> None:
-    """One waiting run, and one for each way to end, of every task in every queue."""
+    """Create one waiting run and one per outcome, for every task and queue."""
     shelves = [(task, queue) for task in TASKS for queue in QUEUES]
     for end in ENDS:
         now = datetime.now(UTC)
@@ -161,7 +161,7 @@ async def _multiply_in_postgres(sized: Sized) -> None:
 
 
 async def _copy_rows(connection: Any, table: str, total: int, span_seconds: float) -> None:
-    """Copy every row so often that there are `total`, each copy with an id and times of its own."""
+    """Copy the rows until there are `total`, each copy with a new id and new times."""
     columns = [
         row[0]
         for row in await connection.fetch(
@@ -246,7 +246,7 @@ Measure = Callable[[Sized], Awaitable[None]]
 
 @dataclass
 class Medians:
-    """Seconds that a verb took in the middle of all turns, in the small and in the large store."""
+    """The median seconds of a verb in the small and in the large store."""
 
     small: float
     large: float
@@ -260,7 +260,7 @@ class Medians:
 
 
 async def measure_life(small: Sized, large: Sized, *, turns: int) -> dict[str, Medians]:
-    """Create, claim and settle batches, in turn in both stores."""
+    """Time creating, claiming and settling batches, in turn in both stores."""
     took: dict[str, dict[int, list[float]]] = {verb: {0: [], 1: []} for verb in ("create", "claim", "settle")}
     gc.disable()
     try:
@@ -294,7 +294,7 @@ async def _one_life(sized: Sized) -> dict[str, float]:
 
 
 def lists() -> dict[str, Measure]:
-    """The first pages that people ask for."""
+    """The usual list requests."""
     now = datetime.now(UTC)
     own = RunFilter(owner=OWNER, now=now)
     waiting = frozenset({State.SCHEDULED, State.CLAIMED})
@@ -338,7 +338,7 @@ def _jobs_page(which: JobFilter) -> Measure:
 
 
 async def measure_lists(small: Sized, large: Sized, *, turns: int) -> dict[str, Medians]:
-    """First pages, in turn in both stores."""
+    """Time first pages, in turn in both stores."""
     found = {}
     for name, page in lists().items():
         values: dict[int, list[float]] = {0: [], 1: []}
@@ -357,7 +357,7 @@ def _medians(values: dict[int, list[float]]) -> Medians:
 
 
 def check_medians(found: dict[str, Medians]) -> str:
-    """Each within 25 %; answers all of them in words."""
+    """Check that medians differ by less than 25 %; return them as text."""
     words = "; ".join(f"{name} {medians}" for name, medians in found.items())
     slower = [name for name, medians in found.items() if not medians.holds]
     assert not slower, f"slower with more in the store: {', '.join(slower)}\n{words}"
@@ -370,7 +370,7 @@ HOT = ("create_runs", "claim", "start_runs", "end_runs", "return_runs", "plannab
 
 
 async def check_plans(small: Sized, large: Sized) -> int:
-    """Every hot statement and every list has the same plan in both; answers how many were compared."""
+    """Check that every hot statement and list has the same plan in both; return how many were compared."""
     plans = [await _postgres_plans(each) if each.kind == "postgres" else _sqlite_plans(each) for each in (small, large)]
     other = {name: (plans[0][name], plans[1][name]) for name in plans[0] if plans[0][name] != plans[1][name]}
     assert not other, "\n".join(f"{name}:\n  small {few}\n  large {many}" for name, (few, many) in other.items())
@@ -397,7 +397,7 @@ async def _postgres_plans(sized: Sized) -> dict[str, Any]:
 
 
 def _steps(lines: Sequence[str]) -> list[str]:
-    """The steps of a plan without their conditions; days that are treated alike are told once."""
+    """The steps of a plan without conditions; partitions with equal steps are merged."""
     steps: list[str] = []
     for line in lines:
         depth, arrow, step = line.partition("->  ")
@@ -431,13 +431,13 @@ def _nothing(sql: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What one call reads of a schema's tables and indexes."""
+    """The pages of tables and indexes that one call reads."""
 
     pages: float
     searches: float  # of an index, from its root to a leaf
 
     def at_most_in_a_larger_store(self) -> "Touched":
-        """The same searches in indexes that are higher; writes go down them without being counted as searches."""
+        """The bound for a larger store: the same searches in higher indexes."""
         pages = max(HIGHER * self.pages, self.pages + LEVELS * self.searches)
         return Touched(pages + SOME, self.searches + SOME)
 
@@ -448,7 +448,7 @@ SOME = 10
 
 
 async def check_pages(small: Sized, large: Sized, *, turns: int) -> str:
-    """What each verb reads of tables and indexes is the same but for the height of the indexes (PostgreSQL)."""
+    """Check that each verb reads the same pages in both, except for the height of indexes (PostgreSQL)."""
     few, many = [await _pages_read(each, turns) for each in (small, large)]
     words = "; ".join(f"{name} {few[name].pages:.0f} → {many[name].pages:.0f}" for name in few)
     for name, found in many.items():
@@ -459,7 +459,7 @@ async def check_pages(small: Sized, large: Sized, *, turns: int) -> str:
 
 
 async def _pages_read(sized: Sized, turns: int) -> dict[str, Touched]:
-    """Pages of the schema's tables and indexes that one call touches, by verb."""
+    """The pages that one call of each verb reads."""
     connection = await asyncpg.connect(sized.address)
     counts: dict[str, Touched] = {}
     seen = await _touched(connection)

@@ -1,4 +1,4 @@
-"""What it is to live with one process: it is ready by itself, costs little, ends when told, and goes on afterwards."""
+"""Checks of one process: it becomes ready, costs little, stops on a signal, and continues after a restart."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ END_WITHIN = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """What a process costs while it has nothing to do."""
+    """The cost of an idle process."""
 
     cpu: float  # of a core
     memory: float  # bytes
@@ -29,7 +29,7 @@ class Idle:
 
 
 def check_demo_jobs_run(rest: Rest, *, within: float) -> str:
-    """The demo jobs are there and one of them has run; answers its id."""
+    """Check that the demo jobs exist and one of them has run; return its id."""
     wanted = {"demo-hello", "demo-flaky", "demo-report"}
     eventually(lambda: wanted <= _jobs_by_key(rest).keys(), "the demo jobs are there", within=within)
     hello = _jobs_by_key(rest)["demo-hello"]
@@ -44,7 +44,7 @@ def _jobs_by_key(rest: Rest) -> dict[str, str]:
 
 
 def check_costs_little(server: Server, rest: Rest, *, seconds: float) -> Idle:
-    """With every job paused, less than 2 % of a core and 150 MB for everything that was started."""
+    """Check that, with every job paused, all processes use less than 2 % of a core and 150 MB."""
     for job in rest.get("/v1/jobs", status="scheduled")["items"]:
         rest.post(f"/v1/jobs/{job['id']}/pause")
     eventually(lambda: not rest.get("/v1/runs", status="running")["items"], "nothing runs", within=10)
@@ -66,7 +66,7 @@ def _cpu_seconds(processes: list[psutil.Process]) -> float:
 
 
 def check_ends_at_once(server: Server, number: signal.Signals, *, code: int | None = 0) -> float:
-    """A signal to the whole group, as a terminal sends Ctrl-C: gone within 5 s, without a traceback."""
+    """Send a signal to the whole group, as Ctrl-C does; check that all end within 5 s without a traceback."""
     family = server.tree()
     began = time.monotonic()
     os.killpg(server.pid, number)
@@ -80,14 +80,14 @@ def check_ends_at_once(server: Server, number: signal.Signals, *, code: int | No
 
 
 def start_long_run(rest: Rest) -> str:
-    """A run that is under way when the process ends; answers its id."""
+    """Start a run that lasts beyond the end of the process; return its id."""
     run_id = run_of(rest.create("demo.sleep", {"seconds": 600})["id"])
     rest.wait(run_id, "running", within=5)
     return run_id
 
 
 def check_goes_on(rest: Rest, job_id: str, long_run: str, *, slot_seconds: float) -> None:
-    """After a restart the jobs are there, the run that was under way runs again, and no slot is unaccounted for."""
+    """Check that after a restart the jobs exist, the interrupted run is restarted, and every slot is accounted for."""
     restarted_at = time.time()
     run = rest.wait(long_run, "running", within=30)
     assert (run["attempt"], run["crashes"]) == (1, 0), f"the end in order was counted against it: {run}"
@@ -99,9 +99,9 @@ def check_goes_on(rest: Rest, job_id: str, long_run: str, *, slot_seconds: float
         "the job goes on",
         within=3 * slot_seconds + 5,
     )
-    told = [
+    slots = [
         instant(entry["from"]) + place * slot_seconds for entry in rest.slots(job_id) for place in range(entry["count"])
     ]
-    assert told == sorted(told), told
-    gaps = {round(later - sooner, 3) for sooner, later in pairwise(told)}
-    assert gaps == {slot_seconds}, f"slots are missing or doubled: {told}"
+    assert slots == sorted(slots), slots
+    gaps = {round(later - sooner, 3) for sooner, later in pairwise(slots)}
+    assert gaps == {slot_seconds}, f"slots are missing or doubled: {slots}"

@@ -1,4 +1,4 @@
-"""A wall clock that is wrong, for one process: libfaketime, with the steady clocks left alone."""
+"""A wrong wall clock for one process, by libfaketime; steady clocks are unaffected."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,14 +7,14 @@ PLACES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/lib")
 
 
 def library() -> Path:
-    """Where libfaketime is."""
+    """The path of libfaketime."""
     found = [path for place in PLACES for path in Path(place).glob("**/libfaketimeMT.so.1")]
     assert found, "no libfaketime: apt-get install faketime"
     return found[0]
 
 
 class WallClock:
-    """The wall clock of one process, which can be set while it runs."""
+    """The wall clock of one process, which can be changed while it runs."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -35,13 +35,13 @@ class WallClock:
         }
 
     def jump(self, seconds: int) -> None:
-        """Be so wrong from now on."""
+        """Set how many seconds the clock is wrong from now on."""
         beside = self._file.with_suffix(".new")
         beside.write_text(f"{seconds:+d}")
         beside.replace(self._file)
 
     def is_of(self, pid: int) -> bool:
-        """Whether a process lives by this clock."""
+        """Whether a process uses this clock."""
         process = Path(f"/proc/{pid}")
         follows = f"FAKETIME_TIMESTAMP_FILE={self._file}".encode() in (process / "environ").read_bytes().split(b"\0")
         return follows and str(library()) in (process / "maps").read_text()

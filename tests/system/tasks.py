@@ -1,4 +1,4 @@
-"""Users' tasks for the tests: each notes its own start and end, so that tests judge by what handlers really did."""
+"""The tasks of the tests: each records its own start and end in the effect log."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ EPOCH = float(os.environ.get("EFFECT_EPOCH") or time.time() - time.monotonic()) 
 
 
 def note(event: str, run: Run, label: str) -> None:
-    """Append one line to the effect log; a single write to a file opened for appending is never torn."""
+    """Append one line to the effect log with a single, atomic write."""
     line = json.dumps(
         {
             "event": event,
@@ -37,7 +37,7 @@ def note(event: str, run: Run, label: str) -> None:
 
 @app.task("effects.work")
 async def work(run: Run, seconds: float = 0.0, label: str = "") -> str:
-    """Note, sleep, note."""
+    """Record the start, sleep, record the end."""
     note("START", run, label)
     if seconds:
         await asyncio.sleep(seconds)
@@ -47,7 +47,7 @@ async def work(run: Run, seconds: float = 0.0, label: str = "") -> str:
 
 @app.task("effects.thread")
 def thread(run: Run, seconds: float = 0.0, label: str = "") -> str:
-    """The same in a thread, which looks whether it should stop."""
+    """The same in a thread that checks whether to stop."""
     note("START", run, label)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not run.cancelled:
@@ -58,7 +58,7 @@ def thread(run: Run, seconds: float = 0.0, label: str = "") -> str:
 
 @app.task("effects.process", cpu=True)
 def process(run: Run, seconds: float = 0.0, label: str = "") -> str:
-    """The same in a process, which never looks up."""
+    """The same in a process that never checks."""
     note("START", run, label)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -80,6 +80,6 @@ async def flaky(run: Run, failures: int = 1, seconds: float = 0.0, label: str = 
 
 @app.task("effects.params")
 async def params(run: Run, value: Any = None) -> Any:
-    """Give back what came in."""
+    """Return the parameters."""
     note("START", run, str(value))
     return value

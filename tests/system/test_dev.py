@@ -1,4 +1,4 @@
-"""`horae dev` as a newcomer meets it, and `horae serve` on a store of one's own."""
+"""`horae dev` as newcomers run it, and `horae serve` on another store."""
 
 import signal
 from pathlib import Path

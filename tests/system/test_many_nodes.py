@@ -1,4 +1,4 @@
-"""Several processes on one store: they share the work, keep the order, and outlive each other."""
+"""Several processes on one store: they share the work, keep the order, and survive each other."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def fleet(cluster: Cluster) -> Cluster:
-    """Two nodes in front and three workers, whatever the test before did to them."""
+    """Two API and planner nodes and three workers; dead ones are restarted."""
     missing = list(ROLES)
     for server in cluster.servers:
         if server.alive:

@@ -1,4 +1,4 @@
-"""One node with every role on a real store: on time, retrying, and under its users' control."""
+"""One node with every role on a real store: punctuality, retries, and control by users."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Overload, in small; at full size in the acceptance suite."""
+"""Overload at a small size; the acceptance suite has the full size."""
 
 from pathlib import Path
 

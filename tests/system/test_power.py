@@ -1,4 +1,4 @@
-"""Power cuts under SQLite, in small; at full size in the acceptance suite."""
+"""Power cuts under SQLite at a small size; the acceptance suite has the full size."""
 
 import random
 from pathlib import Path
@@ -14,7 +14,7 @@ def test_a_power_cut_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None
 
 
 def test_what_was_not_synced_may_be_gone_and_what_was_is_not() -> None:
-    """The cuts themselves: a store that does not sync would be found out."""
+    """A store that does not sync is found out."""
     records = [
         Record(Step.WRITE, "/x/horae.db", 0, b"a" * 1024),
         Record(Step.SYNC, "/x/horae.db"),

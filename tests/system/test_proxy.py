@@ -1,4 +1,4 @@
-"""The proxy before PostgreSQL does what the chaos suite believes that it does."""
+"""The proxy before PostgreSQL injects the faults that it claims to inject."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from tests.postgres_server import postgres_url
-from tests.system.proxy import Link, Proxy, Side, Trap, Verdict
+from tests.system.proxy import Link, Proxy, Side, Trap, TrapAction
 
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)
 
@@ -61,7 +61,7 @@ async def test_a_commit_is_cut_before_or_after_the_server_has_done_it(
 ) -> None:
     connection = await connected(link)
     trap = link.set_trap(["commit"], side)
-    trap.decide(Verdict.CUT)
+    trap.decide(TrapAction.CUT)
     with pytest.raises(LOST):
         await write(connection)
     await sprung(trap)
@@ -78,7 +78,7 @@ async def test_what_a_client_sent_may_arrive_after_its_end(link: Link, table: Ta
     with pytest.raises(LOST):
         await asking
     assert await table.words() == []
-    trap.decide(Verdict.LATE)
+    trap.decide(TrapAction.LATE)
     async with asyncio.timeout(10):
         while await table.words() != ["here"]:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
@@ -87,7 +87,7 @@ async def test_what_a_client_sent_may_arrive_after_its_end(link: Link, table: Ta
 async def test_a_trap_for_what_commits_lets_the_rest_of_a_transaction_pass(link: Link, table: Table) -> None:
     connection = await connected(link)
     trap = link.set_trap(["insert", "commit"], Side.BEFORE, commits=True)
-    trap.decide(Verdict.CUT)
+    trap.decide(TrapAction.CUT)
     with pytest.raises(LOST):
         await write(connection)
     assert trap.caught == "commit"

@@ -1,4 +1,4 @@
-"""Requests to real servers: repeated, competing, many at once, and in pages; small here, at full size as proofs."""
+"""Repeated, concurrent, batched and paged requests to real servers; the acceptance suite has the full size."""
 
 from collections.abc import Iterator
 

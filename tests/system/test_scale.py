@@ -1,4 +1,4 @@
-"""What the hot verbs cost does not depend on how much is in the store."""
+"""The cost of the hot verbs does not depend on the size of the store."""
 
 from pathlib import Path
 

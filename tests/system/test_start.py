@@ -1,4 +1,4 @@
-"""How a node starts on a store that is not there yet, and what ends it at once."""
+"""How a node starts on a store that is not ready, and which errors stop it at once."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit

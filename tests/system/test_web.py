@@ -1,4 +1,4 @@
-"""A web application with embedded nodes, in small: two processes on SQLite."""
+"""A web application with embedded nodes at a small size: two processes on SQLite."""
 
 from tests.system import embedded
 from tests.system.fixtures import OpenCluster

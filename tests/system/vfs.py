@@ -1,6 +1,6 @@
-"""Writes down what SQLite writes: a layer over its own access to files, put there through its C interface.
+"""Records what SQLite writes, by a VFS layer that is installed through its C interface.
 
-It is the place where a power cut strikes: what was written and not synced may be on the disk, or not, or in part.
+A power cut strikes here: what was written and not synced may be on the disk, or not, or partly.
 """
 
 import _sqlite3
@@ -17,7 +17,7 @@ SHM_EVERY = 40  # writes between two copies of the shared memory file
 
 
 class Step(StrEnum):
-    """What was done to a file, or told to a client."""
+    """A step: a file operation or an acknowledgement."""
 
     WRITE = "write"
     TRUNCATE = "truncate"
@@ -29,7 +29,7 @@ class Step(StrEnum):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One step, in the order in which they came."""
+    """One recorded step."""
 
     step: Step
     name: str  # of a file, or the id of a run
@@ -54,7 +54,7 @@ class _Methods(ctypes.Structure):
 
 
 class _File(ctypes.Structure):
-    """`sqlite3_file`: whatever else an implementation keeps comes behind."""
+    """`sqlite3_file`, the common head of all implementations."""
 
     _fields_ = (("methods", ctypes.POINTER(_Methods)),)
 
@@ -86,7 +86,7 @@ _SYNC = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 
 
 class Journal:
-    """Every write, truncation and sync of this process's databases from now on, until it ends."""
+    """Records every write, truncation and sync of the databases of this process."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -106,7 +106,7 @@ class Journal:
         assert library.sqlite3_vfs_register(ctypes.byref(ours), 1) == 0
 
     def note(self, step: Step, name: str) -> None:
-        """A client was told something."""
+        """Record an acknowledgement."""
         self.records.append(Record(step, name))
 
     def _callback(self, kind: Any, method: Callable[..., int]) -> int:
@@ -129,7 +129,7 @@ class Journal:
         return int(code)
 
     def _methods_over(self, methods: Any) -> _Methods:
-        """The methods of a file, with ours before those that change it."""
+        """The methods of a file, with recording ones before those that change it."""
         address = ctypes.addressof(methods.contents)
         if address in self._tables:
             return self._tables[address]
@@ -163,6 +163,6 @@ class Journal:
         return ours
 
     def _look_at_shared(self, name: str) -> None:
-        """To close a file drops the locks that this process has on it, which matters to nobody: it is alone."""
+        """Closing the file drops the locks of this process, which has no other user here."""
         with suppress(FileNotFoundError):
             self.records.append(Record(Step.SHARED, name, 0, Path(name).read_bytes()))

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline: nobody sleeps and hopes."""
+"""Waiting for a condition with a deadline, instead of sleeping for a fixed time."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ LOOK_EVERY_SECONDS = 0.02
 
 
 def eventually(look: Callable[[], T], what: str, *, within: float) -> T:
-    """The first true answer of `look`; fails with `what` and the last answer when there is none in time."""
+    """Return the first true result of `look`; fail with `what` and the last result after the deadline."""
     deadline = time.monotonic() + within
     while True:
         answer = look()
@@ -24,5 +24,5 @@ def eventually(look: Callable[[], T], what: str, *, within: float) -> T:
 
 
 def let_pass(seconds: float) -> None:
-    """Let time pass while the product does what is to be judged afterwards."""
+    """Sleep while the product does what is checked afterwards."""
     time.sleep(seconds)

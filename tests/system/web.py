@@ -1,4 +1,4 @@
-"""A web application of a user: FastAPI, with a whole node of Horae in each of its server processes."""
+"""A web application of a user: FastAPI with a whole Horae node in each server process."""
 
 import os
 
@@ -13,13 +13,13 @@ app = Horae()
 @app.schedule(every(seconds=1), key="tick")
 @app.task("web.tick")
 async def tick(run: Run) -> None:
-    """Run once a second, in one of the processes."""
+    """Run once a second in one of the processes."""
     note("START", run, "tick")
 
 
 @app.task("web.greet")
 async def greet(run: Run, name: str) -> str:
-    """Be submitted by a request."""
+    """Run when a request submits it."""
     note("START", run, name)
     return f"hello, {name}"
 
@@ -31,6 +31,6 @@ api.mount("/horae", horae)
 
 @api.post("/greet/{name}")
 async def submit_greeting(name: str) -> dict[str, object]:
-    """Submit, wait for the result, and tell who asked and what came back."""
+    """Submit a job, and return its result and the process ids."""
     handle = await greet.submit(name=name)
     return {"job": handle.id, "pid": os.getpid(), "says": await handle.result(timeout=20)}
