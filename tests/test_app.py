@@ -20,7 +20,7 @@ from horae.core.schedule.types import CronSchedule, Every
 from horae.tasks.binding import InvalidParams
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.param_schema import schema_faults
-from horae.tasks.registry import Kind, TaskExists
+from horae.tasks.registry import TaskExists, TaskKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,9 +75,9 @@ def test_a_task_keeps_what_it_was_told(app: Horae) -> None:
     @app.task("crunch", timeout=timedelta(minutes=2))
     def crunch() -> None: ...
 
-    assert (send.max_retries, send.timeout, send.kind) == (5, timedelta(seconds=30), Kind.ASYNC)
+    assert (send.max_retries, send.timeout, send.kind) == (5, timedelta(seconds=30), TaskKind.ASYNC)
     assert (crunch.name, crunch.max_retries, crunch.timeout) == ("crunch", None, timedelta(minutes=2))
-    assert crunch.kind is Kind.THREAD
+    assert crunch.kind is TaskKind.THREAD
     assert app.registry.get("crunch") is crunch
 
 
@@ -107,12 +107,12 @@ def test_a_name_is_given_once(app: Horae) -> None:
 @pytest.mark.parametrize(
     ("declare", "reason"),
     [
-        (lambda app: app.task("with space")(lambda: None), "no name"),
+        (lambda app: app.task("with space")(lambda: None), "not a valid task name"),
         (lambda app: app.task("x", timeout=0)(lambda: None), "timeout"),
         (lambda app: app.task("x", max_retries=-1)(lambda: None), "max_retries"),
-        (lambda app: app.task("x", cpu=True)(lambda: None), "at the top of a module"),
-        (lambda app: app.task("x")(_positional), "given by name"),
-        (lambda app: app.task("x")(_generator), "yields"),
+        (lambda app: app.task("x", cpu=True)(lambda: None), "at the top level of a module"),
+        (lambda app: app.task("x")(_positional), "positional-only"),
+        (lambda app: app.task("x")(_generator), "is a generator"),
         (lambda app: app.task("x")(Address), "function"),
     ],
 )
@@ -213,7 +213,7 @@ def test_every_fault_of_parameters_is_found_with_its_pointer(app: Horae) -> None
         Fault("/params/need", "is required"),
         Fault("/params/to/number", "must be of type integer, not string"),
         Fault("/params/many/1", "must be of type integer, not string"),
-        Fault("/params/a~1b", "is not known; the names here are to, many, need"),
+        Fault("/params/a~1b", "is not a known name; known are to, many, need"),
     ]
     assert app.registry.check("x", params) == faults
     assert app.registry.check("x", msgspec.json.encode(params).decode()) == faults

@@ -215,15 +215,15 @@ async def test_garbage_without_line_ends_is_kept_in_pieces(play: Stage) -> None:
     assert "\x1b" not in log
 
 
-async def test_a_warden_that_was_killed_is_replaced(play: Stage, tmp_path: Path) -> None:
+async def test_a_reaper_that_was_killed_is_replaced(play: Stage, tmp_path: Path) -> None:
     first = play.begin("shell.run", command=["sh", "-c", f"echo $$ > {tmp_path}/first; exec sleep 1000"])
     await pids_in(tmp_path / "first", 1)
-    await until(lambda: play.executor._groups._warden)
-    warden = play.executor._groups._warden
-    assert warden is not None
-    warden.kill()
-    warden.wait()
+    await until(lambda: play.executor._groups._reaper)
+    reaper = play.executor._groups._reaper
+    assert reaper is not None
+    reaper.kill()
+    reaper.wait()
     assert told(await play.result("shell.run", command=["true"]))["exit_code"] == 0
-    assert play.executor._groups._warden is not warden
+    assert play.executor._groups._reaper is not reaper
     first.execution.stop()
     assert await first.result() == Stopped()

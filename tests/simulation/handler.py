@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from horae.proof.checking.history.records import Effect, HandlerEvent
 from horae.run import Run
-from horae.tasks.registry import Registry, Task
+from horae.tasks.registry import Registry, TaskFunction
 from tests.simulation.virtual import MACHINE, Machine
 
 
@@ -55,5 +55,5 @@ async def work(run: Run, label: str, seconds: float = 0.0, fails: int = 0) -> in
 
 
 REGISTRY = Registry()  # one for all lives: inspecting a function takes as long as hundreds of runs
-REGISTRY.add(Task(work, name="work"))
+REGISTRY.add(TaskFunction(work, name="work"))
 SCHEMAS = REGISTRY.schemas()

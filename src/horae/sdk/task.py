@@ -9,7 +9,7 @@ from horae.sdk.arguments import ArgumentEncoder
 from horae.sdk.handle import Handle
 from horae.sdk.options import SubmitOptions, UsingOptions, with_options
 from horae.sdk.results import ResultDecoder
-from horae.tasks import registry
+from horae.tasks.registry import TaskFunction
 
 if TYPE_CHECKING:
     from horae.sdk.event_loop import LoopBridge
@@ -22,7 +22,7 @@ T = TypeVar("T", covariant=True)
 Calls = Iterable[Mapping[str, Any]]
 
 
-class Task(registry.Task[P, R], Generic[P, R, T]):
+class Task(TaskFunction[P, R], Generic[P, R, T]):
     """A task of an application: calling it runs it in place (`R`), submitting it has a worker run it (`T`)."""
 
     def __init__(self, function: Callable[..., R], *, bridge: "LoopBridge", owner: str, **settings: Any) -> None:

@@ -1,1 +1,1 @@
-"""Tasks: named code that can be run, the built-in ones among them."""
+"""Tasks: named functions that workers run, including the built-in ones."""

@@ -1,4 +1,4 @@
-"""How JSON parameters become the arguments of a function, and what a function says of its parameters in JSON schema."""
+"""Binds JSON parameters to the arguments of a function, and derives their JSON schema from its signature."""
 
 import inspect
 import re
@@ -13,19 +13,18 @@ from msgspec.structs import asdict
 
 from horae.core.errors import Fatal, Fault
 from horae.run import Run
-from horae.tasks.param_schema import schema_faults
+from horae.tasks.param_schema import Schema, schema_faults
 from horae.tasks.tools import Tools
 
-Schema = Mapping[str, object]
 Arguments = dict[str, Any]
 
-_WHERE = re.compile(r" - at `\$(.*)`$", re.DOTALL)
+_PATH = re.compile(r" - at `\$(.*)`$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-_NONE: Arguments = {}
+_NO_ARGUMENTS: Arguments = {}
 
 
 class InvalidParams(Fatal):
-    """Parameters that do not fit the task: no retry mends that."""
+    """Parameters that do not fit the task; a retry would not help."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(f"{fault.pointer.removeprefix('/')}: {fault.detail}" for fault in faults))
@@ -34,7 +33,7 @@ class InvalidParams(Fatal):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter that the caller gives."""
+    """One parameter that the caller passes."""
 
     name: str
     type: Any
@@ -43,18 +42,18 @@ class Parameter:
 
 
 class Binding:
-    """The parameters of one function; what costs time is done once, when it is first needed."""
+    """The parameters of one function; expensive parts are computed once, at first use."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
         self._signature = inspect.signature(function)
         for parameter in self._signature.parameters.values():
             if parameter.kind is parameter.POSITIONAL_ONLY:
-                raise TypeError(f"a task's parameters are given by name; {parameter.name!r} cannot be")
+                raise TypeError(f"a task takes its parameters by name, but {parameter.name!r} is positional-only")
 
     @cached_property
     def injected(self) -> Mapping[str, str]:
-        """Parameters that are not the caller's: name → `run` (the first one only) or `tools`."""
+        """Parameters that Horae passes instead of the caller: name → `run` (only the first) or `tools`."""
         found = {}
         for position, (name, parameter) in enumerate(self._signature.parameters.items()):
             annotation = self._annotation(parameter)
@@ -80,18 +79,18 @@ class Binding:
 
     @cached_property
     def returns(self) -> Any:
-        """The type that the function says it returns; Any where it does not, or where it cannot be converted to."""
+        """The annotated return type; Any if there is none, or msgspec cannot convert to it."""
         annotation = self._signature.return_annotation
         return Any if annotation is inspect.Signature.empty else _supported(self._resolved(annotation))
 
     @cached_property
-    def takes_more(self) -> bool:
-        """Whether names beyond the declared ones are welcome."""
+    def accepts_any_name(self) -> bool:
+        """Whether the function accepts further names (`**kwargs`)."""
         return any(p.kind is p.VAR_KEYWORD for p in self._signature.parameters.values())
 
     @cached_property
     def schema(self) -> Schema:
-        """The JSON schema of the object of parameters."""
+        """The JSON schema of the parameters, as one object."""
         types = [parameter.type for parameter in self.parameters]
         schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
         properties = {p.name: _with_default(p, schema) for p, schema in zip(self.parameters, schemas, strict=True)}
@@ -100,27 +99,27 @@ class Binding:
             schema["description"] = text
         if required := [p.name for p in self.parameters if p.required]:
             schema["required"] = required
-        if not self.takes_more:
+        if not self.accepts_any_name:
             schema["additionalProperties"] = False
         if components:
             schema["$defs"] = components
         return schema
 
     def bind(self, params: str) -> Arguments:
-        """The arguments that a JSON object stands for, converted to the annotated types; raises InvalidParams."""
+        """Decode a JSON object into arguments of the annotated types; raises InvalidParams."""
         if params == "{}" and self._all_optional:
-            return _NONE
+            return _NO_ARGUMENTS
         try:
-            if self.takes_more:
-                return self._bind_open(params)
+            if self.accepts_any_name:
+                return self._bind_any_name(params)
             values = self._decoder.decode(params)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
             raise InvalidParams(self.faults(params) or [Fault("/params", str(exc))]) from None
         return asdict(values) if self._all_required else self._given(values)
 
     def faults(self, params: str | Mapping[str, object]) -> list[Fault]:
-        """What is wrong with the parameters, each with its JSON pointer."""
-        if isinstance(params, str) and not self.takes_more and self._fits(params):
+        """The faults of the parameters, each with its JSON pointer."""
+        if isinstance(params, str) and not self.accepts_any_name and self._fits(params):
             return []
         if faults := schema_faults(self.schema, params):
             return faults
@@ -128,7 +127,7 @@ class Binding:
         return [fault for p in self.parameters if p.name in given for fault in _type_faults(p, given[p.name])]
 
     def _fits(self, params: str) -> bool:
-        """Whether the worker could convert them: four times as fast as to look for what is wrong."""
+        """Whether they can be decoded; four times as fast as to search for faults."""
         try:
             self._decoder.decode(params)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -145,28 +144,28 @@ class Binding:
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
-        """Decodes and converts in one step; what is not given stays unset, so that the function's own default holds."""
+        """Decodes and converts in one step; absent values stay unset, so that the function's own defaults apply."""
         fields: list[Any] = [
             (p.name, p.type) if p.required else (p.name, Union[p.type, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007
             for p in self.parameters
         ]
-        struct = msgspec.defstruct("Params", fields, kw_only=True, forbid_unknown_fields=not self.takes_more)
+        struct = msgspec.defstruct("Params", fields, kw_only=True, forbid_unknown_fields=not self.accepts_any_name)
         return msgspec.json.Decoder(struct)
 
-    def _bind_open(self, params: str) -> Arguments:
+    def _bind_any_name(self, params: str) -> Arguments:
         given = msgspec.json.decode(params, type=dict[str, Any])
         values = msgspec.convert(given, self._decoder.type)
         return {**given, **self._given(values)}
 
     def _given(self, values: msgspec.Struct) -> Arguments:
-        """Without what was not given, so that the function's own default holds."""
+        """Drop absent values, so that the function's own defaults apply."""
         return {name: value for name, value in asdict(values).items() if value is not msgspec.UNSET}
 
     def _annotation(self, parameter: inspect.Parameter) -> Any:
         return Any if parameter.annotation is parameter.empty else self._resolved(parameter.annotation)
 
     def _resolved(self, annotation: Any) -> Any:
-        """The annotation as a type; what cannot be resolved here (a name that only type checkers import) stays text."""
+        """The annotation as a type, or as text if it cannot be resolved (a name imported only for type checkers)."""
         if not isinstance(annotation, str):
             return annotation
         scope = vars(sys.modules.get(self._function.__module__, sys)) | getattr(self._function, "__globals__", {})
@@ -177,7 +176,7 @@ class Binding:
 
 
 def _supported(annotation: Any) -> Any:
-    """The type if it can be converted to, else Any: the value is then passed on as it was decoded."""
+    """The type if msgspec can convert to it, else Any, which passes values on as decoded."""
     if isinstance(annotation, str):
         return Any
     try:
@@ -199,12 +198,12 @@ def _with_default(parameter: Parameter, schema: Mapping[str, Any]) -> Mapping[st
 
 def _type_faults(parameter: Parameter, value: object) -> list[Fault]:
     try:
-        # what a schema does not check, such as dates; as JSON, because that is what the worker will read
+        # checks what the schema does not, such as dates; through JSON, as the worker will read it
         msgspec.json.decode(msgspec.json.encode(value), type=parameter.type)
     except msgspec.ValidationError as exc:
-        where = _WHERE.search(str(exc))
-        detail = str(exc)[: where.start()] if where else str(exc)
-        return [Fault(_pointer(parameter.name, *_steps(where[1] if where else "")), detail)]
+        path = _PATH.search(str(exc))
+        detail = str(exc)[: path.start()] if path else str(exc)
+        return [Fault(_pointer(parameter.name, *_steps(path[1] if path else "")), detail)]
     except (TypeError, ValueError) as exc:
         return [Fault(_pointer(parameter.name), str(exc))]
     return []

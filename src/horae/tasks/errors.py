@@ -1,5 +1,5 @@
-"""Failures of the built-in tasks, which explain themselves."""
+"""The base of failures that built-in tasks raise."""
 
 
 class TaskFailure(Exception):
-    """A failure whose message says all: its traceback would tell a user nothing."""
+    """A failure whose message is enough, so its traceback is not logged."""

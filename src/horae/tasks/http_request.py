@@ -1,8 +1,7 @@
-"""`http.request`: one request to a public address, which carries the run's id as its idempotency key.
+"""`http.request`: sends one request to a public address, with the run's id as idempotency key.
 
-A redirect leads to a request of its own: its address is resolved, checked and pinned like the first. It is followed
-where the same request can be sent again; a POST that would have to become a GET is told instead, for it would seem
-delivered and is not.
+The address of a redirect is resolved, checked and pinned like the first. It is followed only if the same request can be
+sent again; a POST that would have to become a GET fails instead, because its body would be lost.
 """
 
 import asyncio
@@ -22,18 +21,17 @@ from horae.tasks.errors import TaskFailure
 from horae.tasks.network_policy import permitted_addresses
 from horae.tasks.tools import Tools
 
-MAX_REPLY = 65_536  # bytes of the body that are kept
+MAX_REPLY = 65_536  # bytes of the body; the rest is dropped
 CONNECT_SECONDS = 10.0
-TOTAL_SECONDS = 300.0  # also without a timeout of the job: nobody holds a slot for ever by answering drop by drop
+TOTAL_SECONDS = 300.0  # also without a timeout of the job, so that a slow reply cannot occupy a slot forever
 MAX_RETRY_AFTER = 3600
-RETRYABLE = frozenset({408, 425, 429})  # and everything from 500 on
+RETRYABLE = frozenset({408, 425, 429})  # and all from 500
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 SAME_METHOD = frozenset({307, 308})
-_KEPT_ELSEWHERE = frozenset(
-    {"accept", "accept-encoding", "content-type", "idempotency-key", "user-agent"}
-)  # at another host; all others may be secret
-_NO_CHARSETS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
+# Sent to another host after a redirect; all other headers may be secret.
+_SAFE_HEADERS = frozenset({"accept", "accept-encoding", "content-type", "idempotency-key", "user-agent"})
+_UNSAFE_CODECS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -42,19 +40,19 @@ Expected = Status | list[Status]
 
 
 class UnexpectedStatus(TaskFailure):
-    """The reply was not the expected one; the next may be."""
+    """The status was not expected; a retry may help."""
 
 
 class Throttled(RetryAfter):
-    """The reply was not the expected one, and said when to try again."""
+    """The status was not expected, and the reply says when to retry."""
 
 
 class Rejected(Fatal):
-    """The reply was not the expected one, and another try will not change it."""
+    """The status was not expected, and a retry would not help."""
 
 
 class Unreachable(TaskFailure):
-    """There was no reply."""
+    """There was no complete reply."""
 
 
 class Reply(TypedDict):
@@ -74,13 +72,13 @@ async def http_request(
     body: Annotated[Any, Meta(description="text, or data that is sent as JSON")] = None,
     expect: Annotated[Expected, Meta(description="statuses that mean success, e.g. 200 or 2xx")] = "2xx",
 ) -> Reply:
-    """Send a request; a status that is not expected is a failure, tried again where that makes sense."""
+    """Send a request; an unexpected status is a failure, which is retried if that can help."""
     request = _request(run, url, method, headers or {}, body)
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
-            request, reply = await _follow(request, expect, tools.http_allow)
+            request, reply = await _send_and_follow(request, expect, tools.http_allow)
     except TimeoutError as exc:
-        raise Unreachable(f"no whole reply from {request.url.host} within {TOTAL_SECONDS:g} s") from exc
+        raise Unreachable(f"no complete reply from {request.url.host} within {TOTAL_SECONDS:g} s") from exc
     except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as exc:
         raise Fatal(f"the request cannot be sent: {exc}") from exc
     except httpx2.TransportError as exc:
@@ -90,27 +88,29 @@ async def http_request(
     return reply
 
 
-async def _follow(request: httpx2.Request, expect: Expected, allow: tuple[str, ...]) -> tuple[httpx2.Request, Reply]:
-    """The last reply, with the request that it answers."""
+async def _send_and_follow(
+    request: httpx2.Request, expect: Expected, allow: tuple[str, ...]
+) -> tuple[httpx2.Request, Reply]:
+    """The final reply, with the request that it answers."""
     for _ in range(MAX_REDIRECTS + 1):
         addresses = await permitted_addresses(request.url.host, _port(request.url), allow)
         reply = await _send(request, addresses)
-        following = None if _is_expected(reply["status"], expect) else _redirected(request, reply)
-        if following is None:
+        redirected = None if _is_expected(reply["status"], expect) else _redirected(request, reply)
+        if redirected is None:
             return request, reply
-        request = following
+        request = redirected
     raise Rejected(f"more than {MAX_REDIRECTS} redirects; the last led to {request.url.host}")
 
 
 def _redirected(request: httpx2.Request, reply: Reply) -> httpx2.Request | None:
-    """The same request at the place that a reply names; None when it names none, or it would be another request."""
+    """The same request at the redirect's address; None if there is no redirect or the request would change."""
     location = reply["headers"].get("location")
-    sends_again = reply["status"] in SAME_METHOD or request.method in ("GET", "HEAD")
-    if reply["status"] not in REDIRECTS or location is None or not sends_again:
+    can_repeat = reply["status"] in SAME_METHOD or request.method in ("GET", "HEAD")
+    if reply["status"] not in REDIRECTS or location is None or not can_repeat:
         return None
     try:
         url = request.url.join(location)
-        _refuse_other_schemes(url)
+        _check_url(url)
     except (httpx2.InvalidURL, ValueError) as exc:
         raise Rejected(f"the redirect cannot be followed: {exc}") from exc
     if request.url.scheme == "https" and url.scheme != "https":
@@ -118,15 +118,15 @@ def _redirected(request: httpx2.Request, reply: Reply) -> httpx2.Request | None:
     same = (url.scheme, url.host, _port(url)) == (request.url.scheme, request.url.host, _port(request.url))
     headers = {name: value for name, value in request.headers.items() if name != "host"}
     if not same:
-        headers = {name: value for name, value in headers.items() if name in _KEPT_ELSEWHERE}
+        headers = {name: value for name, value in headers.items() if name in _SAFE_HEADERS}
     return httpx2.Request(request.method, url, headers=headers, content=request.content or None)
 
 
 def _request(run: Run, url: str, method: str, headers: dict[str, str], body: object) -> httpx2.Request:
-    _refuse_smuggling(method, headers)
+    _check_headers(method, headers)
     try:
         request = httpx2.Request(method.upper(), url, headers=headers, content=_content(body))
-        _refuse_other_schemes(request.url)
+        _check_url(request.url)
     except (httpx2.InvalidURL, ValueError, TypeError) as exc:
         raise Fatal(f"the request cannot be made: {exc}") from exc
     defaults = {"Idempotency-Key": run.id, "User-Agent": "horae", "Accept": "*/*", "Accept-Encoding": "identity"}
@@ -137,17 +137,17 @@ def _request(run: Run, url: str, method: str, headers: dict[str, str], body: obj
     return request
 
 
-def _refuse_other_schemes(url: httpx2.URL) -> None:
+def _check_url(url: httpx2.URL) -> None:
     if url.scheme not in ("http", "https") or not url.host or "%" in url.host or not 0 < _port(url) < 65536:
-        raise ValueError(f"{str(url)!r} is no http or https address")
+        raise ValueError(f"{str(url)!r} is not an http or https address")
 
 
-def _refuse_smuggling(method: str, headers: dict[str, str]) -> None:
+def _check_headers(method: str, headers: dict[str, str]) -> None:
     if not _TOKEN.fullmatch(method):
-        raise Fatal(f"{method!r} is no method")
+        raise Fatal(f"{method!r} is not a method")
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise Fatal(f"the header {name!r} has characters that cannot be sent")
+            raise Fatal(f"the header {name!r} contains invalid characters")
 
 
 def _content(body: object) -> bytes | None:
@@ -157,7 +157,7 @@ def _content(body: object) -> bytes | None:
 
 
 async def _send(request: httpx2.Request, addresses: list[str]) -> Reply:
-    """Try the addresses in turn: only what could not connect at all is tried at the next."""
+    """Try the addresses in turn; the next is tried only if no connection could be made."""
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
     async with httpx2.AsyncClient(verify=_tls(), trust_env=False, timeout=timeout) as client:
         for address in addresses[:-1]:
@@ -183,7 +183,7 @@ async def _exchange(client: httpx2.AsyncClient, request: httpx2.Request) -> Repl
 
 
 def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
-    """The same request to an address that was checked; name and certificate stay those of the host."""
+    """The same request to a checked address; host header and certificate name stay those of the host."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -199,11 +199,11 @@ def _port(url: httpx2.URL) -> int:
 
 
 def _encoding(response: httpx2.Response) -> str:
-    """What the reply says, if it is a charset: Python knows codecs that are none, and some take for ever."""
+    """The charset of the reply; Python also has codecs that are not charsets, some of them extremely slow."""
     named = response.charset_encoding or "utf-8"
     try:
         "".encode(named)
-        return "utf-8" if codecs.lookup(named).name.replace("-", "_") in _NO_CHARSETS else named
+        return "utf-8" if codecs.lookup(named).name.replace("-", "_") in _UNSAFE_CODECS else named
     except (LookupError, ValueError):
         return "utf-8"
 

@@ -1,4 +1,4 @@
-"""Which addresses a request may go to: public ones, unless the operator allows more."""
+"""Which addresses `http.request` may connect to: public ones, and those that the operator allows."""
 
 import asyncio
 import contextlib
@@ -13,43 +13,42 @@ from horae.tasks.errors import TaskFailure
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-MAX_LOOKUPS = 200  # at a time; one whose name server is silent takes up to half a minute
+MAX_LOOKUPS = 200  # concurrent; one whose name server does not answer takes up to half a minute
 _free_lookups = threading.Semaphore(MAX_LOOKUPS)
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # before an IPv4 address in the lower half of an IPv6 address
-_NOT_PUBLIC = [  # although `is_global` may be true for them, depending on the version of Python
+_NOT_PUBLIC = [  # `is_global` may be true for these, depending on the version of Python
     ipaddress.ip_network(text)
     for text in (
-        "192.0.0.0/24",  # protocol assignments; some clouds keep their metadata here
+        "192.0.0.0/24",  # protocol assignments; some clouds serve metadata here
         "192.88.99.0/24",  # relays of 6to4
-        "168.63.129.16/32",  # where Azure's hosts answer their own machines
-        "2002::/16",  # 6to4, which nobody uses any more: it would go wherever the IPv4 address in it says
-        "3fff::/20",  # for examples
+        "168.63.129.16/32",  # the Azure host, as seen from its own virtual machines
+        "2002::/16",  # 6to4, which is obsolete and leads to the IPv4 address inside
+        "3fff::/20",  # documentation
     )
 ]
 
 
 class BlockedAddress(Fatal):
-    """The request would have gone to an internal address."""
+    """The address is internal and not allowed."""
 
 
 class UnknownHost(TaskFailure):
-    """The name of the host cannot be resolved."""
+    """The host name cannot be resolved."""
 
 
 async def permitted_addresses(host: str, port: int, allow: Sequence[str]) -> list[str]:
-    """Resolve a host once, and answer where to connect to; raises BlockedAddress if any answer is internal.
+    """Resolve a host once and return its addresses; raises BlockedAddress if any of them is internal.
 
-    The caller must connect to one of these addresses: to ask for the name again may bring another answer.
+    The caller must connect to one of these addresses, because resolving the name again may give another answer.
     """
     found = await _resolve(host, port)
     if host.lower().rstrip(".") in (entry.lower().rstrip(".") for entry in allow):
         return found
-    if not all(_permitted(address, allow) for address in found):
+    if not all(is_permitted(address, allow) for address in found):
         raise BlockedAddress(
-            f"{host} is not at a public address; "
-            "HORAE_HTTP_ALLOW names hosts and networks that may be reached nevertheless"
+            f"{host} does not have a public address; to allow internal hosts or networks, list them in HORAE_HTTP_ALLOW"
         )
     return found
 
@@ -63,58 +62,54 @@ async def _resolve(host: str, port: int) -> list[str]:
 
 
 async def _look_up(host: str, port: int) -> list[Any]:
-    """What the resolver of the machine says.
+    """Resolve a host with the resolver of the machine, in a thread of its own.
 
-    Each question has a thread of its own, so that silent name servers keep nobody waiting but those who ask them: the
-    event loop has a few threads for all lookups, those of the store's own connections among them.
+    The event loop has only a few threads for all lookups, including those of the store's connections, which a name
+    server that does not answer would block.
     """
     loop, free = asyncio.get_running_loop(), _free_lookups
     answer: asyncio.Future[list[Any]] = loop.create_future()
 
-    def tell(found: list[Any], error: Exception | None) -> None:
+    def deliver(found: list[Any], error: Exception | None) -> None:
         if answer.done():
-            return  # nobody waits for it any more
+            return  # the caller was cancelled
         if error is None:
             answer.set_result(found)
         else:
             answer.set_exception(error)
 
-    def ask() -> None:
+    def resolve() -> None:
         found: list[Any] = []
         error: Exception | None = None
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except Exception as exc:  # noqa: BLE001 - told to who asked
+        except Exception as exc:  # noqa: BLE001 - raised in the caller
             error = exc
         finally:
             free.release()
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, found, error)
+            loop.call_soon_threadsafe(deliver, found, error)
 
     if not free.acquire(blocking=False):
-        raise UnknownHost(f"{host} cannot be looked up now: too many names are")
+        raise UnknownHost(f"{host} cannot be resolved now: {MAX_LOOKUPS} lookups are already in progress")
     try:
-        threading.Thread(target=ask, name="horae-lookup", daemon=True).start()
+        threading.Thread(target=resolve, name="horae-lookup", daemon=True).start()
     except RuntimeError:
         free.release()
         raise
     return await answer
 
 
-def _permitted(text: str, allow: Sequence[str]) -> bool:
+def is_permitted(text: str, allow: Sequence[str]) -> bool:
+    """Whether an address, and every address embedded in it, is public or in an allowed network."""
     networks = _networks(allow)
     return all(
-        _is_public_itself(address) or any(address in network for network in networks)
+        _is_public(address) or any(address in network for network in networks)
         for address in _destinations(ipaddress.ip_address(text))
     )
 
 
-def is_public(address: Address) -> bool:
-    """Whether an address is a single one on the open internet, and so is every one that it carries."""
-    return all(_is_public_itself(one) for one in _destinations(address))
-
-
-def _is_public_itself(address: Address) -> bool:
+def _is_public(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
     special = address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PUBLIC)
@@ -122,18 +117,18 @@ def _is_public_itself(address: Address) -> bool:
 
 
 def _destinations(address: Address) -> list[Address]:
-    """Where a packet to an address may end up: there, or at the IPv4 address that is written in it."""
+    """The addresses that a packet may reach: the address itself, or an IPv4 address embedded in it."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     lower = int(address) & 0xFFFF_FFFF_FFFF_FFFF
-    carried = ipaddress.IPv4Address(lower & 0xFFFF_FFFF)
+    embedded = ipaddress.IPv4Address(lower & 0xFFFF_FFFF)
     if address.ipv4_mapped is not None or address in _NAT64:
-        return [carried]
+        return [embedded]
     found: list[Address] = [address]
     if address.sixtofour is not None:
         found.append(address.sixtofour)
     if lower >> 32 in _ISATAP:
-        found.append(carried)
+        found.append(embedded)
     return found
 
 
@@ -142,6 +137,6 @@ def _networks(allow: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IP
     for entry in allow:
         try:
             networks.append(ipaddress.ip_network(entry, strict=False))
-        except ValueError:  # the name of a host
+        except ValueError:  # a host name
             continue
     return networks

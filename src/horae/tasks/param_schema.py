@@ -1,7 +1,7 @@
-"""Checks parameters against the JSON schema of a task, which is all that other nodes know of it.
+"""Checks parameters against the JSON schema of a task, which is all that other nodes know about it.
 
-It understands what `Task.schema` can say and lets pass what it does not understand: the worker converts, and has the
-last word.
+It supports the keywords that `TaskFunction.schema` produces and ignores all others; the final check is the conversion
+by the worker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from horae.core.errors import MAX_FAULTS, Fault
 Schema = Mapping[str, Any]
 
 _MAX_DEPTH = 100
-_MAX_STEPS = 100_000  # a schema that refers to itself must not cost more
+_MAX_STEPS = 100_000  # limits the cost of a schema that refers to itself
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -28,7 +28,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def schema_faults(schema: str | Schema, params: str | Mapping[str, object]) -> list[Fault]:
-    """What is wrong with the parameters, with JSON pointers; both may be JSON text."""
+    """The faults of the parameters, with JSON pointers; schema and parameters may be JSON text."""
     try:
         value = msgspec.json.decode(params) if isinstance(params, str) else params
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
@@ -36,10 +36,12 @@ def schema_faults(schema: str | Schema, params: str | Mapping[str, object]) -> l
     if not isinstance(value, dict):
         return [Fault("/params", "must be an object of named parameters")]
     root = msgspec.json.decode(schema) if isinstance(schema, str) else schema
-    return list(islice(_Check(root).faults(root, value, "/params", 0), MAX_FAULTS))
+    return list(islice(_Checker(root).faults(root, value, "/params", 0), MAX_FAULTS))
 
 
-class _Check:
+class _Checker:
+    """Checks one value against one root schema, with limited depth and steps."""
+
     def __init__(self, root: Schema) -> None:
         self._definitions: Schema = root.get("$defs", {})
         self._steps = 0
@@ -63,7 +65,7 @@ class _Check:
                 yield from self.faults(_item_schema(schema, index), item, f"{at}/{index}", depth + 1)
 
     def _any_of(self, choices: list[Schema], value: object, at: str, depth: int) -> Iterator[Fault]:
-        """The faults of the choice that comes closest: of the same type, if there is one."""
+        """The faults of the closest choice: one of the same type, if there is one."""
         found = [list(islice(self.faults(choice, value, at, depth + 1), MAX_FAULTS)) for choice in choices]
         if any(not faults for faults in found):
             return
@@ -83,7 +85,7 @@ class _Check:
             if name in properties:
                 yield from self.faults(properties[name], item, _join(at, name), depth + 1)
             elif more is False:
-                yield Fault(_join(at, name), f"is not known; the names here are {', '.join(properties) or 'none'}")
+                yield Fault(_join(at, name), f"is not a known name; known are {', '.join(properties) or 'none'}")
             elif isinstance(more, dict):
                 yield from self.faults(more, item, _join(at, name), depth + 1)
 
@@ -97,7 +99,7 @@ class _Check:
 
 def _scalar_fault(schema: Schema, value: object) -> str | None:
     expected = schema.get("type")
-    if expected is not None and not _is(expected, value):
+    if expected is not None and not _has_type(expected, value):
         return f"must be of type {expected}, not {_type_name(value)}"
     if "enum" in schema and value not in schema["enum"]:
         return f"must be one of {', '.join(map(str, schema['enum']))}"
@@ -131,7 +133,7 @@ def _item_schema(schema: Schema, index: int) -> Schema:
     return following if isinstance(following, dict) else {}
 
 
-def _is(expected: object, value: object) -> bool:
+def _has_type(expected: object, value: object) -> bool:
     names = expected if isinstance(expected, list) else [expected]
     if isinstance(value, bool):
         return "boolean" in names

@@ -1,4 +1,4 @@
-"""Programs that are run for tasks: each leads a process group, and no group outlives its worker."""
+"""Runs programs for tasks, each in a process group of its own that does not outlive the worker."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,10 @@ import structlog
 log = structlog.get_logger(__name__)
 
 CHUNK = 16_384
-_REAP = 2.0  # seconds that a killed process may take to be gone; only a broken device keeps one longer
+_REAP_SECONDS = 2.0  # for a killed process to be gone; only a broken device keeps one longer
 
-# A worker that is killed cannot clean up after itself: this waits for its pipe to close, and kills what is left.
-_WARDEN = """
+# A killed worker cannot clean up: this process waits for its pipe to close, and kills the remaining groups.
+_REAPER = """
 groups=
 while read -r sign group; do
   case $sign in
@@ -29,7 +29,7 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 
 
 class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
-    """Tells of the exit when it comes: in Python 3.11 `Process.wait` also waits for the end of the output."""
+    """Reports the exit at once; in Python 3.11 `Process.wait` also waits for the end of the output."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=2 * CHUNK, loop=loop)
@@ -42,17 +42,17 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class ProcessGroup:
-    """A program and its children."""
+    """A program and its children, as one process group."""
 
     def __init__(self, streams: _Streams, transport: asyncio.SubprocessTransport, owner: "ProcessGroups") -> None:
         self._streams = streams
         self._transport = transport
         self._owner = owner
-        self.pid = transport.get_pid()  # of the leader, and the number of the group
+        self.pid = transport.get_pid()  # of the leader, and the id of the group
 
     @property
     def exit_code(self) -> int | None:
-        """Of the leader; negative for a signal, None while it runs."""
+        """The exit code of the leader: negative for a signal, None while it runs."""
         return self._transport.get_returncode()
 
     @property
@@ -61,7 +61,7 @@ class ProcessGroup:
         return self._streams.stdout
 
     def write(self, data: bytes) -> None:
-        """Queue data for the standard input; nothing happens when nobody reads it any more."""
+        """Queue data for the standard input; dropped if the program no longer reads it."""
         assert self._streams.stdin is not None
         if not self._streams.stdin.is_closing():  # uvloop raises where asyncio drops
             self._streams.stdin.write(data)
@@ -75,9 +75,9 @@ class ProcessGroup:
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            return  # it is gone
-        except PermissionError:  # the members left are another user's: a program that changed its user
-            log.warning("process_group_not_ours", pid=self.pid)
+            return  # the group has ended
+        except PermissionError:  # the remaining members run as another user: the program changed its user
+            log.warning("process_group_kill_denied", pid=self.pid)
 
     async def wait(self) -> int:
         """Wait for the leader to exit."""
@@ -86,32 +86,32 @@ class ProcessGroup:
         return self.exit_code
 
     def end(self) -> None:
-        """Kill what is left of the group, and let go of its pipes as soon as its leader is gone."""
+        """Kill what is left of the group, and close its pipes as soon as its leader has exited."""
         self.signal(signal.SIGKILL)
         self._owner.forget(self)
         if self.exit_code is not None:
             self._transport.close()
         else:
-            self._owner.bury(self)
+            self._owner.reap(self)
 
-    async def bury(self) -> None:
-        """Wait for the killed leader; to close the pipes earlier would race for its exit code."""
+    async def close_after_exit(self) -> None:
+        """Wait for the killed leader and close the pipes; closing them earlier would lose its exit code."""
         await self.wait()
         self._transport.close()
 
 
 class ProcessGroups:
-    """The programs that this worker runs."""
+    """The process groups of this worker."""
 
     def __init__(self) -> None:
         self._live: dict[int, ProcessGroup] = {}
         self._starting: set[asyncio.Task[ProcessGroup]] = set()
         self._dying: set[asyncio.Task[None]] = set()
-        self._warden: subprocess.Popen[bytes] | None = None
+        self._reaper: subprocess.Popen[bytes] | None = None
 
     @property
     def live(self) -> list[int]:
-        """The numbers of the groups that have not ended."""
+        """The ids of the groups that have not ended."""
         return list(self._live)
 
     async def spawn(
@@ -122,13 +122,13 @@ class ProcessGroups:
         cwd: str | None = None,
         merge_errors: bool = False,
     ) -> ProcessGroup:
-        """Start a program; raises OSError or ValueError when it cannot be. With `merge_errors` both outputs are one."""
+        """Start a program; raises OSError or ValueError. With `merge_errors` stderr goes to stdout."""
         starting = asyncio.get_running_loop().create_task(self._start(command, env, cwd, merge_errors=merge_errors))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         try:
             return await asyncio.shield(starting)
-        except asyncio.CancelledError:  # half started, it could be neither used nor ended
+        except asyncio.CancelledError:  # let it finish starting, then end it
             starting.add_done_callback(_end_unwanted)
             raise
 
@@ -148,59 +148,59 @@ class ProcessGroups:
             start_new_session=True,
         )
         group = ProcessGroup(streams, transport, self)
-        _let_go_first(group.pid)
+        _prefer_for_oom_kill(group.pid)
         self._live[group.pid] = group
-        self._tell_warden(f"+ {group.pid}\n")
+        self._notify_reaper(f"+ {group.pid}\n")
         return group
 
     def forget(self, group: ProcessGroup) -> None:
-        """A group has ended."""
+        """Remove a group that has ended."""
         if self._live.pop(group.pid, None) is not None:
-            self._tell_warden(f"- {group.pid}\n")
+            self._notify_reaper(f"- {group.pid}\n")
 
-    def bury(self, group: ProcessGroup) -> None:
-        """Wait in the background for a group that was killed."""
-        task = asyncio.get_running_loop().create_task(group.bury())
+    def reap(self, group: ProcessGroup) -> None:
+        """Wait in the background for a killed group."""
+        task = asyncio.get_running_loop().create_task(group.close_after_exit())
         self._dying.add(task)
         task.add_done_callback(self._dying.discard)
 
     async def close(self) -> None:
-        """Kill every group and wait until the leaders are gone."""
+        """Kill every group and wait until the leaders have exited."""
         if self._starting:
             await asyncio.wait(self._starting)
         for group in list(self._live.values()):
             group.end()
         if self._dying:
-            await asyncio.wait(self._dying, timeout=_REAP)
-        if self._warden is not None:
-            self._dismiss(self._warden)
+            await asyncio.wait(self._dying, timeout=_REAP_SECONDS)
+        if self._reaper is not None:
+            self._stop_reaper(self._reaper)
 
-    def _tell_warden(self, line: str) -> None:
+    def _notify_reaper(self, line: str) -> None:
         for _ in range(2):
             try:
-                if self._warden is None:  # there is none yet, or somebody killed it: a new one must know all groups
-                    self._warden = _start_warden()
+                if self._reaper is None:  # the first, or the last was killed: a new one needs all groups
+                    self._reaper = _start_reaper()
                     line = "".join(f"+ {pid}\n" for pid in self._live)
-                os.write(_input(self._warden), line.encode())
+                os.write(_input(self._reaper), line.encode())
                 return
             except BrokenPipeError:
-                assert self._warden is not None
-                self._dismiss(self._warden)
-            except OSError as exc:  # the machine has no room for one; the next group tries again
-                log.warning("process_warden_not_started", error=str(exc))
+                assert self._reaper is not None
+                self._stop_reaper(self._reaper)
+            except OSError as exc:  # out of resources; the next group tries again
+                log.warning("process_reaper_not_started", error=str(exc))
                 return
-        log.warning("process_warden_lost", groups=len(self._live))
+        log.warning("process_reaper_lost", groups=len(self._live))
 
-    def _dismiss(self, warden: subprocess.Popen[bytes]) -> None:
-        assert warden.stdin is not None
-        warden.stdin.close()
-        warden.wait()
-        self._warden = None
+    def _stop_reaper(self, reaper: subprocess.Popen[bytes]) -> None:
+        assert reaper.stdin is not None
+        reaper.stdin.close()
+        reaper.wait()
+        self._reaper = None
 
 
-def _let_go_first(pid: int) -> None:
-    """When memory runs out, the kernel shall end this program (and what it starts) rather than the worker."""
-    with contextlib.suppress(OSError):  # another system than Linux, or it has ended already
+def _prefer_for_oom_kill(pid: int) -> None:
+    """Let the kernel kill this program and its children before the worker when memory runs out."""
+    with contextlib.suppress(OSError):  # not Linux, or it has ended already
         Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
@@ -209,9 +209,9 @@ def _end_unwanted(starting: asyncio.Task[ProcessGroup]) -> None:
         starting.result().end()
 
 
-def _start_warden() -> subprocess.Popen[bytes]:
+def _start_reaper() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        ["/bin/sh", "-c", _WARDEN],
+        ["/bin/sh", "-c", _REAPER],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         bufsize=0,
@@ -221,6 +221,6 @@ def _start_warden() -> subprocess.Popen[bytes]:
     )
 
 
-def _input(warden: subprocess.Popen[bytes]) -> int:
-    assert warden.stdin is not None
-    return warden.stdin.fileno()
+def _input(reaper: subprocess.Popen[bytes]) -> int:
+    assert reaper.stdin is not None
+    return reaper.stdin.fileno()

@@ -1,4 +1,4 @@
-"""The tasks that a node knows, by name."""
+"""Tasks and the registry of those that a node knows."""
 
 import functools
 import inspect
@@ -14,7 +14,8 @@ import msgspec
 
 from horae.core.errors import Conflict, Fault
 from horae.run import local_run
-from horae.tasks.binding import Arguments, Binding, Schema
+from horae.tasks.binding import Arguments, Binding
+from horae.tasks.param_schema import Schema
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -22,7 +23,7 @@ R = TypeVar("R", covariant=True)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}", re.ASCII)
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """Where a task runs."""
 
     ASYNC = "async"  # in the event loop
@@ -31,15 +32,15 @@ class Kind(StrEnum):
 
 
 class TaskExists(Conflict):
-    """Two functions want the same name."""
+    """A task with this name exists already."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is already a task named {name!r}; give one of them another name")
         self.name = name
 
 
-class Task(Generic[P, R]):
-    """Named code that can be run; calling it runs it here and now."""
+class TaskFunction(Generic[P, R]):
+    """A function with a name and settings, which workers can run; calling it runs it in place."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Task(Generic[P, R]):
         timeout: float | timedelta | None = None,
         cpu: bool = False,
     ) -> None:
-        _refuse_what_cannot_run(function, cpu=cpu)
+        _check_function(function, cpu=cpu)
         functools.update_wrapper(self, function)
         self.function = function
         self.name = _checked_name(name or default_name(function))
@@ -70,7 +71,7 @@ class Task(Generic[P, R]):
 
     @functools.cached_property
     def injected(self) -> Mapping[str, str]:
-        """Parameters that the caller does not give: name → `run` or `tools`."""
+        """Parameters that Horae passes instead of the caller: name → `run` or `tools`."""
         return self._binding.injected
 
     @property
@@ -80,24 +81,25 @@ class Task(Generic[P, R]):
 
     @property
     def returns(self) -> Any:
-        """The type of the result, as far as the function says."""
+        """The annotated return type, or Any."""
         return self._binding.returns
 
     def check(self, params: str | Mapping[str, object]) -> list[Fault]:
-        """What is wrong with the parameters."""
+        """The faults of the parameters."""
         return self._binding.faults(params)
 
 
-AnyTask = Task[Any, Any]
+AnyTask = TaskFunction[Any, Any]
 
 
 class Registry:
-    """Tasks by name; a name is given once."""
+    """Tasks by name."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, AnyTask] = {}
 
-    def add(self, task: Task[P, R]) -> Task[P, R]:
+    def add(self, task: TaskFunction[P, R]) -> TaskFunction[P, R]:
+        """Add a task; raises TaskExists if its name is taken."""
         if task.name in self._tasks:
             raise TaskExists(task.name)
         self._tasks[task.name] = task
@@ -120,16 +122,16 @@ class Registry:
         return list(self._tasks)
 
     def schemas(self) -> dict[str, str]:
-        """Name → JSON schema as text: what a node registers."""
+        """The JSON schema of each task as text, which a node registers."""
         return {task.name: msgspec.json.encode(task.schema).decode() for task in self}
 
     def check(self, name: str, params: str | Mapping[str, object]) -> list[Fault]:
-        """What is wrong with the parameters of a task; a task that is not known here finds no fault."""
+        """The faults of the parameters of a task; none if the task is not known here."""
         task = self._tasks.get(name)
         return [] if task is None else task.check(params)
 
     def with_tasks(self, *others: "Registry") -> "Registry":
-        """A registry of these tasks and those of the others."""
+        """A new registry with these tasks and those of the others."""
         union = Registry()
         for registry in (self, *others):
             for task in registry:
@@ -138,7 +140,7 @@ class Registry:
 
 
 def default_name(function: Callable[..., object]) -> str:
-    """The function's full name; in a script the file stands for the module, which is `__main__` on one node only."""
+    """The function's full name; in a script with the file name instead of `__main__`, which other nodes do not know."""
     module = function.__module__
     if module in ("__main__", "__mp_main__"):
         file = getattr(sys.modules.get(module), "__file__", None)
@@ -146,30 +148,32 @@ def default_name(function: Callable[..., object]) -> str:
     return f"{module}.{function.__qualname__.replace('.<locals>', '')}"
 
 
-def _refuse_what_cannot_run(function: Callable[..., object], *, cpu: bool) -> None:
+def _check_function(function: Callable[..., object], *, cpu: bool) -> None:
     if not callable(function) or inspect.isclass(function):
-        raise TypeError(f"a task is a function, not {function!r}")
+        raise TypeError(f"a task must be a function, not {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{function.__qualname__} yields; a task returns one result")
+        raise TypeError(f"{function.__qualname__} is a generator, but a task returns one result")
     if cpu and not getattr(function, "__qualname__", "<").isidentifier():
-        raise TypeError(f"{function!r} runs in another process, which must import it: define it at the top of a module")
+        raise TypeError(
+            f"{function!r} runs in another process, which imports it: define it at the top level of a module"
+        )
 
 
-def _kind(function: Callable[..., object], *, cpu: bool) -> Kind:
+def _kind(function: Callable[..., object], *, cpu: bool) -> TaskKind:
     if cpu:
-        return Kind.PROCESS
-    return Kind.ASYNC if inspect.iscoroutinefunction(function) else Kind.THREAD
+        return TaskKind.PROCESS
+    return TaskKind.ASYNC if inspect.iscoroutinefunction(function) else TaskKind.THREAD
 
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a task: up to 200 letters, digits and any of _ . : / -")
+        raise ValueError(f"{name!r} is not a valid task name; use up to 200 letters, digits and any of _ . : / -")
     return name
 
 
 def _checked_retries(max_retries: int | None) -> int | None:
     if max_retries is not None and (isinstance(max_retries, bool) or max_retries < 0):
-        raise ValueError(f"max_retries is a number from 0 on, not {max_retries!r}")
+        raise ValueError(f"max_retries must be a number from 0, not {max_retries!r}")
     return max_retries
 
 
@@ -178,5 +182,5 @@ def _checked_timeout(timeout: float | timedelta | None) -> timedelta | None:
         return None
     value = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     if value <= timedelta():
-        raise ValueError(f"a timeout is longer than nothing, not {timeout!r}")
+        raise ValueError(f"timeout must be more than 0 seconds, not {timeout!r}")
     return value

@@ -1,4 +1,4 @@
-"""`shell.run`: a program with a clean environment, as a process group that is gone when the task is."""
+"""`shell.run`: runs a program with a clean environment, in a process group that ends with the task."""
 
 import asyncio
 import errno
@@ -16,24 +16,22 @@ from horae.tasks.process_groups import CHUNK, ProcessGroup
 from horae.tasks.tools import Tools
 
 MAX_LINE = 8192  # bytes; longer lines are broken in the log
-TAIL = 4096  # bytes of the output that are kept in the result
+TAIL = 4096  # bytes from the end of the output, kept in the result
 LAST_LINES = 5
-_INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8", "TZ": "UTC"}  # with what holds where they are not set
-_EOF_SECONDS = 0.5  # only a process that left the group can hold the output open after the program has ended
-_FLOOD = 0.001  # seconds of rest per chunk once the log is full: the pipe holds the program back, at about 16 MB/s
-_FREE = 1_000_000  # bytes that are read without a rest
-_CHAFF = 0.01  # seconds of rest per chunk beyond that, while it is looked through and little of it is worth keeping
-
-
-_SHORTAGE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})  # of what there may be again later
+_INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8", "TZ": "UTC"}  # with defaults
+_EOF_SECONDS = 0.5  # after the exit, only a process that left the group can keep the output open
+_UNTHROTTLED = 1_000_000  # bytes that are read without a pause
+_PAUSE = 0.01  # seconds per chunk after that, while output is searched for secrets and logged
+_PAUSE_FULL = 0.001  # seconds per chunk once the log is full: the pipe slows the program to about 16 MB/s
+_SHORTAGE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})  # temporary, so retried
 
 
 class NotStarted(TaskFailure):
-    """The machine had no room for another program."""
+    """The machine has no resources for another process now."""
 
 
 class ExitCode(TaskFailure):
-    """The program ended with another code than 0."""
+    """The program ended with an exit code other than 0."""
 
 
 class Shell(TypedDict):
@@ -44,7 +42,7 @@ class Shell(TypedDict):
 
 
 class Output:
-    """What a program prints: lines for the log, and the last of it."""
+    """Collects the output of a program: logs its lines and keeps its end."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
@@ -54,13 +52,14 @@ class Output:
         self.full = False
 
     @property
-    def rest(self) -> float:
-        """For how many seconds the program is held back after a chunk."""
+    def pause(self) -> float:
+        """How many seconds to wait after a chunk, which slows the program down."""
         if self.full:
-            return _FLOOD
-        return 0 if self._taken <= _FREE else _CHAFF
+            return _PAUSE_FULL
+        return 0 if self._taken <= _UNTHROTTLED else _PAUSE
 
     def take(self, data: bytes) -> None:
+        """Add a chunk of output."""
         self._taken += len(data)
         self._tail = (self._tail + data)[-TAIL:]
         if self.full:
@@ -73,6 +72,7 @@ class Output:
             self._write(lines)
 
     def finish(self) -> None:
+        """Log a last line without a newline."""
         if self._partial and not self.full:
             self._write(self._partial)
 
@@ -88,14 +88,18 @@ class Output:
 async def shell_run(
     run: Run,
     tools: Tools,
-    command: Annotated[list[str], Meta(min_length=1, description="the program and its arguments; no shell reads them")],
-    env: Annotated[dict[str, str] | None, Meta(description="variables beside PATH, HOME, LANG, TZ and HORAE_…")] = None,
+    command: Annotated[
+        list[str], Meta(min_length=1, description="the program and its arguments; no shell is involved")
+    ],
+    env: Annotated[
+        dict[str, str] | None, Meta(description="variables besides PATH, HOME, LANG, TZ and HORAE_…")
+    ] = None,
     cwd: Annotated[str | None, Meta(description="the directory to run in")] = None,
-    stdin: Annotated[str | None, Meta(description="what the program can read")] = None,
+    stdin: Annotated[str | None, Meta(description="text for the standard input")] = None,
 ) -> Shell:
     """Run a program; its output goes to the log, and an exit code other than 0 is a failure."""
     if not tools.allow_shell:
-        raise Fatal("this worker does not run programs; start it with HORAE_ALLOW_SHELL=1 to allow shell.run")
+        raise Fatal("this worker does not allow shell.run; start it with HORAE_ALLOW_SHELL=1")
     output = Output(run.log)
     group = await _spawn(tools, command, _environment(run, env or {}), cwd)
     reading = asyncio.create_task(_read(group, output))
@@ -103,7 +107,7 @@ async def shell_run(
         group.write((stdin or "").encode())
         group.close_input()
         exit_code = await group.wait()
-        group.signal(signal.SIGKILL)  # what it has left behind
+        group.signal(signal.SIGKILL)  # its remaining children
         await asyncio.wait([reading], timeout=_EOF_SECONDS)
     except asyncio.CancelledError:
         await _terminate(group, tools.grace)
@@ -113,7 +117,7 @@ async def shell_run(
         group.end()
         output.finish()
     if exit_code != 0:
-        raise ExitCode(_complaint(exit_code, output.text))
+        raise ExitCode(_exit_message(exit_code, output.text))
     return Shell(exit_code=exit_code, output=output.text)
 
 
@@ -135,11 +139,11 @@ def _reason(exc: Exception, cwd: str | None) -> str:
 async def _read(group: ProcessGroup, output: Output) -> None:
     while data := await group.output.read(CHUNK):
         output.take(data)
-        await asyncio.sleep(output.rest)
+        await asyncio.sleep(output.pause)
 
 
 async def _terminate(group: ProcessGroup, grace: float) -> None:
-    """Ask the group to end and give it time; what is left is killed by the caller."""
+    """Send SIGTERM and wait up to `grace` seconds; the caller kills what is left."""
     group.signal(signal.SIGTERM)
     waiting = asyncio.ensure_future(group.wait())
     try:
@@ -160,7 +164,7 @@ def _environment(run: Run, given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _complaint(exit_code: int, output: str) -> str:
+def _exit_message(exit_code: int, output: str) -> str:
     how = f"exit code {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
     last = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
     return f"{how}: {last}" if last else how

@@ -10,7 +10,7 @@ from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
 from horae.engine.execution.executor import Executor
 from horae.engine.execution.outcome import AttemptResult
 from horae.engine.execution.thread_attempt import ThreadPool, Work
-from horae.tasks.registry import Kind
+from horae.tasks.registry import TaskKind
 from horae.testing.virtual_time import VirtualLoop, outside_function
 
 REAL_TASKS = frozenset({"http.request", "shell.run"})  # coroutines that do nothing but wait for the real world
@@ -69,8 +69,8 @@ class Handlers:
     def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         """Start an attempt."""
         task = self._executor.registry.get(run.spec.task)
-        kind = Kind.ASYNC if task is None else task.kind
-        leave = self._enter(outside=kind is not Kind.ASYNC or run.spec.task in REAL_TASKS)
+        kind = TaskKind.ASYNC if task is None else task.kind
+        leave = self._enter(outside=kind is not TaskKind.ASYNC or run.spec.task in REAL_TASKS)
 
         def ended(run: Run, result: AttemptResult) -> None:
             leave()

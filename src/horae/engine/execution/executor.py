@@ -17,7 +17,7 @@ from horae.ports.clock import Clock
 from horae.run_logs import LIMIT, LogWriter
 from horae.secrets.sealer import Sealer, SecretsLocked
 from horae.tasks.process_groups import ProcessGroups
-from horae.tasks.registry import AnyTask, Kind, Registry, Task
+from horae.tasks.registry import AnyTask, Registry, TaskFunction, TaskKind
 from horae.tasks.tools import Tools
 
 log = structlog.get_logger(__name__)
@@ -147,11 +147,11 @@ class Executor:
 
     def _execution(self, task: AnyTask, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         match task.kind:
-            case Kind.ASYNC:
+            case TaskKind.ASYNC:
                 return AsyncAttempt(run, task, self._around, done, progressed)
-            case Kind.THREAD:
+            case TaskKind.THREAD:
                 return ThreadAttempt(run, task, self._around, done, progressed, self._threads)
-            case Kind.PROCESS:
+            case TaskKind.PROCESS:
                 return ProcessAttempt(run, task, self._around, done, progressed, self._processes)
 
     async def _load_and_start(self, execution: RunningAttempt, key: str) -> None:
@@ -194,4 +194,4 @@ def _missing(name: str) -> AnyTask:
     async def missing(**params: object) -> None:
         raise NoSuchTask(f"this node has no task {name!r}")
 
-    return Task[Any, Any](missing)
+    return TaskFunction[Any, Any](missing)

@@ -26,7 +26,7 @@ import msgspec
 from horae.core.results import Failure
 from horae.engine.execution.outcome import Success, failure_of, success, trace
 from horae.run import Run
-from horae.tasks.registry import AnyTask, Task
+from horae.tasks.registry import AnyTask, TaskFunction
 
 HEADER = struct.Struct("!I")
 MAX_MESSAGE = 16_000_000  # bytes; a line of the log and a result are shorter
@@ -209,7 +209,7 @@ def _task(work: Work) -> AnyTask:
     sys.path[:] = work.path
     module = importlib.import_module(work.module) if work.file is None else _script(work.file)
     found = getattr(module, work.function)
-    return found if isinstance(found, Task) else Task[Any, Any](found)
+    return found if isinstance(found, TaskFunction) else TaskFunction[Any, Any](found)
 
 
 def _script(file: str) -> ModuleType:
