@@ -1,4 +1,4 @@
-"""The figures that a node tells about itself, under the names that dashboards and alerts rely on."""
+"""The metrics of a node in the format of Prometheus; dashboards and alerts rely on their names."""
 
 import inspect
 import time
@@ -19,15 +19,15 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 STORE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
-Thing = TypeVar("Thing")
+AnyStore = TypeVar("AnyStore")
 
 
 class Metrics:
-    """One registry per node, so that several nodes can live in one process."""
+    """The metrics of one node, in a registry of its own, so that several nodes can run in one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._lateness = _Tally(
+        self._lateness = _FastHistogram(
             "horae_lateness_seconds",
             "From the due time of a run to the start of its first attempt.",
             buckets=LATENESS_BUCKETS,
@@ -36,55 +36,55 @@ class Metrics:
         runs = Counter("horae_runs", "Runs that ended on this node.", ["status"], registry=self.registry)
         self._runs = {state: runs.labels(str(state)) for state in State}
         self._depth = self._gauge("horae_queue_depth", "Runs that are due and not started.", "queue")
-        self._oldest = self._gauge("horae_oldest_due_age_seconds", "Age of the oldest of them.", "queue")
-        self._dead_letters = self._gauge("horae_dead_letters", "Failed runs that nobody has resolved, up to 10,000.")
-        self._planner_lag = self._gauge("horae_planner_lag_seconds", "By how much the planner looked too late.")
+        self._oldest = self._gauge("horae_oldest_due_age_seconds", "Age of the oldest due run.", "queue")
+        self._dead_letters = self._gauge("horae_dead_letters", "Failed runs that are not resolved, up to 10,000.")
+        self._planner_lag = self._gauge("horae_planner_lag_seconds", "How late the planner's last round was.")
         self._clock_offset = self._gauge("horae_clock_offset_seconds", "How far this clock was behind the store's.")
         self._wall_offset = self._gauge(
             "horae_wall_clock_offset_seconds", "How far the wall clock of this machine is ahead of the store's."
         )
         self._node_walls = self._gauge(
             "horae_node_wall_clock_offset_seconds",
-            "How far the wall clock of each living node's machine is ahead of the store's.",
+            "How far the wall clock of each live node's machine is ahead of the store's.",
             "node",
         )
         self._store = Histogram(
             "horae_store_seconds",
-            "Time that a verb of the store took.",
+            "Duration of a call to the store.",
             ["verb"],
             buckets=STORE_BUCKETS,
             registry=self.registry,
         )
 
     def started(self, lateness: timedelta) -> None:
-        """The first attempt of a run began."""
+        """Count the lateness of a run whose first attempt began."""
         seconds = lateness.total_seconds()
         self._lateness.observe(seconds if seconds > 0 else 0.0)
 
     def ended(self, state: State, runs: int = 1) -> None:
-        """Runs reached a state that a worker or a user decided on."""
+        """Count runs that ended in a state."""
         self._runs[state].inc(runs)
 
     def planned(self, lag: timedelta) -> None:
-        """The planner looked, so much later than it should have."""
+        """Set how much later than planned the planner looked."""
         self._planner_lag.set(lag.total_seconds())
 
     def synced(self, offset: timedelta) -> None:
-        """The clock was compared with that of the store."""
+        """Set the offset of this node's clock from the store's."""
         self._clock_offset.set(offset.total_seconds())
 
     def wall_seen(self, offset: timedelta) -> None:
-        """The wall clock of this machine was compared with that of the store."""
+        """Set the offset of this machine's wall clock from the store's."""
         self._wall_offset.set(offset.total_seconds())
 
     def nodes(self, alive: Sequence[Node]) -> None:
-        """Take in the nodes as they are; those that are gone vanish."""
+        """Set the metrics of the live nodes; those of others are removed."""
         self._node_walls.clear()
         for node in alive:
             self._node_walls.labels(node.name).set(node.wall_ahead.total_seconds())
 
     def queues(self, depths: Sequence[QueueDepth], now: datetime) -> None:
-        """Take in the queues as they are; those that are gone vanish."""
+        """Set the metrics of the queues; those of others are removed."""
         self._depth.clear()
         self._oldest.clear()
         for queue in depths:
@@ -93,32 +93,29 @@ class Metrics:
             self._oldest.labels(queue.queue).set(age.total_seconds())
 
     def dead_letters(self, count: int) -> None:
-        """So many failed runs wait for somebody to look at them."""
+        """Set the number of failed runs that are not resolved."""
         self._dead_letters.set(count)
 
-    def measured(self, store: Thing) -> Thing:
-        """The same store, with the time of each verb observed."""
-        return cast(Thing, _Measured(store, self._store))
+    def measured(self, store: AnyStore) -> AnyStore:
+        """Return the same store, with the duration of each call observed."""
+        return cast(AnyStore, _TimedStore(store, self._store))
 
     def text(self) -> bytes:
-        """Everything in the format that Prometheus reads."""
+        """Return all metrics in the format of Prometheus."""
         return generate_latest(self.registry)
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(name, documentation, labels, registry=self.registry)
 
 
-class _Tally(Collector):
-    """A histogram in plain numbers, for what happens ten thousand times a second: a tenth of the cost of the usual one.
-
-    To be told on one thread only.
-    """
+class _FastHistogram(Collector):
+    """A histogram at a tenth of the usual cost, for what happens ten thousand times a second; not thread-safe."""
 
     def __init__(self, name: str, documentation: str, *, buckets: Sequence[float]) -> None:
         self._name = name
         self._documentation = documentation
         self._buckets = buckets
-        self._counts = [0] * (len(buckets) + 1)  # of each bucket alone; the last is for what is above all bounds
+        self._counts = [0] * (len(buckets) + 1)  # of each bucket alone; the last is above all bounds
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
@@ -131,8 +128,8 @@ class _Tally(Collector):
         yield HistogramMetricFamily(self._name, self._documentation, buckets=counts, sum_value=self._sum)
 
 
-class _Measured:
-    """Stands in front of a store and looks like it."""
+class _TimedStore:
+    """A store whose calls are timed."""
 
     def __init__(self, store: object, seconds: Histogram) -> None:
         self._store = store

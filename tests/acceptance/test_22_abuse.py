@@ -124,7 +124,7 @@ def test_a_handler_that_keeps_the_event_loop_to_itself_costs_others_its_lease(
         let_pass(4)  # the silence after which it is buried, and as much again
         assert "event_loop_stalled" in blocked.output(), blocked.tail()
         assert "hostile.py" in blocked.output()
-        assert "node_buried" in other.output(), other.tail()
+        assert "node_declared_dead" in other.output(), other.tail()
         since = len(cluster.effects.starts(job))
         let_pass(3)
         assert len(cluster.effects.starts(job)) >= since + 2  # on time again, while the first still stands still

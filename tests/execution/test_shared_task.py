@@ -41,7 +41,7 @@ class Handlers:
 
 
 @pytest.fixture
-async def carrier() -> SharedTask:
+async def shared() -> SharedTask:
     return SharedTask(asyncio.get_running_loop())
 
 
@@ -49,22 +49,22 @@ async def a_round() -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_does_not_wait_shares_a_task_and_begins_in_the_next_round(carrier: SharedTask) -> None:
+async def test_what_does_not_wait_shares_a_task_and_begins_in_the_next_round(shared: SharedTask) -> None:
     handlers = Handlers()
     for name in "abc":
-        carrier.carry("quick", handlers.at_once(name))
+        shared.run("quick", handlers.at_once(name))
     assert handlers.begun == []
     await a_round()
     assert handlers.begun == ["a", "b", "c"]
     assert len(set(handlers.tasks)) == 1
 
 
-async def test_whoever_waits_keeps_nobody_waiting(carrier: SharedTask) -> None:
+async def test_whoever_waits_keeps_nobody_waiting(shared: SharedTask) -> None:
     handlers = Handlers()
-    carrier.carry("quick", handlers.at_once("a"))
+    shared.run("quick", handlers.at_once("a"))
     for name in "bcd":
-        carrier.carry("slow", handlers.waiting(name))
-    carrier.carry("quick", handlers.at_once("e"))
+        shared.run("slow", handlers.waiting(name))
+    shared.run("quick", handlers.at_once("e"))
     await a_round()
     await a_round()
     assert sorted(handlers.begun) == ["a", "b", "c", "d", "e"]
@@ -73,14 +73,14 @@ async def test_whoever_waits_keeps_nobody_waiting(carrier: SharedTask) -> None:
     assert sorted(handlers.begun[5:]) == ["b goes on", "c goes on", "d goes on"]
 
 
-async def test_a_kind_that_has_waited_once_has_tasks_of_its_own_from_then_on(carrier: SharedTask) -> None:
+async def test_a_kind_that_has_waited_once_has_tasks_of_its_own_from_then_on(shared: SharedTask) -> None:
     handlers = Handlers()
-    carrier.carry("slow", handlers.waiting("a"))
+    shared.run("slow", handlers.waiting("a"))
     await a_round()
     await a_round()
     for name in "bc":
-        carrier.carry("slow", handlers.waiting(name))
-    carrier.carry("quick", handlers.at_once("d"))
+        shared.run("slow", handlers.waiting(name))
+    shared.run("quick", handlers.at_once("d"))
     await a_round()
     assert handlers.begun == ["a", "b", "c", "d"]
     assert len(set(handlers.tasks)) == 4
@@ -89,9 +89,9 @@ async def test_a_kind_that_has_waited_once_has_tasks_of_its_own_from_then_on(car
     await asyncio.gather(*handlers.tasks)
 
 
-async def test_what_a_handler_gives_begins_in_another_round(carrier: SharedTask) -> None:
+async def test_what_a_handler_gives_begins_in_another_round(shared: SharedTask) -> None:
     handlers = Handlers()
-    carrier.carry("quick", handlers.at_once("a", lambda: carrier.carry("quick", handlers.at_once("b"))))
+    shared.run("quick", handlers.at_once("a", lambda: shared.run("quick", handlers.at_once("b"))))
     await a_round()
     assert handlers.begun == ["a"]
     await a_round()
@@ -99,10 +99,10 @@ async def test_what_a_handler_gives_begins_in_another_round(carrier: SharedTask)
 
 
 @pytest.mark.parametrize("leave", [lambda: MARK.set("mine"), lambda: asyncio.current_task().cancel()])  # type: ignore[union-attr]
-async def test_nobody_finds_what_another_left_in_the_task(carrier: SharedTask, leave: Callable[[], object]) -> None:
+async def test_nobody_finds_what_another_left_in_the_task(shared: SharedTask, leave: Callable[[], object]) -> None:
     handlers, found = Handlers(), []
-    carrier.carry("quick", handlers.at_once("a", leave))
-    carrier.carry("quick", handlers.at_once("b", lambda: found.append(MARK.get())))
+    shared.run("quick", handlers.at_once("a", leave))
+    shared.run("quick", handlers.at_once("b", lambda: found.append(MARK.get())))
     await a_round()
     await a_round()
     assert handlers.begun == ["a", "b"]
@@ -111,13 +111,13 @@ async def test_nobody_finds_what_another_left_in_the_task(carrier: SharedTask, l
     assert handlers.tasks[1].cancelling() == 0
 
 
-async def test_an_error_holds_nobody_up(carrier: SharedTask) -> None:
+async def test_an_error_holds_nobody_up(shared: SharedTask) -> None:
     def fail() -> None:
         raise ValueError("no good")
 
     handlers = Handlers()
-    carrier.carry("quick", handlers.at_once("a", fail))
-    carrier.carry("quick", handlers.at_once("b"))
+    shared.run("quick", handlers.at_once("a", fail))
+    shared.run("quick", handlers.at_once("b"))
     await a_round()
     await a_round()
     assert handlers.begun == ["a", "b"]
@@ -125,14 +125,14 @@ async def test_an_error_holds_nobody_up(carrier: SharedTask) -> None:
         await handlers.tasks[0]
 
 
-async def test_to_cancel_what_waits_leaves_the_others_alone(carrier: SharedTask) -> None:
+async def test_to_cancel_what_waits_leaves_the_others_alone(shared: SharedTask) -> None:
     handlers = Handlers()
-    carrier.carry("slow", handlers.waiting("a"))
-    carrier.carry("quick", handlers.at_once("b"))
+    shared.run("slow", handlers.waiting("a"))
+    shared.run("quick", handlers.at_once("b"))
     await a_round()
     handlers.tasks[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await handlers.tasks[0]
-    carrier.carry("quick", handlers.at_once("c"))
+    shared.run("quick", handlers.at_once("c"))
     await a_round()
     assert handlers.begun == ["a", "b", "c"]

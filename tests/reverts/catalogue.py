@@ -90,7 +90,7 @@ REVERTS = (
     Revert(
         protects="recovery",
         name="runs of dead nodes are not returned",
-        change=Function("horae.engine.duties.janitor", "sweep", replace_call("_return_orphans", by="0")),
+        change=Function("horae.engine.duties.janitor", "_sweep", replace_call("_return_orphans", by="0")),
         tests=_of(
             ENGINE_TESTS, "TestDeath::test_runs_of_a_killed_node_start_again_without_using_up_a_retry", on="sqlite"
         ),

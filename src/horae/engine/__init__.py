@@ -1,1 +1,1 @@
-"""A node at work: its place in the cluster, its background duties, its worker."""
+"""A node: its membership in the cluster, its background duties, its worker and the execution of attempts."""

@@ -1,1 +1,1 @@
-"""A node's place among the others: its lease, heartbeat and clock."""
+"""A node among the others: its lease, its heartbeat, its shards, and the watch over its event loop and clock."""

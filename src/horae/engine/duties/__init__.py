@@ -1,1 +1,1 @@
-"""Background duties of a node; each is a `tick()` that returns what it did."""
+"""Background duties of a node; each is a `tick()` that returns when it is due again."""

@@ -1,6 +1,5 @@
-"""Looks after what dead nodes leave behind; every node does so, and compare-and-set keeps them from doubling it."""
+"""Cleans up after dead nodes; every node does so, and compare-and-set keeps them from doing it twice."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -15,20 +14,11 @@ log = structlog.get_logger(__name__)
 BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """What one sweep found."""
-
-    buried: int
-    returned: int
-    tidied: int
-
-
 class Janitor:
-    """Buries nodes that stopped beating, returns their runs, frees their gates.
+    """Declares silent nodes dead, returns their runs and frees their gates.
 
-    While the store does not answer, nobody beats. So a node that could not beat itself gives the others time to come
-    back before it calls them dead.
+    While the store does not answer, no heartbeat arrives. So a node whose own heartbeats failed gives the others time
+    to come back before it declares them dead.
     """
 
     def __init__(self, store: Store, clock: Clock, lease: Lease, timing: Timing) -> None:
@@ -38,23 +28,19 @@ class Janitor:
         self._timing = timing
 
     async def tick(self) -> datetime | None:
-        """One sweep; answers when the next is due."""
-        await self.sweep()
+        """Sweep once; returns when the next sweep is due."""
+        if self._lease.safe and self._lease.safe_for >= 2 * self._timing.heartbeat:
+            await self._sweep(self._clock.now())
         return self._clock.now() + self._timing.heartbeat
 
-    async def sweep(self) -> Swept:
-        """Bury, return, tidy: in this order, so that a crash in between leaves only work for the next sweep."""
-        now = self._clock.now()
-        if not self._lease.safe or self._lease.safe_for < 2 * self._timing.heartbeat:
-            return Swept(buried=0, returned=0, tidied=0)
-        buried = await self._store.bury(now=now, dead_after=self._timing.dead_after)
-        for node in buried:
-            log.warning("node_buried", node=node, dead_after=self._timing.dead_after / timedelta(seconds=1))
-        returned = await self._return_orphans(now)
-        tidied = await self._store.tidy(now=now)
-        return Swept(buried=len(buried), returned=returned, tidied=tidied)
+    async def _sweep(self, now: datetime) -> None:
+        """Clean up in this order, so that a crash in between only leaves work for the next sweep."""
+        for node in await self._store.bury(now=now, dead_after=self._timing.dead_after):
+            log.warning("node_declared_dead", node=node, dead_after=self._timing.dead_after / timedelta(seconds=1))
+        await self._return_orphans(now)
+        await self._store.tidy(now=now)
 
-    async def _return_orphans(self, now: datetime) -> int:
+    async def _return_orphans(self, now: datetime) -> None:
         returned = 0
         while orphans := await self._store.orphans(limit=BATCH):
             done = sum(await self._store.settle([lost(run, now) for run in orphans]))
@@ -62,5 +48,4 @@ class Janitor:
             if len(orphans) < BATCH or not done:
                 break
         if returned:
-            log.warning("runs_returned", runs=returned)
-        return returned
+            log.warning("orphaned_runs_returned", runs=returned)

@@ -1,4 +1,4 @@
-"""Turns slots into runs ahead of their time: each tick looks at the jobs of this node's shards that want planning."""
+"""Creates runs ahead of their time for the jobs of this node's shards."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from horae.ports.clock import Clock
 from horae.ports.store import Plannable, Store
 
 BATCH = 500
-REST = 2  # times as long as a look took; with less, what is due meanwhile would wait for what is not
+REST = 2  # pause between rounds, in durations of the last; with less, what is due would wait for what is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """What one look of the planner did."""
+    """What one round of the planner did."""
 
     jobs: int
     runs: int
@@ -46,11 +46,11 @@ class Planner:
         self._new_id = new_id
 
     async def tick(self) -> datetime | None:
-        """One round; answers when there is something to plan again."""
+        """Plan one round; returns when there is something to plan again."""
         return (await self.plan()).next_at
 
     async def plan(self) -> Fired:
-        """Fire what wants planning now."""
+        """Fire jobs and fill backfills that need planning now."""
         now = self._clock.now()
         found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
         lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
@@ -68,7 +68,7 @@ class Planner:
         )
 
     def _next_at(self, found: Plannable, now: datetime) -> datetime | None:
-        """When to look again: if there is more, at once, or after a rest where nothing that was found was urgent."""
+        """Return when to plan again: at once if there is more and something was urgent, or after a rest."""
         if len(found.jobs) < BATCH and len(found.backfills) < BATCH:
             return found.next_at
         soon = now + self._horizon / 2
@@ -78,7 +78,7 @@ class Planner:
 
 
 def _page(backfill: Backfill, due: Due, now: datetime, new_id: NewId) -> Page:
-    """The next runs of a backfill; none if a cancel that came to no end has left it behind."""
+    """Return the next runs of a backfill; none if its job was cancelled and the cancel did not get to delete it."""
     if due.job.status is JobStatus.CANCELLED:
         return give_up(due.job, backfill)
     return fill(backfill, due, now=now, new_id=new_id)

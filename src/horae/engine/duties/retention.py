@@ -1,4 +1,4 @@
-"""Drops history that is older than it has to be kept, in bounded steps."""
+"""Deletes history that is older than its retention, in bounded steps."""
 
 from datetime import datetime, timedelta
 
@@ -12,9 +12,9 @@ INTERVAL = timedelta(hours=1)
 
 
 class Retention:
-    """Forgets what ended too many days ago, and receipts and events, which have a life of their own.
+    """Deletes runs that ended before the retention, and expired idempotency records and events.
 
-    `blobs` only if they are kept apart from the store.
+    `blobs` only if they are kept outside the store.
     """
 
     def __init__(self, store: Store, clock: Clock, *, keep: timedelta, blobs: AgingBlobs | None = None) -> None:
@@ -24,10 +24,10 @@ class Retention:
         self._blobs = blobs
 
     async def tick(self) -> datetime | None:
-        """One step; answers now while there is more to drop."""
+        """Delete one step; returns now while there is more to delete."""
         now = self._clock.now()
-        dropped = await self._store.prune(before=(now - self._keep).date(), limit=STEP)
-        dropped += await self._store.expire(now=now, limit=STEP)
+        deleted = await self._store.prune(before=(now - self._keep).date(), limit=STEP)
+        deleted += await self._store.expire(now=now, limit=STEP)
         if self._blobs is not None:
-            dropped += await self._blobs.prune(PREFIX, before=now - self._keep, limit=STEP)
-        return now if dropped else now + INTERVAL
+            deleted += await self._blobs.prune(PREFIX, before=now - self._keep, limit=STEP)
+        return now if deleted else now + INTERVAL

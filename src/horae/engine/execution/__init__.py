@@ -1,1 +1,1 @@
-"""Runs one attempt of a task: on the event loop, in a thread or in a child process."""
+"""Runs attempts of tasks: on the event loop, in threads or in child processes."""

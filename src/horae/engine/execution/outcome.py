@@ -1,4 +1,4 @@
-"""What an attempt can end in, and how values and exceptions become that."""
+"""The possible results of an attempt, and how returned values and exceptions become results."""
 
 import traceback
 from datetime import timedelta
@@ -12,8 +12,8 @@ from horae.core.values import Value, replace
 from horae.secrets.redaction import Redactor
 from horae.tasks.errors import TaskFailure
 
-MAX_MESSAGE = 10_000  # bytes of an error's message that are kept
-MAX_TYPE = 200  # characters of the name of its type
+MAX_MESSAGE = 10_000  # bytes that are kept of an error's message
+MAX_TYPE = 200  # characters that are kept of its type's name
 MAX_RESULT = 1_000_000  # bytes of JSON
 _MAX_DELAY = timedelta(days=3653)
 
@@ -25,7 +25,7 @@ class Success(Value, frozen=True):
 
 
 class Stopped(Value, frozen=True):
-    """The task was asked to stop, and did or was left behind."""
+    """The task was asked to stop, and did or was abandoned."""
 
 
 AttemptResult = Success | Failure | Stopped
@@ -34,7 +34,7 @@ _NOTHING = Success()
 
 
 def success(value: object) -> Success | Failure:
-    """The result that a returned value stands for; one that cannot be kept is a failure that no retry mends."""
+    """Return the result for a returned value; a value that cannot be stored is a failure without a retry."""
     if value is None:
         return _NOTHING
     try:
@@ -49,31 +49,31 @@ def success(value: object) -> Success | Failure:
 
 
 def failure_of(exc: BaseException) -> Failure:
-    """The failure that an exception stands for."""
+    """Return the failure for an exception."""
     retry_after = _delay(exc.seconds) if isinstance(exc, RetryAfter) else None
     error = JobError(type=cut(type(exc).__name__)[:MAX_TYPE], message=cut(_message(exc)))
     return Failure(error=error, fatal=isinstance(exc, Fatal), retry_after=retry_after)
 
 
 def failure(type: str, message: str, *, fatal: bool = False) -> Failure:  # noqa: A002 - the field's name
-    """A failure in Horae's own words."""
+    """Return a failure that Horae itself reports."""
     return Failure(error=JobError(type=type, message=cut(message)), fatal=fatal)
 
 
 def timed_out(timeout: timedelta) -> Failure:
-    """The task took longer than it may."""
+    """Return the failure of a task that took longer than its timeout."""
     message = f"it took longer than its timeout of {timeout.total_seconds():g} s"
     return Failure(error=JobError(type="timeout", message=message), outcome=Outcome.TIMEOUT)
 
 
 def crashed(exit_code: int) -> Failure:
-    """The process of the task died under it."""
+    """Return the failure of a task whose process died."""
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
     return failure("crash", f"the process of the task {how} before the task returned")
 
 
 def redacted(result: AttemptResult, redactor: Redactor) -> AttemptResult:
-    """The result without secret values."""
+    """Return the result without secret values."""
     match result:
         case Success(result=str(text)):
             try:
@@ -88,17 +88,17 @@ def redacted(result: AttemptResult, redactor: Redactor) -> AttemptResult:
 
 
 def trace(exc: BaseException) -> str | None:
-    """The traceback for the attempt's log; None for what a task raises on purpose."""
+    """Return the traceback for the attempt's log; None for errors that a task raises on purpose."""
     if isinstance(exc, Fatal | RetryAfter | TaskFailure):
         return None
     try:
         return "".join(traceback.format_exception(exc, limit=-30)).rstrip()
-    except BaseException as unprintable:  # noqa: BLE001 - an exception whose text raises, too
+    except BaseException as unprintable:  # noqa: BLE001 - formatting an exception may raise, too
         return f"{type(exc).__name__}, which cannot be printed: {type(unprintable).__name__}"
 
 
 def cut(text: str) -> str:
-    """The text as it can be kept: no NUL, no half characters, at most MAX_MESSAGE bytes."""
+    """Return the text as stores accept it: no NUL, no lone surrogates, at most MAX_MESSAGE bytes."""
     data = text[: 2 * MAX_MESSAGE].replace("\0", "").encode("utf-8", "replace")
     if len(data) <= MAX_MESSAGE:
         return data.decode()
@@ -108,12 +108,12 @@ def cut(text: str) -> str:
 def _message(exc: BaseException) -> str:
     try:
         return str(exc)
-    except BaseException as unprintable:  # noqa: BLE001 - users' exceptions may do anything, also leave
+    except BaseException as unprintable:  # noqa: BLE001 - users' exceptions may do anything, also raise SystemExit
         return f"(its message cannot be printed: {type(unprintable).__name__})"
 
 
 def _delay(seconds: object) -> timedelta | None:
-    """The delay that a task asks for; None, which leaves it to the policy, when nobody can wait for that."""
+    """Return the delay that a task asks for; None, which leaves it to the retry policy, if it is no duration."""
     if isinstance(seconds, timedelta):
         return min(max(seconds, timedelta()), _MAX_DELAY)
     if not isinstance(seconds, int | float):

@@ -1,6 +1,6 @@
-"""The other side of `cpu=True`: a process that runs one task after another, as its worker tells it over a pipe.
+"""The child process of `cpu=True`: it runs one task after another, as its worker asks over a pipe.
 
-It dies with its worker: by the kernel where that can be asked for it (Linux), and else when the pipe closes.
+It dies with its worker: by the kernel where that is possible (Linux), and else when the pipe closes.
 """
 
 import asyncio
@@ -12,93 +12,39 @@ import inspect
 import os
 import queue
 import signal
-import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
-from datetime import datetime
 from types import FrameType, ModuleType
 from typing import Any
 
-import msgspec
-
-from horae.core.results import Failure
 from horae.engine.execution.outcome import Success, failure_of, success, trace
+from horae.engine.execution.process_messages import (
+    HEADER,
+    ChildMessage,
+    LogLine,
+    TaskBegan,
+    TaskCall,
+    TaskProgress,
+    TaskRaised,
+    TaskReturned,
+    decode_call,
+    framed,
+)
 from horae.run import Run
 from horae.tasks.registry import AnyTask, TaskFunction
 
-HEADER = struct.Struct("!I")
-MAX_MESSAGE = 16_000_000  # bytes; a line of the log and a result are shorter
 PROGRESS_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
-_MAIN = "__mp_main__"  # the name that `multiprocessing` gives a script outside its own process, too
-
-
-class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to run, and all there is to know about it."""
-
-    path: list[str]
-    module: str
-    file: str | None  # of a script, whose module cannot be imported by name
-    function: str
-    params: str
-    run_id: str
-    job_id: str
-    due_at: datetime
-    attempt: int
-    fence: int
-    log_limit: int
-
-
-class Began(msgspec.Struct, frozen=True, tag="began"):
-    """The process is up and turns to the task."""
-
-
-class Line(msgspec.Struct, frozen=True, tag="line"):
-    """Something for the log."""
-
-    level: str
-    text: str
-
-
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """How much is done."""
-
-    fraction: float
-
-
-class Succeeded(msgspec.Struct, frozen=True, tag="succeeded"):
-    """The task returned."""
-
-    result: str | None
-
-
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The task raised."""
-
-    failure: Failure
-
-
-Message = Began | Line | Progress | Succeeded | Failed
-
-encode = msgspec.msgpack.Encoder().encode
-decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
-decode_work = msgspec.msgpack.Decoder(Work).decode
-
-
-def framed(message: object) -> bytes:
-    """A message as it goes over the pipe."""
-    data = encode(message)
-    return HEADER.pack(len(data)) + data
+_MAIN = "__mp_main__"  # the name that `multiprocessing`, too, gives a script outside its own process
 
 
 class Terminated(BaseException):
-    """Raised in the task when the process is told to end, so that its `finally` clauses are run."""
+    """Raised in the task when the process is asked to end, so that its `finally` clauses run."""
 
 
 class Outbox:
-    """The way back to the worker; tasks may report from any thread, but not from processes that they fork."""
+    """Sends messages to the worker; tasks may report from any thread, but not from processes that they fork."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -110,8 +56,9 @@ class Outbox:
         """Whether this is the process that the worker started."""
         return os.getpid() == self._owner
 
-    def send(self, message: Message) -> None:
-        assert self.ours  # two that write to one pipe would garble it, and speak for runs that are not theirs
+    def send(self, message: ChildMessage) -> None:
+        """Write a message to the pipe."""
+        assert self.ours  # two writers would garble the pipe, and report for runs that are not theirs
         data = memoryview(framed(message))
         with self._lock:
             while data:
@@ -119,7 +66,7 @@ class Outbox:
 
 
 class Reporter:
-    """What one task reports: capped and thinned out here, so that a flood stays in this process."""
+    """Sends what one task logs and reports: capped and thinned out here, so that a flood stays in this process."""
 
     def __init__(self, outbox: Outbox, log_limit: int) -> None:
         self._outbox = outbox
@@ -129,26 +76,28 @@ class Reporter:
         self._closed = False
 
     def close(self) -> None:
-        """The task has ended: what its threads still say belongs to nobody, least of all to the next run here."""
+        """Ignore what threads of the ended task still report: it would count for the next run here."""
         with self._lock:
             self._closed = True
 
     def log(self, level: str, text: str) -> bool:
+        """Send a line for the log; returns False when the log is full."""
         if self._room <= 0:
             return False
-        self._send(Line(level, text[: self._room + 1]))
+        self._send(LogLine(level, text[: self._room + 1]))
         self._room -= len(text)
         return self._room > 0
 
     def progress(self, fraction: float) -> None:
+        """Send progress, but not more often than PROGRESS_SECONDS."""
         now = time.monotonic()
         if fraction >= 1 or now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
-            self._send(Progress(fraction))
+            self._send(TaskProgress(fraction))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: ChildMessage) -> None:
         if not self._outbox.ours:
-            return  # before the lock, which nobody may be there to open
+            return  # checked before the lock, whose holder may not exist in a forked process
         with self._lock:
             if not self._closed:
                 self._outbox.send(message)
@@ -159,19 +108,19 @@ def main() -> None:
     inbox, outbox = _take_pipes()
     _die_with(int(sys.argv[1]))
     signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to interpret
-    work: queue.SimpleQueue[Work] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(inbox, work), name="horae-inbox", daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker to handle
+    calls: queue.SimpleQueue[TaskCall] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(inbox, calls), name="horae-inbox", daemon=True).start()
     with contextlib.suppress(Terminated):
         while True:
-            _perform(work.get(), Outbox(outbox))
+            _perform(calls.get(), Outbox(outbox))
 
 
-def _perform(work: Work, outbox: Outbox) -> None:
-    reporter = Reporter(outbox, work.log_limit)
-    outbox.send(Began())
+def _perform(call: TaskCall, outbox: Outbox) -> None:
+    reporter = Reporter(outbox, call.log_limit)
+    outbox.send(TaskBegan())
     try:
-        result = success(_call(_task(work), work, reporter))
+        result = success(_run(_task(call), call, reporter))
     except Terminated:
         raise
     except BaseException as exc:  # noqa: BLE001 - SystemExit ends the attempt, not the process
@@ -179,22 +128,22 @@ def _perform(work: Work, outbox: Outbox) -> None:
             reporter.log("ERROR", text)
         result = failure_of(exc)
     if not outbox.ours:
-        os._exit(0 if isinstance(result, Success) else 1)  # the task forked, and its child came back from it, too
+        os._exit(0 if isinstance(result, Success) else 1)  # the task forked, and this is its child returning, too
     reporter.close()
-    outbox.send(Succeeded(result.result) if isinstance(result, Success) else Failed(result))
+    outbox.send(TaskReturned(result.result) if isinstance(result, Success) else TaskRaised(result))
 
 
-def _call(task: AnyTask, work: Work, reporter: Reporter) -> object:
-    arguments = task.bind(work.params)
+def _run(task: AnyTask, call: TaskCall, reporter: Reporter) -> object:
+    arguments = task.bind(call.params)
     run = Run(
-        id=work.run_id,
-        job_id=work.job_id,
-        due_at=work.due_at,
-        attempt=work.attempt,
-        fence=work.fence,
+        id=call.run_id,
+        job_id=call.job_id,
+        due_at=call.due_at,
+        attempt=call.attempt,
+        fence=call.fence,
         log=reporter.log,
         progress=reporter.progress,
-        cancelled=lambda: False,  # a request to stop arrives as an exception
+        cancelled=lambda: False,  # a request to stop comes as an exception
     )
     value = task.function(**arguments, **dict.fromkeys(task.injected, run))
     return asyncio.run(_awaited(value)) if inspect.iscoroutine(value) else value
@@ -204,11 +153,11 @@ async def _awaited(value: Any) -> object:
     return await value
 
 
-def _task(work: Work) -> AnyTask:
+def _task(call: TaskCall) -> AnyTask:
     """Import the task as the worker did."""
-    sys.path[:] = work.path
-    module = importlib.import_module(work.module) if work.file is None else _script(work.file)
-    found = getattr(module, work.function)
+    sys.path[:] = call.path
+    module = importlib.import_module(call.module) if call.file is None else _script(call.file)
+    found = getattr(module, call.function)
     return found if isinstance(found, TaskFunction) else TaskFunction[Any, Any](found)
 
 
@@ -224,7 +173,7 @@ def _script(file: str) -> ModuleType:
 
 
 def _take_pipes() -> tuple[int, int]:
-    """Keep the pipes for ourselves: what a task prints goes to the worker's error output, and it reads nothing."""
+    """Reserve the pipes: what a task prints goes to the worker's standard error, and it reads nothing."""
     inbox, outbox = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -236,7 +185,7 @@ def _take_pipes() -> tuple[int, int]:
 def _die_with(worker: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != worker:  # it died before we asked
+    if os.getppid() != worker:  # it died before the kernel was asked
         _die()
 
 
@@ -248,10 +197,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _listen(inbox: int, work: "queue.SimpleQueue[Work]") -> None:
+def _read(inbox: int, calls: "queue.SimpleQueue[TaskCall]") -> None:
     with os.fdopen(inbox, "rb") as pipe:
         while header := pipe.read(HEADER.size):
-            work.put(decode_work(pipe.read(*HEADER.unpack(header))))
+            calls.put(decode_call(pipe.read(*HEADER.unpack(header))))
     _die()
 
 

@@ -1,4 +1,4 @@
-"""Takes coroutines through the event loop, many in one of its tasks as long as none of them waits for anything."""
+"""Runs coroutines that never suspend in one shared asyncio task."""
 
 import asyncio
 from collections import deque
@@ -6,29 +6,29 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 
 Task = asyncio.Task[None]
-Step = Callable[[Task], Awaitable[None]]  # what to await, in the task of the event loop that it is told
+Step = Callable[[Task], Awaitable[None]]  # gets the asyncio task that it runs in
 
 
 class SharedTask:
-    """Begins what it is given in the next round of the event loop, each in a context of its own.
+    """Starts each step in the next round of the event loop, in an empty context.
 
-    To make a task of the event loop takes longer than many a handler. Kinds of handlers that have never waited for
-    anything share one, which goes from handler to handler; the first wait of a kind parts it from the others for good.
+    To create an asyncio task takes longer than many a handler. Names whose steps have never suspended share one task,
+    which runs one step after another; a name that suspends once gets tasks of its own from then on.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._line: deque[tuple[str, Step]] = deque()
         self._shared: Task | None = None
-        self._carried = ""  # the kind of what the shared task is at
-        self._waiting: set[str] = set()  # kinds that have waited for something
+        self._current = ""  # the name that the shared task runs
+        self._suspending: set[str] = set()  # names that have suspended
 
-    def carry(self, kind: str, step: Step) -> None:
-        """Have it awaited."""
-        if kind in self._waiting:
-            self._loop.create_task(self._alone(step), name=kind, context=Context())
+    def run(self, name: str, step: Step) -> None:
+        """Await a step soon."""
+        if name in self._suspending:
+            self._loop.create_task(self._alone(step), name=name, context=Context())
             return
-        self._line.append((kind, step))
+        self._line.append((name, step))
         if self._shared is None:
             self._share()
 
@@ -37,32 +37,32 @@ class SharedTask:
 
     def _share(self) -> None:
         self._shared = self._loop.create_task(self._one_after_another(), name="handlers", context=Context())
-        self._loop.call_soon(self._part, self._shared)  # comes right after the first step of that task
+        self._loop.call_soon(self._detect_suspension, self._shared)  # runs right after the first step of that task
 
     async def _one_after_another(self) -> None:
         here, line = _this_task(), self._line
         try:
-            for _ in range(len(line)):  # what comes meanwhile begins in the next round, so that others get their turn
-                self._carried, step = line.popleft()
+            for _ in range(len(line)):  # what is added meanwhile begins in the next round, so that others get a turn
+                self._current, step = line.popleft()
                 await step(here)
                 if self._shared is not here or here.cancelling() or copy_context():
-                    break  # it waited, or left something behind
+                    break  # the step suspended, or left a cancel or context variables behind
         finally:
-            self._leave(here)
+            self._close(here)
 
-    def _part(self, task: Task) -> None:
-        """If the task has not come to its end by now, then because what it is at waits for something."""
+    def _detect_suspension(self, task: Task) -> None:
+        """Give a name tasks of its own if its step has not ended by now: it suspended."""
         if self._shared is task:
-            self._waiting.add(self._carried)
-            self._leave(task)
+            self._suspending.add(self._current)
+            self._close(task)
 
-    def _leave(self, task: Task) -> None:
-        """The task takes nothing more from the line."""
+    def _close(self, task: Task) -> None:
+        """Run nothing more in the task; the rest of the line continues in another."""
         if self._shared is task:
             self._shared = None
             line, self._line = self._line, deque()
-            for kind, step in line:
-                self.carry(kind, step)
+            for name, step in line:
+                self.run(name, step)
 
 
 def _this_task() -> Task:

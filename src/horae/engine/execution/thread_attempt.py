@@ -1,4 +1,4 @@
-"""Attempts of plain functions, in threads that neither the loop nor the end of the program waits for."""
+"""Attempts of plain functions, in threads that neither the event loop nor the end of the program waits for."""
 
 import queue
 import threading
@@ -18,7 +18,7 @@ Work = Callable[[], None]
 
 
 class ThreadPool:
-    """Daemon threads, started when there is work and none is idle, up to a limit; more work waits its turn."""
+    """Daemon threads up to a limit, each started when there is work and none is idle; more work waits."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class ThreadPool:
         self._size = 0
 
     def submit(self, work: Work) -> None:
-        """Run it soon; called on the event loop. Raises RuntimeError when the machine has no thread for it."""
+        """Run work soon; called on the event loop. Raises RuntimeError when the machine has no thread for it."""
         self._work.put(work)
         if not self._idle.acquire(blocking=False) and self._size < self._limit:
             self._start_thread()
@@ -37,10 +37,10 @@ class ThreadPool:
         try:
             thread.start()
         except RuntimeError:
-            if self._size == 0:  # nobody will come for the work, which is alone in the line
+            if self._size == 0:  # no thread will take the work, which is the only one in the queue
                 self._work.get_nowait()
                 raise
-            log.warning("thread_not_started", threads=self._size)
+            log.warning("thread_start_failed", threads=self._size)
             return
         self._size += 1
 
@@ -62,20 +62,20 @@ class ThreadPool:
 
 
 class ThreadAttempt(RunningAttempt):
-    """An attempt of a function in a thread: it can be told to stop, not made to."""
+    """An attempt of a function in a thread: it can be asked to stop, but not forced to."""
 
     def __init__(
-        self, run: Run, task: AnyTask, around: AttemptEnvironment, done: Done, progressed: Progressed, pool: ThreadPool
+        self, run: Run, task: AnyTask, env: AttemptEnvironment, done: Done, progressed: Progressed, pool: ThreadPool
     ) -> None:
-        super().__init__(run, task, around, done, progressed)
+        super().__init__(run, task, env, done, progressed)
         self._pool = pool
-        self._progress: float | None = None  # reported, and not yet told on the loop
+        self._progress: float | None = None  # reported by the thread, and not yet taken by the loop
 
     def start(self, params: str) -> None:
         try:
             self._pool.submit(lambda: self._work(params))
         except RuntimeError as exc:
-            self.around.loop.call_soon(self.finish, failure_of(exc))
+            self.env.loop.call_soon(self.finish, failure_of(exc))
 
     def _work(self, params: str) -> None:
         if not self.enter():
@@ -96,12 +96,12 @@ class ThreadAttempt(RunningAttempt):
             return failure_of(exc)
 
     def _returned(self, result: AttemptResult) -> None:
-        """A function that never looked whether to stop has done its work to the end, and its result is good."""
+        """Report the result; it counts although a stop was requested, unless the function noticed the request."""
         self.let_go()
-        self.finish(Stopped() if self.stopping and self.told else result)
+        self.finish(Stopped() if self.stopping and self.noticed_stop else result)
 
     def _ask_to_stop(self) -> None:
-        """`run.cancelled` is true from now on; that is all there is."""
+        """Do nothing more: `run.cancelled` is true from now on."""
 
     def _end_by_force(self) -> None:
         self.abandon()
@@ -109,15 +109,15 @@ class ThreadAttempt(RunningAttempt):
     def _report_progress(self, fraction: float) -> None:
         waiting, self._progress = self._progress, fraction
         if waiting is None:  # however often the task reports, one call at a time waits for the loop
-            self._on_loop(self._tell_progress)
+            self._on_loop(self._take_progress)
 
-    def _tell_progress(self) -> None:
+    def _take_progress(self) -> None:
         fraction, self._progress = self._progress, None
         if fraction is not None:
             self.progressed(fraction)
 
     def _on_loop(self, act: Callable[[], None]) -> None:
         try:
-            self.around.loop.call_soon_threadsafe(act)
+            self.env.loop.call_soon_threadsafe(act)
         except RuntimeError:  # the loop is closed: this is an abandoned task of a worker that has ended
             log.debug("task_outlived_worker", run_id=self.run.id)

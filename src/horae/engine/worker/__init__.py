@@ -1,1 +1,1 @@
-"""The worker: claims runs, holds them until they are due, releases, runs and settles them."""
+"""The worker: claims runs, holds them until they are due, releases, runs and settles them (start at `worker.py`)."""

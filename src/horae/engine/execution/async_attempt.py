@@ -1,0 +1,58 @@
+"""Attempts of coroutine functions, on the event loop of the worker."""
+
+import asyncio
+
+from horae.engine.execution.attempt import RunningAttempt
+from horae.engine.execution.outcome import AttemptResult, Stopped, failure, failure_of, success, trace
+
+
+class AsyncAttempt(RunningAttempt):
+    """An attempt of a coroutine, with a context of its own."""
+
+    def start(self, params: str) -> None:
+        self._params = params
+        self.env.shared_task.run(self.task.name, self._run_task)
+
+    async def _run_task(self, task: asyncio.Task[None]) -> None:
+        if self.ended:
+            return  # withdrawn before its first step
+        self._begun = True
+        self._asyncio_task = task
+        if self.run.spec.policy.timeout is not None:
+            self.arm_timeout()
+        result: AttemptResult
+        try:
+            arguments = self.task.bind(self._params)
+            if self.task.injected:
+                arguments = {**arguments, **self.injected()}
+            result = success(await self.task.function(**arguments))
+        except BaseException as exc:  # a task that raises SystemExit must not end the worker
+            if isinstance(exc, GeneratorExit) and asyncio.current_task(self.env.loop) is not task:
+                raise  # not raised by the task: the coroutine is discarded together with its event loop
+            result = self._failed(exc)
+        self.end_if_forked()
+        if self._abandoned:
+            self.let_go()
+        self.finish(Stopped() if self.stopping else result)
+
+    def _failed(self, exc: BaseException) -> AttemptResult:
+        if isinstance(exc, asyncio.CancelledError):
+            return failure("CancelledError", "the task was cancelled, but not by Horae")
+        if (text := trace(exc)) is not None:
+            self.log.write("ERROR", text)
+        return failure_of(exc)
+
+    @property
+    def _stop_grace(self) -> float:
+        return self.env.grace * 1.5  # the task may itself be waiting for the grace of a program
+
+    def _ask_to_stop(self) -> None:
+        self._asyncio_task.cancel()
+
+    def _end_by_force(self) -> None:
+        """Cancel a second time, which interrupts whatever the task does on its way out, and abandon it."""
+        self._asyncio_task.cancel()
+        self.env.loop.call_soon(self._asyncio_task.cancel)
+        self.env.leftovers.add(self._asyncio_task)
+        self._asyncio_task.add_done_callback(self.env.leftovers.discard)
+        self.abandon()
