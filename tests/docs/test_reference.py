@@ -18,6 +18,7 @@ from tests.named import names_of_tests
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 FAULT = re.compile(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 SHOWN_BY = re.compile(r"^\| (\d+) \| (`tests/[^|]+`) \|$", re.MULTILINE)
+LOG_EVENT = re.compile(r'(?<!run\.)\blog\.(?:info|warning|error|exception)\(\s*"(\w+)"')
 NAMED_MODULE = re.compile(r"`((?:\w+/)+[\w*]+\.(?:py|sql))`")
 PROMISE = re.compile(r"^### (\d+)\. ", re.MULTILINE)
 FAULTS = 78
@@ -109,6 +110,14 @@ def test_every_metric_is_documented() -> None:
         f"{family.name}{SUFFIXES[family.type][0].removesuffix('_bucket')}" for family in Metrics().registry.collect()
     ]
     assert [name for name in names if f"`{name}" not in page] == []
+
+
+def test_every_log_event_is_documented() -> None:
+    """And no other; the log of a run (`run.log`) is the user's."""
+    sources = (path.read_text("utf-8") for path in (ROOT / "src/horae").rglob("*.py"))
+    logged = {event for source in sources for event in LOG_EVENT.findall(source)}
+    rows = re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs/reference/logs.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(event for row in rows for event in re.findall(r"`(\w+)`", row)) == sorted(logged)
 
 
 def test_every_promise_names_a_test() -> None:
