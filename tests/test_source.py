@@ -89,7 +89,6 @@ UNFINISHED = {
     "stores/postgres",
     "stores/postgres/codecs.py",
     "engine/worker/worker.py: __init__",
-    "proof/checking/history/recording.py: __init__",
     "testing/node.py: __init__",
     "Claims",
     "Kind",

@@ -58,7 +58,6 @@ CREATING = {
     "POST /v1/jobs/batch",
     "PUT /v1/jobs/by-key/{key}",
 }  # a stranger gets something of their own
-LISTING = {"POST /v1/schedules/preview", "POST /v1/dead-letters/requeue", "POST /v1/dead-letters/discard"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
 from typing import Any
 
 import jwt
@@ -21,7 +20,6 @@ EC_KEY = ec.generate_private_key(ec.SECP256R1())
 ED_KEY = ed25519.Ed25519PrivateKey.generate()
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
-Make = Callable[[dict[str, Any]], str]
 
 
 def public_jwk(key: PrivateKey, kid: str | None = None) -> dict[str, Any]:

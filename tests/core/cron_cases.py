@@ -1,6 +1,5 @@
 """Random cron expressions and clock changes to try them at."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from zoneinfo import ZoneInfo
@@ -57,14 +56,6 @@ def expression_near(luck: Random, at: datetime, zone: ZoneInfo, sizes: tuple[int
     if size > 6:
         fields.append(_field(luck, 1970, 2199, local.year, (2026, 2027), free=0.6))
     return " ".join(fields)
-
-
-def expressions(luck: Random, count: int, sizes: tuple[int, ...] = (5, 5, 6, 7)) -> Iterator[tuple[str, str, datetime]]:
-    """Random expressions, each with a zone and an instant near a clock change of it."""
-    for _ in range(count):
-        name, change = luck.choice(CHANGES)
-        at = change_at(change)
-        yield expression_near(luck, at, ZoneInfo(name), sizes), name, at
 
 
 def _field(

@@ -99,7 +99,6 @@ class Life:
         self.occurrences: Mapping[str, int] = {}
         self._chance = random.Random(f"{seed} hosts")
         self._names = 0
-        self._healed = False
 
     def now(self) -> datetime:
         return START + timedelta(microseconds=self.loop.micros)
@@ -229,7 +228,6 @@ class Life:
     # --- the end
 
     async def _heal(self) -> None:
-        self._healed = True
         self.network.down = False
         for host in self.hosts:
             self._thaw(host)

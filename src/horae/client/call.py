@@ -17,7 +17,6 @@ import msgspec
 from horae.client.models import Page
 
 T = TypeVar("T")
-S = TypeVar("S")
 
 Scalar = str | int | float | bool | None
 Query: TypeAlias = tuple[tuple[str, Scalar], ...]

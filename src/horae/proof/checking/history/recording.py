@@ -190,42 +190,48 @@ class Recording:
         ends: dict[str, Ok | Fail | Info] = {}
         for line in sorted(lines, key=lambda line: line.at):
             match line:
-                case Setup():
-                    self.setup = line
                 case Invoke():
                     invokes[line.call] = line
                 case Ok() | Fail() | Info():
                     ends[line.call] = line
-                case Effect():
-                    self.effects.append(line)
-                case LeaseGranted():
-                    self.leases[line.run].append(line)
-                case ResultReport():
-                    self.reports[line.run].append(line)
-                case HeartbeatTaken():
-                    self.heartbeats[line.node].append(line)
-                case NodeGone():
-                    self.nodes_gone.setdefault(line.node, line.at)
-                case ProcessDied():
-                    self.deaths[line.pid].append(line.at)
-                case Observation():
-                    self.observations.append(line)
-                case InjectedFault():
-                    self.faults.append(line)
-                case FinalJob():
-                    self.jobs[line.job] = line
-                case FinalRun():
-                    self.final_runs.append(line)
-                case FinalSkip():
-                    self.skips[line.job].append(line)
-                case FinalCounts():
-                    self.counts = line
-                case Closed():
-                    self.closed_at = line.at
+                case _:
+                    self._add(line)
         if unmatched := ends.keys() - invokes.keys():
             raise Invalid(f"the history contains answers of calls without their `invoke` line: {min(unmatched)}")
         self.calls = [RecordedCall(invoke, ends.get(call)) for call, invoke in invokes.items()]
         self.runs = {run.run: run for run in self.final_runs}
+
+    def _add(self, line: Line) -> None:
+        """Group a line that is not part of a call."""
+        match line:
+            case Setup():
+                self.setup = line
+            case Effect():
+                self.effects.append(line)
+            case LeaseGranted():
+                self.leases[line.run].append(line)
+            case ResultReport():
+                self.reports[line.run].append(line)
+            case HeartbeatTaken():
+                self.heartbeats[line.node].append(line)
+            case NodeGone():
+                self.nodes_gone.setdefault(line.node, line.at)
+            case ProcessDied():
+                self.deaths[line.pid].append(line.at)
+            case Observation():
+                self.observations.append(line)
+            case InjectedFault():
+                self.faults.append(line)
+            case FinalJob():
+                self.jobs[line.job] = line
+            case FinalRun():
+                self.final_runs.append(line)
+            case FinalSkip():
+                self.skips[line.job].append(line)
+            case FinalCounts():
+                self.counts = line
+            case Closed():
+                self.closed_at = line.at
 
     @cached_property
     def requested(self) -> dict[str, RequestedJob]:
