@@ -1,4 +1,4 @@
-"""Virtual time for tests: an application on the real engine, where an hour passes at once.
+"""Virtual time for tests: runs an application on the real engine, where an hour passes at once.
 
 from horae.testing import system        # in conftest.py, or beside the tests
 

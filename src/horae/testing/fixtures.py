@@ -1,4 +1,4 @@
-"""The pytest fixture; imported where it is used, so that it cannot stand in the way of anybody's own."""
+"""The pytest fixture `system`; import it where you need it, so that it cannot hide a fixture of your own."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from horae.testing.virtual_system import System
 
 @pytest.fixture
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
-    """A system in virtual time, for the application that a fixture `horae_app` returns, or `system.use(app)` names."""
+    """A system in virtual time, for the application of a fixture `horae_app` or of `system.use(app)`."""
     with System() as running:
         if (app := _app_of(request)) is not None:
             running.use(app)  # type: ignore[arg-type]

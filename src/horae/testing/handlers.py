@@ -1,4 +1,4 @@
-"""Users' handlers under virtual time: really run, functions one at a time, and counted while time waits for them."""
+"""Runs users' handlers under virtual time: functions one at a time, counted while time waits for them."""
 
 import contextlib
 import threading
@@ -11,52 +11,52 @@ from horae.engine.execution.executor import Executor
 from horae.engine.execution.outcome import AttemptResult
 from horae.engine.execution.thread_attempt import ThreadPool, Work
 from horae.tasks.registry import TaskKind
-from horae.testing.virtual_time import VirtualLoop, outside_function
+from horae.testing.virtual_time import VirtualLoop, real_function
 
-REAL_TASKS = frozenset({"http.request", "shell.run"})  # coroutines that do nothing but wait for the real world
+REAL_TASKS = frozenset({"http.request", "shell.run"})  # coroutines that wait for sockets and processes
 
 
 class TurnPool(ThreadPool):
-    """Threads that take turns, so that functions which are due together run in their order, every time.
+    """Threads that take turns, so that functions which are due together always run in the same order.
 
-    One that blocks for a while lets the next begin: it may be waiting for it.
+    If one blocks for a while, the next starts, because the first may be waiting for it.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(limit=0)
         self._loop = loop
-        self._line: deque[Work] = deque()
+        self._queue: deque[Work] = deque()
         self._busy = 0
-        loop.give_way = self.give_way
+        loop.call_when_blocked(self.start_next)
 
     def submit(self, work: Work) -> None:
-        self._line.append(work)
+        self._queue.append(work)
         if not self._busy:
-            self.give_way()
+            self.start_next()
 
-    def give_way(self) -> None:
-        """Let the next function begin; called on the event loop."""
-        if self._line:
+    def start_next(self) -> None:
+        """Start the next function; call this in the event loop."""
+        if self._queue:
             self._busy += 1
-            take_turn = outside_function(self._take_turn)
-            threading.Thread(target=take_turn, args=(self._line.popleft(),), name="horae-task", daemon=True).start()
+            run = real_function(self._run)
+            threading.Thread(target=run, args=(self._queue.popleft(),), name="horae-task", daemon=True).start()
 
     def close(self) -> None:
-        self._line.clear()
+        self._queue.clear()
 
-    def _take_turn(self, work: Work) -> None:
+    def _run(self, work: Work) -> None:
         work()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: this function was left behind
-            self._loop.call_soon_threadsafe(self._next_turn)
+        with contextlib.suppress(RuntimeError):  # the loop was closed while this function ran
+            self._loop.call_soon_threadsafe(self._finished)
 
-    def _next_turn(self) -> None:
+    def _finished(self) -> None:
         self._busy -= 1
         if not self._busy:
-            self.give_way()
+            self.start_next()
 
 
-class Handlers:
-    """Begins attempts as the engine's executor does, and tells virtual time what they are."""
+class CountingExecutor:
+    """Starts attempts with the engine's executor, and counts them for virtual time."""
 
     def __init__(self, executor: Executor, loop: VirtualLoop) -> None:
         self._executor = executor
@@ -70,24 +70,20 @@ class Handlers:
         """Start an attempt."""
         task = self._executor.registry.get(run.spec.task)
         kind = TaskKind.ASYNC if task is None else task.kind
-        leave = self._enter(outside=kind is not TaskKind.ASYNC or run.spec.task in REAL_TASKS)
+        uncount = self._count(real=kind is not TaskKind.ASYNC or run.spec.task in REAL_TASKS)
 
         def ended(run: Run, result: AttemptResult) -> None:
-            leave()
+            uncount()
             done(run, result)
 
         return self._executor.begin(run, ended, progressed)
 
-    def _enter(self, *, outside: bool) -> Callable[[], None]:
-        if outside:
-            self._loop.outside += 1
-        else:
-            self._loop.handlers += 1
-
-        def leave() -> None:
-            if outside:
-                self._loop.outside -= 1
+    def _count(self, *, real: bool) -> Callable[[], None]:
+        def change(by: int) -> None:
+            if real:
+                self._loop.real_work += by
             else:
-                self._loop.handlers -= 1
+                self._loop.coroutine_handlers += by
 
-        return leave
+        change(1)
+        return lambda: change(-1)

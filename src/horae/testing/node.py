@@ -22,15 +22,15 @@ from horae.loop import Loop, Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.tasks.registry import Registry
-from horae.testing.handlers import Handlers, TurnPool
+from horae.testing.handlers import CountingExecutor, TurnPool
 from horae.testing.virtual_time import VirtualClock, VirtualLoop
 
 CONCURRENCY = 100
 NEVER = timedelta(days=36525)  # idle time of a loop that ticks only when woken
 
 
-class GivenLease(Lease):
-    """A lease that is always safe: heartbeats are not worth the time that they take."""
+class PermanentLease(Lease):
+    """A lease that is always safe, so that no heartbeats are needed."""
 
     @property
     def age(self) -> timedelta:
@@ -38,7 +38,7 @@ class GivenLease(Lease):
 
 
 class EagerWakeup(Wakeup):
-    """Has results written at the instant of their attempt, not a few milliseconds later."""
+    """Has results written at once instead of a few milliseconds later."""
 
     def wake(self, at: datetime | None = None) -> None:
         super().wake(None)
@@ -57,36 +57,27 @@ class VirtualNode:
         name: str,
         new_id: Ids,
         random_factor: Callable[[], float],
-        ended: Callable[[], None],
+        on_settled: Callable[[], None],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._events = loop
+        self._loop = loop
         self._timing = timing = Timing()
-        self._ended = ended
+        self._on_settled = on_settled
         self._sweep_until = clock.now()
-        lease = GivenLease(clock, timing)
-        node = Node(
-            id=NodeId(new_id()),
-            name=name,
-            roles=("planner", "worker"),
-            version="testing",
-            concurrency=CONCURRENCY,
-            started_at=clock.now(),
-            beat_at=clock.now(),
-            tasks=registry.schemas(),
-        )
+        lease = PermanentLease(clock, timing)
+        node = _node(NodeId(new_id()), name, registry, now=clock.now())
         self._heartbeat = Heartbeat(
             store, clock, lease, node, timing, Metrics(), new_id=new_id, running=lambda: self._worker.running
         )
         self._executor = Executor(
             registry, store.blobs, clock, threads=CONCURRENCY, pool=TurnPool(loop), allow_shell=True, processes=1
         )
-        self._worker = Worker(
+        self._worker = worker = Worker(
             store=store,
             clock=clock,
             lease=lease,
-            executor=Handlers(self._executor, loop),
+            executor=CountingExecutor(self._executor, loop),
             metrics=Metrics(),
             timing=timing,
             node_id=lambda: self._heartbeat.node.id,
@@ -100,7 +91,6 @@ class VirtualNode:
         )
         planner = Planner(store, clock, Metrics(), horizon=timing.horizon, shards=lambda: range(SHARDS), new_id=new_id)
         self._janitor = Janitor(store, clock, lease, timing)
-        worker = self._worker
         self._planner_loop = Loop("planner", planner.tick, clock, idle=NEVER)
         self._stops_loop = Loop("stops", worker.apply_stops, clock, idle=NEVER)
         self._janitor_loop = Loop("janitor", self._sweep, clock, idle=NEVER)
@@ -108,23 +98,23 @@ class VirtualNode:
         results_loop = Loop("results", self._settle, clock, idle=NEVER, wakeup=worker.settle_wakeup)
         self._loops = [self._planner_loop, claims_loop, self._stops_loop, results_loop, self._janitor_loop]
         self._tasks: list[asyncio.Task[None]] = []
-        self._unsubscribe: Callable[[], None] = _nothing
+        self._unsubscribe: Callable[[], None] = _do_nothing
 
     async def start(self) -> None:
         """Join the cluster and start every duty."""
         await self._heartbeat.join()
         self._unsubscribe = self._store.subscribe(self._on_signal)
-        self._tasks = [self._events.create_task(loop.run(), name=loop.name) for loop in self._loops]
+        self._tasks = [self._loop.create_task(loop.run(), name=loop.name) for loop in self._loops]
         for task in self._tasks:
             task.add_done_callback(self._duty_ended)
 
-    async def show(self) -> bool:
-        """Write everything that is known here to the store; returns False when there was nothing."""
+    async def flush(self) -> bool:
+        """Write logs, starts and results to the store; returns whether there were any."""
         self._executor.flush_logs()
-        ending = self._worker.settler.unsettled
+        has_results = self._worker.settler.unsettled
         written = await self._worker.settler.flush()
-        if ending:
-            self._ended()
+        if has_results:
+            self._on_settled()
         return written
 
     async def stop(self) -> None:
@@ -136,17 +126,17 @@ class VirtualNode:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._executor.close()
 
-    def look_for_dead(self) -> None:
+    def sweep_dead_nodes(self) -> None:
         """Sweep until a node that has just died is declared dead."""
         self._sweep_until = self._clock.now() + self._timing.dead_after + 2 * self._timing.heartbeat
         self._janitor_loop.wake()
 
     async def _settle(self) -> datetime | None:
-        ending = self._worker.settler.unsettled
-        again = await self._worker.settler.tick()
-        if ending:
-            self._ended()
-        return again
+        has_results = self._worker.settler.unsettled
+        next_tick_at = await self._worker.settler.tick()
+        if has_results:
+            self._on_settled()
+        return next_tick_at
 
     def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
@@ -158,7 +148,7 @@ class VirtualNode:
 
     def _duty_ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
-        self._events.fail(error or AssertionError(f"the duty {task.get_name()} ended by itself"))
+        self._loop.fail(error or AssertionError(f"the duty {task.get_name()} ended by itself"))
 
     async def _sweep(self) -> datetime | None:
         if self._clock.now() > self._sweep_until:
@@ -167,5 +157,18 @@ class VirtualNode:
         return await self._janitor.tick()
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _node(node_id: NodeId, name: str, registry: Registry, *, now: datetime) -> Node:
+    return Node(
+        id=node_id,
+        name=name,
+        roles=("planner", "worker"),
+        version="testing",
+        concurrency=CONCURRENCY,
+        started_at=now,
+        beat_at=now,
+        tasks=registry.schemas(),
+    )
+
+
+def _do_nothing() -> None:
+    """Do nothing: there is no subscription yet."""

@@ -1,4 +1,4 @@
-"""What tests see of runs and jobs: plain values, with the words of the REST API."""
+"""Runs and jobs as plain values for tests, with the field names of the REST API."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from horae.core.schedule.describe import describe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """A try that did not succeed."""
+    """An attempt that did not succeed."""
 
     number: int
     outcome: str
@@ -25,7 +25,7 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """A run; compare its `status` with `succeeded`, `failed`, `retrying`, `scheduled` and so on."""
+    """A run; its `status` is `succeeded`, `failed`, `retrying`, `scheduled` and so on."""
 
     id: str
     job_id: str
@@ -62,7 +62,7 @@ class JobView:
 
 
 def run_view(run: Run, attempts: Sequence[Attempt], params: str, now: datetime) -> RunView:
-    """A run as tests see it."""
+    """The view of a run."""
     return RunView(
         id=f"run_{run.id}",
         job_id=f"job_{run.job_id}",
@@ -85,7 +85,7 @@ def run_view(run: Run, attempts: Sequence[Attempt], params: str, now: datetime) 
 
 
 def job_view(job: Job, params: str, now: datetime) -> JobView:
-    """A job as tests see it."""
+    """The view of a job."""
     return JobView(
         id=f"job_{job.id}",
         task=job.spec.task,

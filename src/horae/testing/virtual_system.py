@@ -1,4 +1,4 @@
-"""An application on the real engine, in virtual time."""
+"""Runs an application on the real engine in virtual time."""
 
 import asyncio
 import random
@@ -30,8 +30,8 @@ from horae.testing.views import JobView, RunView, job_view, run_view
 from horae.testing.virtual_time import VirtualClock, VirtualLoop
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)  # a Monday morning
-PATIENCE = timedelta(days=366)  # of virtual time that a wait for a result may take
-FIRST_LOOK = timedelta(minutes=1)  # for ends that nobody tells of; then less and less often
+RESULT_TIMEOUT = timedelta(days=366)  # of virtual time
+FIRST_POLL = timedelta(minutes=1)  # for ends without a notification; then less and less often
 PAGE = 500
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Submittable(Protocol[T_co]):
 class System:
     """A store, a planner and a worker whose time moves when the test says so.
 
-    It starts at `start`, and with the same `seed` everything that is left to chance comes out the same.
+    It starts at `start`, and the same `seed` gives the same random choices.
     """
 
     def __init__(self, *, start: datetime = START, seed: int = 0) -> None:
@@ -55,7 +55,7 @@ class System:
             raise ValueError("`start` needs a time zone, for example datetime(2026, 1, 5, tzinfo=UTC)")
         self._start = start.astimezone(UTC)
         self._random = random.Random(seed)
-        self._engine: _Engine | None = None
+        self._engine: _VirtualEngine | None = None
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
@@ -69,23 +69,23 @@ class System:
     # --- setting it up
 
     def use(self, *apps: Horae) -> Self:
-        """Run these applications: their tasks, and the schedules that they declare, from now on."""
+        """Run the tasks and declared schedules of these applications from now on."""
         if self._engine is not None:
-            raise RuntimeError("the system runs already; name all its applications in one call of use()")
+            raise RuntimeError("the system is already running; pass all applications in one call of use()")
         if not apps:
-            raise TypeError("use() needs an application: the Horae() that your tasks belong to")
+            raise TypeError("use() needs an application: the Horae() of your tasks")
         folder = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="horae-testing-"))
         loop = VirtualLoop()
         loop.start()
         self._exit.callback(loop.end)
-        engine = _Engine(apps, Path(folder), loop, VirtualClock(loop, self._start), self._random)
+        engine = _VirtualEngine(apps, Path(folder), loop, VirtualClock(loop, self._start), self._random)
         self._exit.callback(lambda: loop.call(engine.close(), free=True))
         loop.call(engine.open())
         self._engine = engine
         return self
 
     def close(self) -> None:
-        """End everything; the store is gone with it."""
+        """Stop everything and delete the store."""
         self._engine = None
         self._exit.close()
 
@@ -108,35 +108,35 @@ class System:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> None:
-        """Let time pass; everything that is due on the way runs at its exact instant, in order."""
+        """Advance virtual time; everything due on the way runs at its exact instant, in order."""
         passing = (duration or timedelta()) + timedelta(
             weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
         )
         if passing < timedelta():
-            raise ValueError("time does not run backwards")
+            raise ValueError("time cannot go backwards")
         engine = self._running
         engine.loop.call(engine.advance(passing))
 
     def advance_to(self, moment: datetime) -> None:
-        """Let time pass until `moment`."""
+        """Advance virtual time to `moment`."""
         if moment.tzinfo is None:
             raise ValueError("the moment needs a time zone, for example datetime(2026, 1, 5, tzinfo=UTC)")
         if moment < self.now:
-            raise ValueError(f"time does not run backwards: it is {self.now.isoformat()} already")
+            raise ValueError(f"time cannot go backwards: it is already {self.now.isoformat()}")
         self.advance(moment.astimezone(UTC) - self.now)
 
     def settle(self) -> None:
-        """Run everything that is due now, and what comes of it, while time stands still."""
+        """Run everything that is due now and what follows from it, without advancing time."""
         self.advance()
 
     # --- acting
 
     def submit(self, task: Submittable[T], /, *args: Any, **params: Any) -> T:
-        """Submit a task (or `task.using(...)`), from sync and from async tests alike; its handle."""
+        """Submit a task (or `task.using(...)`) and return its handle; works in sync and async tests."""
         return self._running.loop.call(task.submit(*args, **params))
 
     def crash_worker(self) -> None:
-        """Kill the worker as `kill -9` would, and start another: what ran comes back when the death is noticed."""
+        """Kill the worker like `kill -9` and start another; its runs start again once it is declared dead."""
         engine = self._running
         engine.loop.call(engine.crash(), free=True)
 
@@ -145,13 +145,13 @@ class System:
     def runs(
         self, *, task: AnyTask | str | None = None, job: object | None = None, status: str | None = None
     ) -> list[RunView]:
-        """All runs, by due time; `job` is a job's id, or anything that has one: a handle, or what `jobs()` returned."""
+        """All runs, by due time; `job` is a job id, a handle or a job view."""
         engine = self._running
         views = engine.loop.call(engine.runs(_name_of(task), _job_of(job)))
         return [view for view in views if status in (None, view.status)]
 
     def run(self, run: object) -> RunView:
-        """One run, by its id, its handle, or an earlier look at it."""
+        """One run, by its id, its handle or an earlier view."""
         engine = self._running
         return engine.loop.call(engine.run(_run_of(run)))
 
@@ -162,34 +162,34 @@ class System:
         return [view for view in views if status in (None, view.status)]
 
     def logs(self, run: object) -> str:
-        """What the attempts of a run logged, tracebacks among it."""
+        """The log of a run, with tracebacks."""
         engine = self._running
         return engine.loop.call(engine.logs(_run_of(run)))
 
     @property
-    def _running(self) -> "_Engine":
+    def _running(self) -> "_VirtualEngine":
         if self._engine is None:
             raise RuntimeError(
-                "no application is named: call system.use(app), or define a fixture `horae_app` that returns it"
+                "there is no application: call system.use(app), or define a fixture `horae_app` that returns it"
             )
         return self._engine
 
 
-class _Engine:
-    """What a system consists of; everything here happens in its event loop."""
+class _VirtualEngine:
+    """The store and the node of a system; all of its methods run in its event loop."""
 
     def __init__(
-        self, apps: Sequence[Horae], folder: Path, loop: VirtualLoop, clock: VirtualClock, chance: random.Random
+        self, apps: Sequence[Horae], folder: Path, loop: VirtualLoop, clock: VirtualClock, rng: random.Random
     ) -> None:
         self._apps = apps
-        self._random = chance
-        self._new_id = Ids(random=chance.randbytes, wall=lambda: clock.now().timestamp())
+        self._random = rng
+        self._new_id = Ids(random=rng.randbytes, wall=lambda: clock.now().timestamp())
         self.loop = loop
         self.clock = clock
         self._store: Store = SqliteStore(folder / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
         self._parameters = Parameters(self._store.blobs)
         self._registry = Registry().with_tasks(*(app.registry for app in apps), builtin_tasks())
-        self._ends = _Ends(self._store, clock)
+        self._waiter = _VirtualWaiter(self._store, clock)
         self._bindings = ExitStack()
         self._node: VirtualNode | None = None
         self._nodes = 0
@@ -197,7 +197,7 @@ class _Engine:
     async def open(self) -> None:
         await self._store.open()
         self._node = await self._new_node()
-        connection = Connection.over(self._store, self.clock, self._registry, new_id=self._new_id, waiter=self._ends)
+        connection = Connection.over(self._store, self.clock, self._registry, new_id=self._new_id, waiter=self._waiter)
         for app in self._apps:
             self._bindings.enter_context(app.bind(connection))
             await self._declare(app, connection)
@@ -206,7 +206,7 @@ class _Engine:
         declaring = Declaring(self._store, self.clock, connection.jobs, owner=app.owner, app=app.name)
         for verdict in await declaring.apply(app.declared):
             if verdict.outcome is Outcome.REFUSED:
-                raise Invalid(f"the schedule {verdict.key!r} is refused: {verdict.detail}")
+                raise Invalid(f"the schedule {verdict.key!r} was refused: {verdict.detail}")
 
     async def close(self) -> None:
         self._bindings.close()
@@ -228,27 +228,27 @@ class _Engine:
             name=f"worker-{self._nodes}",
             new_id=self._new_id,
             random_factor=self._random.random,
-            ended=self._ends.look,
+            on_settled=self._waiter.notify,
         )
         await node.start()
         return node
 
     async def advance(self, duration: timedelta) -> None:
-        await self.loop.move(duration)
-        await self._show()
+        await self.loop.advance(duration)
+        await self._flush()
 
-    async def _show(self) -> None:
-        """Bring to the store whatever is known, while time stands still."""
+    async def _flush(self) -> None:
+        """Write everything to the store without advancing time."""
         assert self._node is not None
-        while await self._node.show():
-            await self.loop.rest()
-        await self.loop.rest()
+        while await self._node.flush():
+            await self.loop.settle()
+        await self.loop.settle()
 
     async def crash(self) -> None:
         assert self._node is not None
         await self._node.stop()
         self._node = await self._new_node()
-        self._node.look_for_dead()
+        self._node.sweep_dead_nodes()
 
     async def runs(self, task: str | None, job: JobId | None) -> list[RunView]:
         found: list[RunView] = []
@@ -281,25 +281,25 @@ class _Engine:
                 return found[::-1]
 
     async def logs(self, run_id: RunId) -> str:
-        await self._show()  # a run that was waited for may have ended a moment ago
+        await self._flush()  # an awaited run may just have ended
         return "".join([piece async for piece in read_log(self._store.blobs, run_id)])
 
 
-class _Ends:
-    """Tells of the end of runs; whoever waits from a test moves time by waiting."""
+class _VirtualWaiter:
+    """Waits for runs to end in virtual time; a waiting test advances it."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self._store = store
         self._clock = clock
         self._waiting: set[asyncio.Event] = set()
 
-    def look(self) -> None:
-        """Some run may have ended."""
+    def notify(self) -> None:
+        """Check all waits again, because some run may have ended."""
         for event in self._waiting:
             event.set()
 
     async def wait(self, run_id: RunId) -> Run:
-        deadline, pause = self._clock.now() + PATIENCE, FIRST_LOOK
+        deadline, pause = self._clock.now() + RESULT_TIMEOUT, FIRST_POLL
         changed = asyncio.Event()
         self._waiting.add(changed)
         try:
@@ -312,7 +312,7 @@ class _Ends:
                 pause = min(2 * pause, timedelta(days=1))
         finally:
             self._waiting.discard(changed)
-        raise AssertionError(f"run_{run_id} has not ended after a virtual wait of {PATIENCE.days} days")
+        raise AssertionError(f"run_{run_id} has not ended after {RESULT_TIMEOUT.days} virtual days")
 
 
 def _name_of(task: AnyTask | str | None) -> str | None:
@@ -330,5 +330,5 @@ def _run_of(run: object) -> RunId:
 def _id_of(thing: object, kind: str, attribute: str) -> str:
     text = thing if isinstance(thing, str) else getattr(thing, attribute, None) or getattr(thing, "id", None)
     if not isinstance(text, str) or not text.startswith(f"{kind}_"):
-        raise ValueError(f"{thing!r} names no {kind}: use its id ({kind}_…), or something that has one")
+        raise ValueError(f"{thing!r} is not a {kind}: pass its id ({kind}_…), or an object that has one")
     return text.removeprefix(f"{kind}_")

@@ -1,8 +1,8 @@
-"""An event loop whose time stands still until it is told to move, and then moves without waiting.
+"""An event loop in virtual time, which stands still until a test advances it and then jumps without waiting.
 
-When nothing is ready, an ordinary loop sleeps until its next timer. This one looks whether anything of the real world
-is under way (a thread, an answer on a socket), waits for that, and else jumps: so `await asyncio.sleep(3600)` takes an
-hour of its time and none of ours, and everything happens at its exact instant, in order.
+When nothing is ready, an ordinary loop sleeps until its next timer. This one waits only for real work in progress (a
+thread, a reply on a socket) and otherwise jumps to the next timer. So `await asyncio.sleep(3600)` takes an hour of
+virtual time and no real time, and everything happens at its exact instant, in order.
 """
 
 import asyncio
@@ -16,33 +16,33 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SOCKET_PATIENCE = 0.1  # real seconds that a handler's sockets have to answer before time moves on without them
-TURN_SECONDS = 0.2  # real seconds after which a function that blocks lets the next one begin
+SOCKET_SECONDS = 0.1  # real seconds that time waits for the sockets of handlers
+TURN_SECONDS = 0.2  # real seconds after which the next function starts although one is still blocking
 REAL_LIMIT = 60.0  # real seconds that time waits for functions and threads before the test fails
 _MICROS = 1_000_000
 
 
 class StandStill(AssertionError):
-    """Virtual time cannot go on, because something takes real time."""
+    """Virtual time cannot advance, because something takes real time."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time; it runs in a thread of its own, and tests talk to it from theirs."""
+    """An event loop in virtual time, which runs in a thread of its own; tests call it from theirs."""
 
     def __init__(self) -> None:
         self._micros = 0
-        self._limit = 0  # time may move up to here
-        self._rest: asyncio.Future[None] | None = None  # somebody waits for everything up to the limit to be done
-        self.going = asyncio.Event()  # whether the engine may do what is due; else it waits, whatever is submitted
-        self._guests: set[asyncio.Task[Any]] = set()  # calls from other threads, which get the time that they take
-        self._blocked: set[asyncio.Task[Any]] = set()  # those among them that a function outside waits for
-        self._letting_in: set[asyncio.Task[Any]] | None = None
-        self.outside = 0  # functions and threads of the real world that are under way
-        self.handlers = 0  # coroutines that may wait for sockets
-        self.give_way: Callable[[], None] = lambda: None
-        self._waited = 0.0  # real seconds since the real world last said something
+        self._limit = 0  # how far time may advance
+        self._settled: asyncio.Future[None] | None = None  # done once everything up to the limit is done
+        self.engine_running = asyncio.Event()  # while clear, the engine waits, whatever is submitted
+        self._calls: set[asyncio.Task[Any]] = set()  # calls from other threads, for which time advances as needed
+        self._handler_calls: set[asyncio.Task[Any]] = set()  # calls that a handler in a thread waits for
+        self._register_in: set[asyncio.Task[Any]] | None = None  # where new tasks are remembered
+        self.real_work = 0  # functions and threads in progress
+        self.coroutine_handlers = 0  # handlers that may wait for sockets
+        self._blocked_callbacks: list[Callable[[], None]] = []
+        self._waited = 0.0  # real seconds since the last event from a thread or socket
         self._failure: BaseException | None = None
-        self._sockets = _IdleSelector(self._idle, self._heard)
+        self._sockets = _IdleSelector(self._when_idle, self._real_event)
         super().__init__(self._sockets)
         self._clock_resolution = 1 / _MICROS
         self._thread = threading.Thread(target=self._run, name="horae-virtual-time", daemon=True)
@@ -53,12 +53,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], *, free: bool = False) -> T:
-        """Do work in the loop; its time stands still unless the work moves it, or may take what it needs (`free`)."""
+        """Run work in the loop; time stands still unless the work advances it, or `free` lets it take what it needs."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("this is for tests; a handler cannot move the time that it runs in")
+            raise RuntimeError("only tests can advance time; a handler cannot")
         outcome: Future[T] = Future()
-        super().call_soon_threadsafe(self._begin, work, outcome, free)
+        super().call_soon_threadsafe(self._start_call, work, outcome, free)
         return outcome.result()
 
     def end(self) -> None:
@@ -66,20 +66,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().call_soon_threadsafe(self.stop)
         self._thread.join()
 
-    def _begin(self, work: Coroutine[Any, Any, T], outcome: "Future[T]", free: bool) -> None:
-        self._letting_in = self._guests if free else None
+    def _start_call(self, work: Coroutine[Any, Any, T], outcome: "Future[T]", free: bool) -> None:
+        self._register_in = self._calls if free else None
         task = self.create_task(work)
-        self._letting_in = None
+        self._register_in = None
 
-        def tell(done: "asyncio.Task[T]") -> None:
+        def deliver(done: "asyncio.Task[T]") -> None:
             if done.cancelled():
-                outcome.set_exception(StandStill("the system was closed meanwhile"))
+                outcome.set_exception(StandStill("the system was closed during the call"))
             elif (error := done.exception()) is not None:
                 outcome.set_exception(error)
             else:
                 outcome.set_result(done.result())
 
-        task.add_done_callback(tell)
+        task.add_done_callback(deliver)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self)
@@ -98,109 +98,114 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def elapsed(self) -> timedelta:
-        """Virtual time since the beginning, exactly."""
+        """Virtual time since the start, exactly."""
         return timedelta(microseconds=self._micros)
 
-    async def move(self, duration: timedelta) -> None:
-        """Let time pass up to so much after now; returns when everything until then is done."""
+    async def advance(self, duration: timedelta) -> None:
+        """Advance time by `duration`; returns once everything until then is done."""
         self._limit = max(self._limit, self._micros + duration // timedelta(microseconds=1))
-        await self.rest()
+        await self.settle()
 
-    async def rest(self) -> None:
-        """Wait until there is nothing left to do before time would have to move."""
+    async def settle(self) -> None:
+        """Wait until nothing is left to do before time would have to advance."""
         if self._failure is not None:
             raise self._failure
         self._waited = 0.0
-        self._rest = self.create_future()
-        self.going.set()
+        self._settled = self.create_future()
+        self.engine_running.set()
         try:
-            await self._rest
+            await self._settled
         finally:
-            self._rest = None
-            self.going.clear()
+            self._settled = None
+            self.engine_running.clear()
+
+    def call_when_blocked(self, callback: Callable[[], None]) -> None:
+        """Call the function whenever real work has blocked for `TURN_SECONDS`."""
+        self._blocked_callbacks.append(callback)
 
     def fail(self, error: BaseException) -> None:
-        """Tell whoever waits, now or next, that the system is broken."""
+        """Raise the error in the current or the next call that advances time."""
         self._failure = error
-        if self._rest is not None and not self._rest.done():
-            self._rest.set_exception(error)
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_exception(error)
 
-    # --- the real world
+    # --- threads and calls from other threads
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
-        future = super().run_in_executor(executor, outside_function(func), *args)
-        self.outside += 1
-        future.add_done_callback(self._came_back)
+        future = super().run_in_executor(executor, real_function(func), *args)
+        self.real_work += 1
+        future.add_done_callback(self._thread_done)
         return future
 
-    def _came_back(self, future: object) -> None:
-        self.outside -= 1
+    def _thread_done(self, future: object) -> None:
+        self.real_work -= 1
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
         if getattr(callback, "__module__", None) != "asyncio.tasks":  # not from run_coroutine_threadsafe
             return super().call_soon_threadsafe(callback, *args, context=context)
-        waiting = self._blocked if getattr(_here, "outside", False) else self._guests
-        return super().call_soon_threadsafe(self._let_in, waiting, callback, args, context=context)
+        calls = self._handler_calls if getattr(_thread, "is_handler", False) else self._calls
+        return super().call_soon_threadsafe(self._start_registered, calls, callback, args, context=context)
 
-    def _let_in(self, waiting: "set[asyncio.Task[Any]]", callback: Callable[..., object], args: Any) -> None:
-        """Begin what another thread asks for, and remember the task."""
-        self._letting_in = waiting
+    def _start_registered(self, calls: "set[asyncio.Task[Any]]", callback: Callable[..., object], args: Any) -> None:
+        """Start the call of another thread and remember its task."""
+        self._register_in = calls
         try:
             callback(*args)
         finally:
-            self._letting_in = None
+            self._register_in = None
 
     def create_task(self, coro: Any, **options: Any) -> "asyncio.Task[Any]":
         task = super().create_task(coro, **options)
-        if (waiting := self._letting_in) is not None:
-            waiting.add(task)
-            task.add_done_callback(lambda done: self._let_out(done, waiting))
+        if (calls := self._register_in) is not None:
+            calls.add(task)
+            task.add_done_callback(lambda done: self._unregister(done, calls))
         return task
 
-    def _let_out(self, task: "asyncio.Task[Any]", waiting: "set[asyncio.Task[Any]]") -> None:
-        waiting.discard(task)
-        if self._rest is None and not self._guests:
-            self.going.clear()
+    def _unregister(self, task: "asyncio.Task[Any]", calls: "set[asyncio.Task[Any]]") -> None:
+        calls.discard(task)
+        if self._settled is None and not self._calls:
+            self.engine_running.clear()
 
     # --- what to do when nothing is ready
 
-    def _idle(self, timeout: float | None) -> float | None:
-        """How many real seconds to wait for the real world now; 0 when time has moved instead, None for ever."""
-        if self.outside > len(self._blocked):  # else everything outside waits for something in here
+    def _when_idle(self, timeout: float | None) -> float | None:
+        """How many real seconds to wait for threads and sockets: 0 if time advanced instead, None for ever."""
+        if self.real_work > len(self._handler_calls):  # else all handlers wait for calls into this loop
             return self._wait_for_threads()
-        if self.handlers and self._sockets.others and self._waited < SOCKET_PATIENCE:
-            return self._wait(SOCKET_PATIENCE)
+        if self.coroutine_handlers and self._sockets.others and self._waited < SOCKET_SECONDS:
+            return self._wait(SOCKET_SECONDS)
         self._waited = 0.0
-        if self._guests and not self.going.is_set():  # somebody waits for the engine
-            self.going.set()
+        if self._calls and not self.engine_running.is_set():  # a caller waits for the engine
+            self.engine_running.set()
             return 0
-        following = None if timeout is None else self._micros + max(round(timeout * _MICROS), 0)
-        if following is not None and (following <= self._limit or self._guests):
-            self._micros = following
-            self._limit = max(self._limit, following)
+        next_timer = None if timeout is None else self._micros + max(round(timeout * _MICROS), 0)
+        if next_timer is not None and (next_timer <= self._limit or self._calls):
+            self._micros = next_timer
+            self._limit = max(self._limit, next_timer)
             return 0
         if self._micros < self._limit:
             self._micros = self._limit
             return 0
-        if self._rest is not None and not self._rest.done():
-            self._rest.set_result(None)
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)
             return 0
-        self.going.clear()
+        self.engine_running.clear()
         return None
 
     def _wait_for_threads(self) -> float:
         if self._waited >= TURN_SECONDS:
-            self.give_way()
+            for callback in self._blocked_callbacks:
+                callback()
         if self._waited >= REAL_LIMIT:
             self._waited = 0.0
             self.fail(
                 StandStill(
                     f"a function has been running for {REAL_LIMIT:.0f} s, and virtual time waits for it;"
-                    " sleep in coroutines (`await asyncio.sleep`), which takes no real time"
+                    " use `await asyncio.sleep` in a coroutine to sleep, which takes no real time"
                 )
             )
         return self._wait(TURN_SECONDS)
@@ -209,50 +214,50 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._waited += seconds
         return seconds
 
-    def _heard(self) -> None:
+    def _real_event(self) -> None:
         self._waited = 0.0
 
 
 class _IdleSelector(selectors.DefaultSelector):
-    """Asks what to do instead of waiting for a timer."""
+    """A selector that asks the loop what to do instead of sleeping until a timer."""
 
-    def __init__(self, idle: Callable[[float | None], float | None], heard: Callable[[], None]) -> None:
+    def __init__(self, when_idle: Callable[[float | None], float | None], on_event: Callable[[], None]) -> None:
         super().__init__()
-        self._decide = idle
-        self._heard = heard
+        self._when_idle = when_idle
+        self._on_event = on_event
 
     @property
     def others(self) -> bool:
-        """Whether anything but the loop's own wake-up pipe is listened to."""
+        """Whether anything but the loop's own wake-up pipe is registered."""
         return len(self.get_map()) > 1
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
-        if not events and (timeout is None or timeout > 0) and (wait := self._decide(timeout)) != 0:
+        if not events and (timeout is None or timeout > 0) and (wait := self._when_idle(timeout)) != 0:
             events = super().select(wait)
         if events:
-            self._heard()
+            self._on_event()
         return events
 
 
-_here = threading.local()
+_thread = threading.local()
 
 
-def outside_function(function: Callable[..., T]) -> Callable[..., T]:
-    """The function, in a thread that virtual time waits for."""
+def real_function(function: Callable[..., T]) -> Callable[..., T]:
+    """The function, marked as running in a thread that virtual time waits for."""
 
     def marked(*args: Any) -> T:
-        _here.outside = True
+        _thread.is_handler = True
         try:
             return function(*args)
         finally:
-            _here.outside = False
+            _thread.is_handler = False
 
     return marked
 
 
 class VirtualClock:
-    """The clock of the engine, by the time of a virtual loop."""
+    """The clock of the engine, which shows the time of a virtual loop."""
 
     def __init__(self, loop: VirtualLoop, start: datetime) -> None:
         self._loop = loop
@@ -269,13 +274,13 @@ class VirtualClock:
         return timedelta()
 
     def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """It is the clock that the store follows."""
+        """Do nothing: the store follows this clock."""
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
-        """Wait for the event or the time, and until the engine may go on."""
+        """Wait for the event or the time, and then until the engine may run."""
         if not event.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if until is None else max((until - self.now()).total_seconds(), 0)):
                     await event.wait()
-        await self._loop.going.wait()
+        await self._loop.engine_running.wait()
         return event.is_set()
