@@ -40,26 +40,26 @@ def change_at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def expression_near(luck: Random, at: datetime, zone: ZoneInfo, sizes: tuple[int, ...] = (5, 5, 6, 7)) -> str:
+def expression_near(rng: Random, at: datetime, zone: ZoneInfo, sizes: tuple[int, ...] = (5, 5, 6, 7)) -> str:
     """An expression with a fair chance to fire within hours of an instant."""
-    local = (at + timedelta(minutes=luck.randint(-180, 180))).astimezone(zone)
+    local = (at + timedelta(minutes=rng.randint(-180, 180))).astimezone(zone)
     fields = [
-        _field(luck, 0, 59, local.minute, (0, 15, 30, 45, 59)),
-        _field(luck, 0, 23, local.hour, (0, 1, 2, 3, 23)),
-        _day(luck, local),
-        _field(luck, 1, 12, local.month, (1, 12), MONTHS, free=0.85),
-        _weekday(luck, local),
+        _field(rng, 0, 59, local.minute, (0, 15, 30, 45, 59)),
+        _field(rng, 0, 23, local.hour, (0, 1, 2, 3, 23)),
+        _day(rng, local),
+        _field(rng, 1, 12, local.month, (1, 12), MONTHS, free=0.85),
+        _weekday(rng, local),
     ]
-    size = luck.choice(sizes)
+    size = rng.choice(sizes)
     if size > 5:
-        fields.insert(0, _field(luck, 0, 59, local.second, (0, 1, 30, 59)))
+        fields.insert(0, _field(rng, 0, 59, local.second, (0, 1, 30, 59)))
     if size > 6:
-        fields.append(_field(luck, 1970, 2199, local.year, (2026, 2027), free=0.6))
+        fields.append(_field(rng, 1970, 2199, local.year, (2026, 2027), free=0.6))
     return " ".join(fields)
 
 
 def _field(
-    luck: Random,
+    rng: Random,
     low: int,
     high: int,
     near: int,
@@ -67,17 +67,17 @@ def _field(
     names: tuple[str, ...] = (),
     free: float = 0.25,
 ) -> str:
-    if luck.random() < free:
+    if rng.random() < free:
         return "*"
-    items = [_item(luck, low, high, near, favourites, names) for _ in range(luck.choice((1, 1, 1, 2, 3)))]
+    items = [_item(rng, low, high, near, favourites, names) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
     return ",".join(items)
 
 
-def _item(luck: Random, low: int, high: int, near: int, favourites: tuple[int, ...], names: tuple[str, ...]) -> str:
-    first = luck.choice((near, near, luck.choice(favourites), luck.randint(low, high)))
-    last = luck.choice((first, luck.randint(first, high)))
-    step = luck.choice((1, 2, 3, 5, 7, 15, luck.randint(1, 90)))
-    shape = luck.randrange(7)
+def _item(rng: Random, low: int, high: int, near: int, favourites: tuple[int, ...], names: tuple[str, ...]) -> str:
+    first = rng.choice((near, near, rng.choice(favourites), rng.randint(low, high)))
+    last = rng.choice((first, rng.randint(first, high)))
+    step = rng.choice((1, 2, 3, 5, 7, 15, rng.randint(1, 90)))
+    shape = rng.randrange(7)
     if shape == 0:
         return f"*/{step}"
     if shape == 1:
@@ -87,20 +87,20 @@ def _item(luck: Random, low: int, high: int, near: int, favourites: tuple[int, .
     if shape == 3:
         return f"{first}-{last}"
     if names and shape == 4:
-        return luck.choice((str.upper, str.lower, str.title))(names[(first - low) % len(names)])
+        return rng.choice((str.upper, str.lower, str.title))(names[(first - low) % len(names)])
     return str(first)
 
 
-def _day(luck: Random, local: datetime) -> str:
-    special = ("L", f"L-{luck.randint(1, 30)}", "LW", f"{local.day}W", f"{luck.randint(1, 31)}W", "?", f"L,{local.day}")
-    if luck.random() < 0.2:
-        return luck.choice(special)
-    return _field(luck, 1, 31, local.day, (1, 31), free=0.6)
+def _day(rng: Random, local: datetime) -> str:
+    special = ("L", f"L-{rng.randint(1, 30)}", "LW", f"{local.day}W", f"{rng.randint(1, 31)}W", "?", f"L,{local.day}")
+    if rng.random() < 0.2:
+        return rng.choice(special)
+    return _field(rng, 1, 31, local.day, (1, 31), free=0.6)
 
 
-def _weekday(luck: Random, local: datetime) -> str:
+def _weekday(rng: Random, local: datetime) -> str:
     today = local.isoweekday() % 7
     nth = (local.day - 1) // 7 + 1
     special = (f"{today}L", f"{DAYS[today].upper()}L", f"{today}#{nth}", f"{DAYS[today]}#L", f"{today or 7}#{nth}", "?")
-    text = luck.choice(special) if luck.random() < 0.2 else _field(luck, 0, 7, today, (0, 7), free=0.6)
-    return luck.choice(("", "", "", "+")) + text
+    text = rng.choice(special) if rng.random() < 0.2 else _field(rng, 0, 7, today, (0, 7), free=0.6)
+    return rng.choice(("", "", "", "+")) + text

@@ -14,7 +14,7 @@ from horae.core.errors import InvalidSchedule
 from horae.core.schedule import zones
 from horae.core.schedule.cron import Cron, parse_cron
 from horae.core.schedule.dst import DEFAULT_DST, Dst, DstNote, DstNoteKind, Fold, Gap
-from horae.core.schedule.types import Slot
+from horae.core.schedule.types import NotedSlot
 from tests.core.cron_cases import CHANGES, change_at, expression_near
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -356,20 +356,20 @@ def test_a_shift_of_three_hours_or_more_is_no_gap_but_a_corrected_clock(dst: Dst
 
 
 def test_a_slot_tells_what_a_clock_change_did_to_it() -> None:
-    def slot(expression: str, after: str, dst: Dst = DEFAULT_DST) -> Slot | None:
+    def slot(expression: str, after: str, dst: Dst = DEFAULT_DST) -> NotedSlot | None:
         return parse_cron(expression).next_slot(utc(after), BERLIN, dst)
 
     missing, repeated = datetime(2026, 3, 29, 2, 30), datetime(2026, 10, 25, 2, 30)  # noqa: DTZ001 - wall times
-    assert slot("30 2 * * *", "2026-03-28T12:00") == Slot(
+    assert slot("30 2 * * *", "2026-03-28T12:00") == NotedSlot(
         utc("2026-03-29T01:00"), DstNote(DstNoteKind.AFTER_GAP, missing, once=True)
     )
-    assert slot("30 2 * * *", "2026-10-24T12:00") == Slot(
+    assert slot("30 2 * * *", "2026-10-24T12:00") == NotedSlot(
         utc("2026-10-25T00:30"), DstNote(DstNoteKind.FIRST_PASS, repeated, once=True)
     )
-    assert slot("30 * * * *", "2026-10-25T00:30") == Slot(
+    assert slot("30 * * * *", "2026-10-25T00:30") == NotedSlot(
         utc("2026-10-25T01:30"), DstNote(DstNoteKind.SECOND_PASS, repeated, once=False)
     )
-    assert slot("30 4 * * *", "2026-10-24T12:00") == Slot(utc("2026-10-25T03:30"), None)
+    assert slot("30 4 * * *", "2026-10-24T12:00") == NotedSlot(utc("2026-10-25T03:30"), None)
 
 
 def test_no_clock_change_is_cut_where_the_table_of_a_zone_is() -> None:

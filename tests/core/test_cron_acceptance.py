@@ -146,11 +146,11 @@ KNOWN_FAULTS: list[Callable[[str, ZoneInfo, datetime], bool]] = [
 
 
 def test_cronsim_agrees_wherever_it_has_no_known_fault() -> None:
-    luck, compared, wrong = Random(5), 0, []
+    rng, compared, wrong = Random(5), 0, []
     for _ in range(40_000):
-        name, change = luck.choice(CHANGES)
-        zone, after = ZoneInfo(name), change_at(change) + timedelta(seconds=luck.randint(-36_000, 36_000))
-        expression = expression_near(luck, change_at(change), zone, (5,)).replace("+", "").replace("?", "*")
+        name, change = rng.choice(CHANGES)
+        zone, after = ZoneInfo(name), change_at(change) + timedelta(seconds=rng.randint(-36_000, 36_000))
+        expression = expression_near(rng, change_at(change), zone, (5,)).replace("+", "").replace("?", "*")
         if any(fault(expression, zone, after) for fault in KNOWN_FAULTS):
             continue
         try:

@@ -35,11 +35,11 @@ def fires_by_evaluator(window: Window, expression: str, dst: Dst, after: datetim
     return found
 
 
-def disagreement(luck: Random, name: str, change: str) -> str | None:
+def disagreement(rng: Random, name: str, change: str) -> str | None:
     window = window_at(name, change)
-    expression = expression_near(luck, change_at(change), window.zone)
-    dst = luck.choice(POLICIES)
-    after = window.start + timedelta(seconds=luck.randint(0, 36_000), microseconds=luck.choice((0, 1)))
+    expression = expression_near(rng, change_at(change), window.zone)
+    dst = rng.choice(POLICIES)
+    after = window.start + timedelta(seconds=rng.randint(0, 36_000), microseconds=rng.choice((0, 1)))
     expected = list(islice(fires(window, expression, dst.gap, dst.fold, after), LISTED))
     found = fires_by_evaluator(window, expression, dst, after)
     if found == expected:
@@ -48,8 +48,8 @@ def disagreement(luck: Random, name: str, change: str) -> str | None:
 
 
 def disagreements(seed: int, cases: int) -> list[str]:
-    luck = Random(seed)
-    checked = (disagreement(luck, *luck.choice(CHANGES)) for _ in range(cases))
+    rng = Random(seed)
+    checked = (disagreement(rng, *rng.choice(CHANGES)) for _ in range(cases))
     return [found for found in checked if found]
 
 
@@ -60,11 +60,11 @@ def test_the_evaluator_agrees_with_a_brute_force_oracle_around_clock_changes(see
 
 def day_disagreements(seed: int, cases: int) -> list[str]:
     """Which days fire, over years rather than hours."""
-    luck, wrong = Random(seed), []
+    rng, wrong = Random(seed), []
     for _ in range(cases):
-        first = date(luck.randint(1970, 2110), luck.randint(1, 12), luck.randint(1, 28))
+        first = date(rng.randint(1970, 2110), rng.randint(1, 12), rng.randint(1, 28))
         noon = datetime(first.year, first.month, first.day, 12, tzinfo=UTC)
-        _, _, day, month, weekday = expression_near(luck, noon, ZoneInfo("UTC"), (5,)).split()
+        _, _, day, month, weekday = expression_near(rng, noon, ZoneInfo("UTC"), (5,)).split()
         cron = parse_cron(f"0 12 {day} {month} {weekday}")
         expected = [at for at in (noon + timedelta(days=n) for n in range(1, 800)) if fires_on(at, day, month, weekday)]
         found, at = [], cron.next(noon, ZoneInfo("UTC"))
@@ -85,13 +85,13 @@ def test_the_evaluator_agrees_with_the_oracle_on_the_days_of_several_years() -> 
 
 
 def test_counting_slots_agrees_with_walking_them() -> None:
-    luck = Random(11)
+    rng = Random(11)
     for _ in range(1_000):
-        name, change = luck.choice(CHANGES)
-        window, dst = window_at(name, change), luck.choice(POLICIES)
-        expression = expression_near(luck, change_at(change), window.zone)
-        start = window.start + timedelta(seconds=luck.randint(1, 20_000), microseconds=luck.choice((0, 1)))
-        end = start + timedelta(seconds=luck.randint(0, 14_000), microseconds=luck.choice((0, 1)))
+        name, change = rng.choice(CHANGES)
+        window, dst = window_at(name, change), rng.choice(POLICIES)
+        expression = expression_near(rng, change_at(change), window.zone)
+        start = window.start + timedelta(seconds=rng.randint(1, 20_000), microseconds=rng.choice((0, 1)))
+        end = start + timedelta(seconds=rng.randint(0, 14_000), microseconds=rng.choice((0, 1)))
         expected = sum(
             at < end for at in fires(window, expression, dst.gap, dst.fold, start - timedelta(microseconds=1))
         )

@@ -79,10 +79,10 @@ def test_a_schedule_reads_as_a_person_would_say_it(value: Any, expected: str) ->
 
 
 def test_expressions_that_fire_at_different_times_are_never_described_alike() -> None:
-    luck = Random(3)
+    rng = Random(3)
     meaning: dict[str, tuple[object, ...]] = {}
     for _ in range(6_000):
-        cron = parse_cron(expression_near(luck, NOW, ZoneInfo("UTC")))
+        cron = parse_cron(expression_near(rng, NOW, ZoneInfo("UTC")))
         fields, wall = cron.fields, cron.wall
         meant = (wall.seconds, wall.minutes, wall.hours, fields.month.values, wall.years, wall.days)
         words = describe_cron(fields)

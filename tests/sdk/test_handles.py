@@ -32,14 +32,14 @@ async def test_a_result_comes_back_in_the_type_that_the_task_returns(tasks: Task
 
 async def test_a_run_that_failed_raises_its_error(tasks: Tasks, work: Work) -> None:
     await work()
-    handle = await tasks.fail.submit(why="no luck")
-    with pytest.raises(RunFailed, match="failed, tried once: Fatal: no luck") as caught:
+    handle = await tasks.fail.submit(why="no rng")
+    with pytest.raises(RunFailed, match="failed, tried once: Fatal: no rng") as caught:
         await handle.result(timeout=20)
     error = caught.value
     assert (error.run_id, error.error_type, error.error_message, error.attempts) == (
         handle.run_id,
         "Fatal",
-        "no luck",
+        "no rng",
         1,
     )
     assert await handle.status() == "failed"

@@ -153,7 +153,7 @@ class RevisionChanged(Conflict):
     code = "revision_changed"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} was changed by somebody else; read it again and repeat the change")
+        super().__init__(f"job {job_id} was changed in between; read it again and repeat the change")
         self.job_id = job_id
 
 

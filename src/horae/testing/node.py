@@ -70,9 +70,7 @@ class VirtualNode:
         self._heartbeat = Heartbeat(
             store, clock, lease, node, timing, Metrics(), new_id=new_id, running=lambda: self._worker.running
         )
-        self._executor = Executor(
-            registry, store.blobs, clock, threads=CONCURRENCY, pool=TurnPool(loop), allow_shell=True, processes=1
-        )
+        self._executor = _executor(registry, store, clock, loop)
         self._worker = worker = Worker(
             store=store,
             clock=clock,
@@ -168,6 +166,11 @@ def _node(node_id: NodeId, name: str, registry: Registry, *, now: datetime) -> N
         beat_at=now,
         tasks=registry.schemas(),
     )
+
+
+def _executor(registry: Registry, store: Store, clock: VirtualClock, loop: VirtualLoop) -> Executor:
+    pool = TurnPool(loop)
+    return Executor(registry, store.blobs, clock, threads=CONCURRENCY, pool=pool, allow_shell=True, processes=1)
 
 
 def _do_nothing() -> None:

@@ -13,7 +13,7 @@ from horae.core.errors import InternalError
 from horae.core.schedule.cron_calendar import WallTimes, wall_times
 from horae.core.schedule.cron_syntax import FIRST_YEAR, Fields, parse_fields
 from horae.core.schedule.dst import DEFAULT_DST, Dst, DstNote, DstNoteKind, Fold, Gap, dst_rules
-from horae.core.schedule.types import Slot
+from horae.core.schedule.types import NotedSlot
 from horae.core.schedule.zones import DAY, Stretch, epoch_seconds, epoch_seconds_up, from_epoch, stretch_at, stretches
 
 SEARCH_YEARS = 48  # 29 February on a given weekday recurs after at most 40 years
@@ -36,14 +36,14 @@ class Cron:
         found = self._search(after, zone, dst)
         return None if found is None else from_epoch(found[0])
 
-    def next_slot(self, after: datetime, zone: ZoneInfo, dst: Dst = DEFAULT_DST) -> Slot | None:
+    def next_slot(self, after: datetime, zone: ZoneInfo, dst: Dst = DEFAULT_DST) -> NotedSlot | None:
         """Like `next`, with a note on how daylight saving affected the slot."""
         found = self._search(after, zone, dst)
         if found is None:
             return None
         instant, local, stretch = found
         _, fold = dst_rules(dst, fixed=self.fixed)
-        return Slot(from_epoch(instant), _note(instant, local, stretch, once=fold is not Fold.BOTH))
+        return NotedSlot(from_epoch(instant), _note(instant, local, stretch, once=fold is not Fold.BOTH))
 
     def count(self, start: datetime, end: datetime, zone: ZoneInfo, dst: Dst = DEFAULT_DST) -> int:
         """The number of slots with `start <= slot < end`, computed without visiting each."""

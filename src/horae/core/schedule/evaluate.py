@@ -10,7 +10,7 @@ from horae.core.errors import InvalidSchedule
 from horae.core.schedule.cron import parse_cron
 from horae.core.schedule.dst import Gap
 from horae.core.schedule.timestamps import rfc3339
-from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Recurring, Schedule, Slot
+from horae.core.schedule.types import At, Calendar, CronSchedule, Every, NotedSlot, Now, Recurring, Schedule
 from horae.core.schedule.zones import zone_named
 
 _TICK = timedelta(microseconds=1)  # the resolution of datetimes, so "from t on" is "after t - _TICK"
@@ -51,22 +51,22 @@ def slots_until(
     return slots, slot
 
 
-def next_slot(schedule: Schedule, after: datetime) -> Slot | None:
+def next_slot(schedule: Schedule, after: datetime) -> NotedSlot | None:
     """Like `next_after`, with a note on how daylight saving affected the slot."""
     if not isinstance(schedule, CronSchedule | Calendar):
         at = next_after(schedule, after)
-        return None if at is None else Slot(at)
+        return None if at is None else NotedSlot(at)
     zone = zone_named(schedule.timezone)
     slot = parse_cron(schedule.expression).next_slot(_search_from(schedule, after), zone, schedule.dst)
     return slot if slot is not None and _before_end(schedule, slot.at) else None
 
 
-def next_slot_from(schedule: Schedule, start: datetime) -> Slot | None:
+def next_slot_from(schedule: Schedule, start: datetime) -> NotedSlot | None:
     """The first slot that is not before `start`."""
     return next_slot(schedule, _just_before(start))
 
 
-def slots_between(schedule: Schedule, start: datetime, end: datetime, limit: int | None = None) -> Iterator[Slot]:
+def slots_between(schedule: Schedule, start: datetime, end: datetime, limit: int | None = None) -> Iterator[NotedSlot]:
     """The slots with `start <= slot < end`, oldest first, at most `limit`."""
     slot = next_slot_from(schedule, start)
     found = 0

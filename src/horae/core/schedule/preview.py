@@ -8,7 +8,7 @@ from horae.core.schedule.cron import parse_cron
 from horae.core.schedule.cron_syntax import Fields
 from horae.core.schedule.describe import describe_note, describe_skip
 from horae.core.schedule.evaluate import next_slot, next_slot_from, skipped_in_gaps
-from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Schedule, Slot
+from horae.core.schedule.types import At, Calendar, CronSchedule, Every, NotedSlot, Now, Schedule
 from horae.core.schedule.zones import clock_changes, zone_named
 
 _SHORTEST = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # days of each month in an ordinary year
@@ -48,7 +48,7 @@ def warnings(schedule: Schedule, after: datetime | None = None) -> list[str]:
             assert_never(schedule)
 
 
-def _note(schedule: Schedule, slot: Slot) -> str | None:
+def _note(schedule: Schedule, slot: NotedSlot) -> str | None:
     if slot.note is None or not isinstance(schedule, CronSchedule | Calendar):
         return None
     return describe_note(slot.note, slot.at, schedule.timezone)

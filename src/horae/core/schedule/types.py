@@ -69,8 +69,8 @@ class Calendar(Recurrence):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """One nominal fire time, in UTC, and how daylight saving affected it."""
+class NotedSlot:
+    """A slot, which is one nominal fire time in UTC, with a note if daylight saving affected it."""
 
     at: datetime
     note: DstNote | None = None
