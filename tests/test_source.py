@@ -91,11 +91,8 @@ UNFINISHED = {
     "engine/worker/worker.py: __init__",
     "testing/node.py: __init__",
     "Claims",
-    "Kind",
     "Outcome",
     "Page",
-    "Session",
-    "Task",
     "Verdict",
 }
 
