@@ -20,7 +20,7 @@ Wake = Callable[[datetime | None], None]  # asks for a tick at a time; None asks
 
 
 class Wakeup:
-    """Asks a loop for an earlier tick; whoever does so needs to know nothing else of the loop."""
+    """A request for an earlier tick, shared by a loop and by those who wake it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

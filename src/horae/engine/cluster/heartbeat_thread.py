@@ -85,7 +85,7 @@ class HeartbeatThread:
     def _main(self) -> None:
         try:
             asyncio.run(self._run())
-        except BaseException as exc:  # noqa: BLE001 - raised again where somebody waits: in `start` or in `failed`
+        except BaseException as exc:  # noqa: BLE001 - raised again in `start` or in `failed`
             self._failure = exc
             assert self._failed is not None
             if not self._owner.is_closed():

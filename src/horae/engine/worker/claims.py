@@ -1,12 +1,12 @@
 """Claims runs ahead of their time, as many as this node can start, and gives back what it cannot start after all."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from horae.core.errors import Unavailable
-from horae.core.model import NodeId, Reason, Run
+from horae.core.model import Reason, Run
 from horae.core.results import cancel, give_back
-from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.cluster.lease import Timing
 from horae.engine.worker.contested import decide_contested
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.scan_floor import ScanFloor
@@ -34,10 +34,8 @@ class Claimer:
         *,
         store: Store,
         clock: Clock,
-        lease: Lease,
         metrics: Metrics,
         timing: Timing,
-        node_id: Callable[[], NodeId],
         tasks: Sequence[str],
         queues: Sequence[str],
         spacing: timedelta,
@@ -47,12 +45,10 @@ class Claimer:
         self._settler = settler
         self._store = store
         self._clock = clock
-        self._lease = lease
         self._metrics = metrics
         self._timing = timing
         self._stream_interval = timing.lead / STREAM
         self._slot_patience = timing.lead / 10  # with slots that show no sign of being free soon
-        self._node_id = node_id
         self._tasks = tasks
         self._queues = queues
         self._spacing = spacing
@@ -61,8 +57,8 @@ class Claimer:
         self._spaced = False  # whether the next claim keeps a distance from the last
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
         self._beside_backlog_at: datetime | None = None  # the last claim of what comes due beside the backlog
-        self._ended_before = 0  # attempts that had ended at the last look at overdue runs
-        self._stuck_since: datetime | None = None  # no attempt has ended since this look
+        self._ended_before = 0  # attempts that had ended at the last check of overdue runs
+        self._stuck_since: datetime | None = None  # no attempt has ended since this check
         self._stop_requested: list[Run] = []  # claimed with a stop request that the node before us did not apply
         self.starved = False  # there was no room for more, so a result must wake the claims
         self.lined_up = False  # runs are next in gates of which we hold others, so a result must wake the claims
@@ -156,7 +152,7 @@ class Claimer:
 
         None when this node was declared dead meanwhile.
         """
-        gates, node = self._state.gates, self._node_id()
+        gates, node = self._state.gates, self._state.node_id()
         number = gates.begin_claim()
         request = ClaimRequest(
             node=node,
@@ -178,7 +174,7 @@ class Claimer:
         if not self._state.acts_for(node):
             return None
         if not claims.alive:
-            self._lease.lost = True
+            self._state.lease.lost = True
             return None
         self._hold(claims.runs, number, asked_at=now)
         gates.end_claim(number)
@@ -255,7 +251,7 @@ class Claimer:
     def _stuck(self, now: datetime) -> bool:
         """Return whether no attempt has ended for so long that no slot can be expected to be free soon.
 
-        Measured from one look to the next: a process that was itself suspended has seen nothing end either.
+        Measured from one check to the next: a process that was itself suspended has seen nothing end either.
         """
         ended, mean = self._state.ended, timedelta(seconds=2 * self._state.capacity.mean_seconds)
         if ended != self._ended_before or self._stuck_since is None:

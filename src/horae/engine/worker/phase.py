@@ -7,7 +7,7 @@ from horae.engine.cluster.lease import Lease
 
 
 class WorkerPhase(Enum):
-    """Where a worker stands; results of attempts are sent in every phase, and the fence decides whether they count."""
+    """The phases of a worker; results are sent in every one of them, and the fence decides whether they count."""
 
     WORKING = auto()  # the lease is safe, and every claim is known to be ours
     UNSURE = auto()  # the lease is not safe, or an answer was lost: runs that we hold may be others' by now

@@ -1,11 +1,10 @@
 """Reconciles what this worker has in hand with what the store assigns to it, after answers or the lease were lost."""
 
-from collections.abc import Callable
 from datetime import datetime
 
 import structlog
 
-from horae.core.model import NodeId, RunId
+from horae.core.model import RunId
 from horae.core.results import give_back
 from horae.engine.cluster.lease import Timing
 from horae.engine.worker.phase import PhaseCause
@@ -28,14 +27,12 @@ class Reconciler:
         store: Store,
         clock: Clock,
         timing: Timing,
-        node_id: Callable[[], NodeId],
     ) -> None:
         self._state = state
         self._settler = settler
         self._store = store
         self._clock = clock
         self._timing = timing
-        self._node_id = node_id
         self._checked_at: datetime | None = None  # for unknown runs
 
     async def confirm_claims(self) -> None:
@@ -59,7 +56,7 @@ class Reconciler:
         last = now - since >= self._timing.dead_after
         if not last and self._checked_at is not None and self._checked_at > since:
             return
-        node, known = self._node_id(), self._known()
+        node, known = self._state.node_id(), self._known()
         ours = await self._store.held_by(node, until=now + self._timing.lead)
         if not self._state.acts_for(node):
             return

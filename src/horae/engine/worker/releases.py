@@ -8,7 +8,7 @@ from horae.core.release import Rival, Verdict, makes_way, release
 from horae.core.results import Settled, give_back, skip, start
 from horae.engine.execution.attempt import Done, Progressed
 from horae.engine.worker.settler import Settler
-from horae.engine.worker.state import AttemptRunner, WorkerState
+from horae.engine.worker.state import WorkerState
 from horae.engine.worker.timer import Timer
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
@@ -26,7 +26,6 @@ class Releaser:
         settler: Settler,
         *,
         clock: Clock,
-        executor: AttemptRunner,
         metrics: Metrics,
         timer: Timer,
         done: Done,
@@ -36,7 +35,7 @@ class Releaser:
         self._state = state
         self._settler = settler
         self._clock = clock
-        self._executor = executor
+        self._executor = state.executor
         self._metrics = metrics
         self._timer = timer
         self._done = done

@@ -23,7 +23,7 @@ class ScanFloor:
         self._lead = lead
         self._signalled: datetime | None = None  # the earliest time signalled since the last claim was sent
         self._unknown = False  # something was signalled without a time
-        self._reached: datetime | None = None  # what wakes before was offered to somebody; None: that is not known
+        self._reached: datetime | None = None  # what wakes before was offered to a node; None: that is not known
         self._low: datetime | None = None  # where a sweep starts
         self._sweeps = False  # whether the last claim is a sweep
         self._scans = False  # whether the last claim starts at the very beginning

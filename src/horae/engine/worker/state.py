@@ -28,10 +28,10 @@ class WorkerState:
     def __init__(
         self, executor: AttemptRunner, lease: Lease, node_id: Callable[[], NodeId], *, concurrency: int
     ) -> None:
-        self._executor = executor
-        self._lease = lease
-        self._node_id = node_id
         self._concurrency = concurrency
+        self.executor = executor
+        self.lease = lease
+        self.node_id = node_id
         self.phase = PhaseTracker(lease)
         self.held = HeldRuns()
         self.running: dict[RunId, RunningAttempt] = {}  # in the order of their starts
@@ -44,11 +44,11 @@ class WorkerState:
     @property
     def free_slots(self) -> int:
         """Attempts that can be started now."""
-        return self._concurrency - len(self.running) - self._executor.abandoned
+        return self._concurrency - len(self.running) - self.executor.abandoned
 
     def acts_for(self, node: NodeId | None) -> bool:
         """Whether this is still our identity; if not, it was declared dead, and all that it held is abandoned."""
-        return not self._lease.lost and node == self._node_id()
+        return not self.lease.lost and node == self.node_id()
 
     def young_attempts(self, now: datetime, at_least: timedelta) -> int:
         """Attempts that may well end soon: they began within twice the mean duration, or within `at_least`."""

@@ -1,13 +1,12 @@
-"""Takes runs away from a worker: because somebody stopped them, its lease expired, or it shuts down."""
+"""Takes runs away from a worker: because of a stop request, an expired lease or a shutdown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from horae.core.errors import Unavailable
-from horae.core.model import NodeId, Reason, Run, RunId
+from horae.core.model import Reason, Run, RunId
 from horae.core.results import cancel, give_back, skip
-from horae.engine.cluster.lease import Lease
 from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.state import WorkerState
@@ -27,19 +26,15 @@ class Withdrawer:
         *,
         store: Store,
         clock: Clock,
-        lease: Lease,
-        node_id: Callable[[], NodeId],
     ) -> None:
         self._state = state
         self._releaser = releaser
         self._store = store
         self._clock = clock
-        self._lease = lease
-        self._node_id = node_id
 
     async def apply_stops(self) -> None:
         """Read and apply the stop requests for runs of this node: a cancel always, others before the start only."""
-        stops = await self._store.stops(self._node_id())
+        stops = await self._store.stops(self._state.node_id())
         for run_id, reason in stops.items():
             if reason is Reason.CANCELLED:
                 self._cancel(run_id)
@@ -68,7 +63,7 @@ class Withdrawer:
     async def check_lease(self) -> None:
         """Abandon everything when other nodes may have been given our runs."""
         running, held = len(self._state.running), len(self._state.held)
-        if self._lease.expired and (running or held):
+        if self._state.lease.expired and (running or held):
             log.warning("lease_lost", running=running, held=held)
             self.abandon_all()
             self._state.unknown_since = self._clock.now()  # the store counts them as ours unless we are declared dead

@@ -62,18 +62,15 @@ class Worker:
         self._random_factor = random_factor
         self.claim_wakeup = Wakeup(clock)  # for the loop that calls `claim`
         self.settle_wakeup = settle_wakeup or Wakeup(clock)  # for the loop that calls `settler.tick`
-        make_timer = make_timer or partial(LoopTimer, clock, resolution=UVLOOP_SECONDS)
         self._state = state = WorkerState(executor, lease, node_id, concurrency=concurrency)
-        self.settler = settler = Settler(
-            store, clock, metrics, wake=self.settle_wakeup.wake, settled=self._results_settled
-        )
+        wake = self.settle_wakeup.wake
+        self.settler = settler = Settler(store, clock, metrics, wake=wake, settled=self._results_settled)
         self._releaser = releaser = Releaser(
             state,
             settler,
             clock=clock,
-            executor=executor,
             metrics=metrics,
-            timer=make_timer(self.release_due),
+            timer=(make_timer or partial(LoopTimer, clock, resolution=UVLOOP_SECONDS))(self.release_due),
             done=self._attempt_done,
             progressed=self._attempt_progressed,
         )
@@ -83,16 +80,14 @@ class Worker:
             settler,
             store=store,
             clock=clock,
-            lease=lease,
             metrics=metrics,
             timing=timing,
-            node_id=node_id,
             tasks=tasks,
             queues=queues,
             spacing=spacing,
         )
-        self.withdrawer = Withdrawer(state, releaser, store=store, clock=clock, lease=lease, node_id=node_id)
-        self._reconciler = Reconciler(state, settler, store=store, clock=clock, timing=timing, node_id=node_id)
+        self.withdrawer = Withdrawer(state, releaser, store=store, clock=clock)
+        self._reconciler = Reconciler(state, settler, store=store, clock=clock, timing=timing)
 
     @property
     def running(self) -> int:
