@@ -43,7 +43,7 @@ def failing(times: int, error: Failure, seconds: float = 0.0) -> Script:
 
 @dataclass
 class Started:
-    """One start of a handler, as the handler itself saw it."""
+    """One start of a handler, recorded by the handler itself."""
 
     run: Run
     at: datetime
@@ -70,7 +70,7 @@ class ScriptedExecution:
 
 @dataclass
 class ScriptedExecutor:
-    """Stands in for users' handlers: each takes the virtual time its script says."""
+    """Replaces users' handlers: each takes the virtual time that its script returns."""
 
     clock: ManualClock
     scripts: dict[str, Script]
@@ -91,7 +91,7 @@ class ScriptedExecutor:
         return execution  # type: ignore[return-value]
 
     def finish_due(self) -> bool:
-        """Report what is over; True when there was something."""
+        """Report the attempts that are over; returns True when there were any."""
         due = [entry for entry in self.under_way if entry.over or entry.ends_at <= self.clock.now()]
         for entry in due:
             self.under_way.remove(entry)
@@ -105,7 +105,7 @@ class ScriptedExecutor:
 
 
 class Duty:
-    """A background duty with its next time, as the loop would keep it."""
+    """A background duty and the time of its next tick, in place of a loop."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Duty:
 
 
 async def _nothing() -> None:
-    """What a duty does that reaches nobody."""
+    """A tick without any effect, for a node that is cut off."""
 
 
 class _ManualTimer:
@@ -221,7 +221,7 @@ class SimNode:
         self.unsubscribe = self.store.subscribe(self._on_signal)
 
     def kill(self) -> None:
-        """kill -9: nothing more is done or written, and nobody is told."""
+        """kill -9: nothing more is done or written, and no other node is informed."""
         self.alive = False
         self.unsubscribe()
 
@@ -234,11 +234,11 @@ class SimNode:
         self.alive = True
 
     def cut_off(self) -> None:
-        """Its link to the store is cut: it goes on by itself, and reaches nobody."""
+        """Cut its link to the store: attempts go on, but nothing is read or written."""
         self._duties, self.duties = self.duties, [Duty(self.clock, _nothing, timedelta(seconds=1))]
 
     def reconnect(self) -> None:
-        """The link is mended."""
+        """Restore the link to the store."""
         self.duties = self._duties
 
     async def drain(self) -> None:
@@ -253,7 +253,7 @@ class SimNode:
         await self.store.unregister(self.heartbeat.node.id)
 
     async def step(self) -> bool:
-        """Do what is due now; True when there was something."""
+        """Do what is due now; returns True when there was something."""
         if not self.alive:
             return False
         busy = self.executor.finish_due()

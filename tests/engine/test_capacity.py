@@ -1,4 +1,4 @@
-"""How many runs a worker dares to hold: what it can start, by how long attempts took."""
+"""How many runs a worker holds: as many as it can start, by the duration of recent attempts."""
 
 from horae.engine.worker.capacity import ASSUMED_SECONDS, MOST_HELD, Capacity
 

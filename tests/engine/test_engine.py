@@ -89,7 +89,7 @@ async def recurring(system: System, schedule: object, task: str = "echo", **poli
 
 
 async def pause(system: System, job: Job) -> None:
-    """What the service does when somebody pauses a job."""
+    """Pause a job as the service does."""
     now = system.clock.now()
     found = await system.store.job(job.id, owner=None)
     assert found is not None
@@ -99,7 +99,7 @@ async def pause(system: System, job: Job) -> None:
 
 
 async def outcomes(system: System, job: Job, until: datetime) -> dict[str, int]:
-    """How many slots of a job ended how, by its ledger; every slot once."""
+    """Count the slots of a job by outcome, from its ledger; every slot once."""
     ledger = await system.store.ledger(job.id, start=job.created_at, end=until, limit=100_000)
     slots = [run.slot for run in ledger.runs]
     assert len(slots) == len(set(slots)), "a slot has two runs"
@@ -425,7 +425,7 @@ class TestDeath:
         assert ended.error.type == "crash"
 
     async def test_neighbours_of_a_poison_pill_are_not_failed_with_it(self, system: System) -> None:
-        """There is one worker at a time, and it dies with everything that it holds when the pill starts."""
+        """One worker at a time: it dies with everything that it holds when the pill starts."""
         system.scripts["poison"] = taking(3600)
         system.scripts["quick"] = taking(0.2)
         pill = await one_shot(system, "poison")
@@ -654,7 +654,7 @@ class TestRoom:
         assert max(start.at - start.run.due_at for start in system.starts) >= timedelta(seconds=2), "it was a backlog"
 
     async def test_a_flood_of_one_owner_makes_no_other_late(self, system: System) -> None:
-        """Neither what is due at the very instant of the flood, nor what comes while it goes on for longer."""
+        """Neither runs due at the instant of the flood, nor runs that come due while it goes on."""
         system.scripts["slow"] = taking(0.05)
         await system.add_node(concurrency=10)  # 200 runs a second
         quiet = [await one_shot(system, "slow", delay=2 + number / 4, owner="quiet") for number in range(20)]

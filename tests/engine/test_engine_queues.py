@@ -24,7 +24,7 @@ async def limit(system: System, concurrency: int | None, queue: str = "default")
 
 
 def most_at_once(system: System) -> int:
-    """How many handlers ran at the same time at most."""
+    """Return how many handlers ran at the same time at most."""
     ends = [start.ended_at or system.clock.now() for start in system.starts]
     return max(
         sum(other.at <= start.at < end for other, end in zip(system.starts, ends, strict=True))
@@ -93,7 +93,7 @@ class TestBlockedKeys:
     policy = Policy(retry=RetryPolicy(max_retries=0), on_failure=OnFailure.BLOCK)
 
     async def given_letter(self, system: System) -> Run:
-        """A run that has failed, and for which two others wait."""
+        """Create a run that has failed, and two others that wait for it."""
         system.scripts["broken"] = failing(1, FATAL)
         await system.add_node()
         await system.add_node()

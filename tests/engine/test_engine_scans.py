@@ -1,4 +1,4 @@
-"""Whatever makes a run claimable, a worker that looks only at what is new finds it in time, in virtual time."""
+"""Whatever makes a run claimable, a worker that scans only what is new finds it in time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +22,7 @@ BOOM = JobError(type="Boom", message="boom")
 
 
 class Stream:
-    """A node that is kept busy, so that it claims all the time, and what it asks for."""
+    """A node that is kept busy so that it claims all the time, and its claim requests."""
 
     def __init__(self, system: System, node: SimNode) -> None:
         self.system = system
@@ -30,11 +30,11 @@ class Stream:
         self.asked: list[tuple[ClaimRequest, Claims]] = []
 
     def is_new(self, request: ClaimRequest) -> bool:
-        """Whether a claim looks at nothing that had to be claimed before."""
+        """Return whether a claim scans nothing that had to be claimed before."""
         return request.floor is not None and request.floor >= request.now
 
     async def just_swept(self) -> None:
-        """Go on until a sweep is over, and the next one is far."""
+        """Advance until a sweep is over and the next one is far."""
         for _ in range(100):
             await self.system.advance(seconds=0.01)
             if not self.is_new(self.asked[-1][0]):
@@ -45,7 +45,7 @@ class Stream:
         assert self.is_new(self.asked[-1][0])
 
     async def started(self) -> list[datetime]:
-        """When anything but the stream starts before the next sweep, if what is told was found."""
+        """Return when something beside the stream starts before the next sweep."""
         since = self.system.clock.now()
         await self.system.advance(seconds=UNTIL_SWEEP)
         return [start.at for start in self.system.starts if start.run.spec.name != "stream" and start.at >= since]
@@ -224,7 +224,7 @@ class TestWhatIsTold:
 
 
 async def given_held_elsewhere(system: System, stream: Stream) -> tuple[Run, SimNode]:
-    """A run that another node holds, and this one could start."""
+    """Create a run that another node holds and this one could start."""
     other = await system.add_node()
     stream.node.freeze()
     run = await one_shot(system, delay=0.3)

@@ -1,4 +1,4 @@
-"""The gates of one node: who is ahead of whom, and when a gate may be let go."""
+"""The gates of one node: which run is ahead of which, and when a gate is freed."""
 
 from datetime import timedelta
 

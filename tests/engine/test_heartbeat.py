@@ -18,7 +18,7 @@ from horae.ports.store import Store
 
 
 class StoreDouble:
-    """Knows how to be closed."""
+    """A store that can be closed."""
 
     closed = False
 
@@ -27,7 +27,7 @@ class StoreDouble:
 
 
 class HeartbeatDouble:
-    """Joins, and then beats until it is broken."""
+    """A heartbeat that joins and ticks until it is broken."""
 
     def __init__(self, *, joins: bool = True) -> None:
         self.joins, self.broken = joins, False
@@ -79,7 +79,7 @@ async def test_a_heart_that_stops_for_no_known_reason_is_noticed() -> None:
 
 
 class CountingHeartbeat(HeartbeatDouble):
-    """Notes when it beats."""
+    """A heartbeat that records its ticks."""
 
     def __init__(self) -> None:
         super().__init__()

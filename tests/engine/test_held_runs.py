@@ -1,4 +1,4 @@
-"""What a worker holds: each run comes at its instant, and then by priority and in turns."""
+"""Held runs: each is due at its instant, and overdue ones get slots by priority and in turns."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Leases and shards: who may act, and for what."""
+"""Leases and shards: whether a node may act, and for which jobs it plans."""
 
 from collections import Counter
 from datetime import timedelta
@@ -18,7 +18,7 @@ def planner(number: int, roles: tuple[str, ...] = ("planner",)) -> Node:
 
 
 def shares(node: NodeId, nodes: list[Node]) -> list[int]:
-    """The shards of a node, when all were just heard of."""
+    """Return the shards of a node when all nodes have just sent a heartbeat."""
     return shards_of(node, nodes, heard_since=START)
 
 

@@ -1,4 +1,4 @@
-"""The loop: when a duty is called again."""
+"""The loop: when a duty ticks again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ DEADLINE = 5.0
 
 
 class Duty:
-    """Counts its ticks, and does what it was given for each."""
+    """Counts its ticks, and calls what it was given for each."""
 
     def __init__(self, *steps: Callable[[], Awaitable[datetime | None]]) -> None:
         self.steps = list(steps)

@@ -1,4 +1,4 @@
-"""The phase of a worker: the only place that says whether it may claim, start and hold runs."""
+"""The phase of a worker: the only place that decides whether it may claim, start and hold runs."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The pace of a planner that finds more than it plans in one look."""
+"""The pace of a planner that finds more than it plans in one round."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ TOOK = timedelta(seconds=0.1)
 
 
 class Slow:
-    """Stands in front of a store that takes its time to write firings."""
+    """A store that is slow to write firings."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self._store = store
@@ -47,7 +47,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 async def again_at(store: Store, *, jobs: int, next_fire_at: datetime) -> datetime | None:
-    """When a planner looks again after a look at many jobs."""
+    """Return when a planner plans again after a round with many jobs."""
     await store.create([firing(recurring(next_fire_at=next_fire_at)) for _ in range(jobs)])
     clock = ManualClock(NOW)
     slow = cast(Store, Slow(store, clock))

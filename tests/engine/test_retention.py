@@ -12,7 +12,7 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 class StoreDouble:
-    """The verbs that retention uses."""
+    """A store with the verbs that retention uses."""
 
     def __init__(self, *answers: int, expired: int = 0) -> None:
         self.answers = list(answers)

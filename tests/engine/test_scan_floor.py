@@ -1,4 +1,4 @@
-"""Where claims begin to look: at what is new, at what was told, and now and then at what nobody told of."""
+"""The lower bound of claims: what is new, what was signalled, and now and then everything."""
 
 from datetime import datetime, timedelta
 
@@ -15,7 +15,7 @@ NOTHING_LEFT = Claims()
 
 @pytest.fixture
 def floor() -> ScanFloor:
-    """The floor after a first look at everything, at START."""
+    """Return the floor after a first full scan at START."""
     floor = ScanFloor(LEAD)
     assert floor.send(START) is None
     answer(floor, START)

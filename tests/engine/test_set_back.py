@@ -1,4 +1,4 @@
-"""A store that is set back, to an older copy or by its clock: every slot is told, and none runs twice that is known."""
+"""A store that is set back, to an older copy or by its clock: every slot is accounted for, and no run runs twice."""
 
 import shutil
 import sqlite3

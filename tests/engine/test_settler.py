@@ -28,7 +28,7 @@ from tests.engine.system import START
 
 
 class StoreDouble:
-    """The two verbs that a settler uses, with an outage on demand."""
+    """A store with the two verbs that a settler uses, and with outages on demand."""
 
     def __init__(self) -> None:
         self.down = False
@@ -219,7 +219,7 @@ class TestStream:
     """Results that come so fast that larger groups make each of them cheaper."""
 
     async def given(self, scene: Scene, count: int = STREAM, gate: str | None = None) -> list[object]:
-        """So many results have just been written; when it is called for the next ones."""
+        """Write so many results; returns the list of the wake-ups for the next ones."""
         for number in range(count):
             scene.settler.add(done(number, gate=gate), START)
         await scene.settler.tick()

@@ -12,7 +12,7 @@ DEADLINE = 5.0
 
 
 class Rings:
-    """Notes when the timer fires, and may be waited for."""
+    """Records when the timer fires, and lets a test wait for it."""
 
     def __init__(self, clock: StoreClock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""A call that the store did, but whose answer was lost or late: nothing is stuck, lost, doubled or out of order."""
+"""Calls that the store executed, but whose answer was lost or late: no run is stuck, lost, doubled or out of order."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from tests.engine.test_jobs import create, jobs_of
 
 
 class Forgetful:
-    """Stands in front of a store, and loses or delays an answer."""
+    """A store that loses or delays an answer."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -160,7 +160,7 @@ async def test_what_a_node_gave_up_when_its_lease_ran_out_runs_again_although_no
     running, held = await one_shot(system, "slow"), await one_shot(system, delay=1.5)
     await system.advance(seconds=1)
     assert (node.worker.running, node.worker.holding) == (1, 1)
-    node.freeze()  # as when the store does not answer anybody: there is nobody who could bury it
+    node.freeze()  # as when the store answers no node: no other node can declare it dead
     await system.advance(seconds=20)
     node.thaw()
     await system.advance(seconds=30)
@@ -211,7 +211,7 @@ async def test_what_is_behind_a_retry_waits_although_the_lease_ran_out_before_th
     await one_shot(system, delay=0.9)  # held, so that there is something to give up
     await system.settle_all()
     assert (node.settler.unsettled, node.worker.holding) == (1, 1)
-    node.freeze()  # as when the store does not answer anybody: there is nobody who could bury it
+    node.freeze()  # as when the store answers no node: no other node can declare it dead
     await system.advance(seconds=20)
     node.thaw()
     await system.advance(minutes=2)

@@ -61,7 +61,7 @@ def eight(day: int) -> datetime:
 
 
 class Planning:
-    """A planner of a cluster in virtual time, which has nothing else to do; it is told when to look by the store."""
+    """A planner in virtual time that plans whenever the store has something to plan."""
 
     def __init__(self, system: System) -> None:
         self.system = system
@@ -85,7 +85,7 @@ class Planning:
         self._clock.move_to(end)
 
     async def slots(self, job: Job) -> list[datetime]:
-        """Those for which there are runs, each there before it was due."""
+        """Return the slots that have runs, each created before it was due."""
         found = await self.system.store.list_runs(RunFilter(job_id=job.id), cursor=None, limit=1000)
         assert all(run.created_at < run.due_at for run in found.items)
         return sorted(run.slot for run in found.items if run.slot is not None)

@@ -60,7 +60,7 @@ def fault(kind: str) -> object:
 
 @app.task("spin", cpu=True)
 def spin(note: str, *, deaf: bool = False, child: bool = False) -> None:
-    """Work for ever; the note says who is at it, and whether it was cleaned up."""
+    """Work forever; the file records the process ids, and whether the clean-up ran."""
     if deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     pids = [os.getpid()]
@@ -83,7 +83,7 @@ def flood(run: Run) -> None:
 
 @app.task("fork", cpu=True)
 def fork(note: str) -> str:
-    """Come back twice: as the process that was asked, and as a child of it."""
+    """Return twice: in the process that was asked, and in a child that it forked."""
     child = os.fork()
     if child == 0:
         time.sleep(0.1)
@@ -103,7 +103,7 @@ def garble() -> None:
 
 @app.task("murmur", cpu=True)
 def murmur(run: Run) -> None:
-    """Leave a thread behind that goes on talking."""
+    """Leave a thread behind that goes on logging."""
 
     def go_on() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""A stage for tests of execution: an executor, and attempts with what they told."""
+"""A set-up for tests of execution: an executor, and attempts with their results and progress."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ _new_id = Ids()
 
 
 class MemoryBlobs:
-    """Blobs that may be told to fail."""
+    """Blobs in memory that can be made to fail."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
@@ -57,10 +57,10 @@ class MemoryBlobs:
 
 @dataclass
 class Try:
-    """One attempt on the stage."""
+    """One attempt, with what it reported."""
 
     run: Run
-    execution: RunningAttempt
+    running: RunningAttempt
     results: list[AttemptResult] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
 
@@ -109,16 +109,16 @@ class Stage:
         )
         results: list[AttemptResult] = []
         progress: list[float] = []
-        execution = self.executor.begin(
+        running = self.executor.begin(
             run, lambda _, result: results.append(result), lambda _, fraction: progress.append(fraction)
         )
-        return Try(run, execution, results, progress)
+        return Try(run, running, results, progress)
 
     async def result(self, task: str, **options: Any) -> AttemptResult:
         return await self.begin(task, **options).result()
 
     async def log(self, attempt: Try, wanted: str = "") -> str:
-        """The log as it is kept, as soon as the wanted text is there."""
+        """Return the stored log as soon as the wanted text is in it."""
         deadline = time.monotonic() + 5
         while wanted not in (text := "".join([part async for part in read_log(self.blobs, attempt.run.id)])):
             assert time.monotonic() < deadline, f"{wanted!r} is not in {text!r}"
@@ -147,7 +147,7 @@ async def until(condition: Callable[[], object], seconds: float = 10) -> None:
 
 
 async def pids_in(note: Path, count: int = 1) -> list[int]:
-    """The process ids that a program writes down."""
+    """Return the process ids that a program writes to a file."""
     found: list[int] = []
 
     def read() -> bool:
@@ -159,7 +159,7 @@ async def pids_in(note: Path, count: int = 1) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended."""
+    """Return whether a process has ended."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

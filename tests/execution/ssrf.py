@@ -1,4 +1,4 @@
-"""The ways in which an address can be made to look harmless, and a listener that must never hear of them."""
+"""Ways to disguise an internal address, and a listener that none of them may reach."""
 
 import socket
 import threading
@@ -114,7 +114,7 @@ REDIRECTS = [
 
 @dataclass(slots=True)
 class Listener:
-    """Hears at which of this machine's addresses somebody comes; answers, or sends them elsewhere."""
+    """Records which of this machine's addresses are reached; answers, or redirects elsewhere."""
 
     port: int = 0
     location: str = ""

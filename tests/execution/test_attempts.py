@@ -223,8 +223,8 @@ async def test_a_timeout_cancels_the_task_and_counts_as_one(play: Stage) -> None
 async def test_a_stopped_task_ends_as_stopped(play: Stage) -> None:
     attempt = play.begin("tidy")
     await asyncio.sleep(0)
-    attempt.execution.stop()
-    attempt.execution.stop()
+    attempt.running.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     assert "cancelled is True" in await play.log(attempt, "cancelled")
 
@@ -232,10 +232,10 @@ async def test_a_stopped_task_ends_as_stopped(play: Stage) -> None:
 async def test_a_task_that_has_not_begun_is_withdrawn_at_once(play: Stage) -> None:
     for act in ("stop", "kill"):
         attempt = play.begin("report")
-        getattr(attempt.execution, act)()
+        getattr(attempt.running, act)()
         assert attempt.results == [Stopped()]
     loading = play.begin("report", blob="params/none")
-    loading.execution.stop()
+    loading.running.stop()
     assert loading.results == [Stopped()]
     await asyncio.sleep(0.01)
     assert len(loading.results) == 1
@@ -247,7 +247,7 @@ async def test_a_task_that_ignores_the_request_is_left_behind_and_counted(play: 
     attempt = play.begin("stubborn", seconds=3 * GRACE, timeout=timeout)
     await asyncio.sleep(0)
     if timeout is None:
-        attempt.execution.stop()
+        attempt.running.stop()
     result = await attempt.result()
     assert isinstance(result, Stopped if timeout is None else Failure)
     assert play.executor.abandoned == 1
@@ -258,7 +258,7 @@ async def test_a_task_that_ignores_the_request_is_left_behind_and_counted(play: 
 async def test_a_killed_task_is_told_at_once(play: Stage) -> None:
     attempt = play.begin("forever")
     await asyncio.sleep(0)
-    attempt.execution.kill()
+    attempt.running.kill()
     assert attempt.results == [Stopped()]
     await until(lambda: play.executor.abandoned == 0)
 

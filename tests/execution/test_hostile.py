@@ -30,14 +30,14 @@ app = Horae()
 
 
 class Leaver(Exception):
-    """Tries to leave when it is asked what it says."""
+    """Raises SystemExit when its message is read."""
 
     def __str__(self) -> str:
         sys.exit(1)
 
 
 def _chain(length: int) -> Exception:
-    """An exception with a long history."""
+    """Return an exception with a long chain of causes."""
     error = ValueError("the last")
     tip: BaseException = error
     for number in range(length):
@@ -254,7 +254,7 @@ def _no_thread(thread: threading.Thread) -> None:
 
 
 class Bomb:
-    """Pickled, it creates a file when it is read."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -294,8 +294,8 @@ async def _back(play: Stage, task: str, value: object) -> object:
 async def test_a_task_that_eats_memory_fails_and_is_the_first_to_go() -> None:
     async with stage(cpu_tasks.app, processes=1) as play:
         assert await play.result("expendable") == Success('"1000"')
-        told = ["sh", "-c", "read go; cat /proc/self/oom_score_adj"]
-        assert await play.result("shell.run", command=told, stdin="go\n") == Success(
+        command = ["sh", "-c", "read go; cat /proc/self/oom_score_adj"]
+        assert await play.result("shell.run", command=command, stdin="go\n") == Success(
             '{"exit_code":0,"output":"1000\\n"}'
         )
         result = await play.result("hog", megabytes=500)

@@ -25,7 +25,7 @@ ENDLESS = {
 
 
 class Server:
-    """Answers what the path asks for, and remembers what came."""
+    """Answers as the path asks, and records the requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -107,7 +107,7 @@ async def play() -> AsyncIterator[Stage]:
         yield play
 
 
-def told(result: AttemptResult) -> Any:
+def returned(result: AttemptResult) -> Any:
     assert isinstance(result, Success), result
     assert result.result is not None
     return msgspec.json.decode(result.result)
@@ -120,7 +120,7 @@ def failure(result: AttemptResult) -> Failure:
 
 async def test_a_request_carries_the_run_and_its_reply_is_the_result(play: Stage, server: Server) -> None:
     attempt = play.begin("http.request", url=f"{server.url}/200", headers={"X-Mine": "1"})
-    reply = told(await attempt.result())
+    reply = returned(await attempt.result())
     assert (reply["status"], reply["body"], reply["headers"]["x-thing"]) == (200, "hello", "yes")
     [(line, headers, body)] = server.requests
     assert (line, body) == ("GET /200 HTTP/1.1", b"")
@@ -131,7 +131,7 @@ async def test_a_request_carries_the_run_and_its_reply_is_the_result(play: Stage
 
 async def test_the_name_of_the_host_is_kept_although_its_address_is_pinned(play: Stage, server: Server) -> None:
     url = server.url.replace("127.0.0.1", "localhost")
-    assert told(await play.result("http.request", url=f"{url}/200"))["status"] == 200
+    assert returned(await play.result("http.request", url=f"{url}/200"))["status"] == 200
     assert server.requests[0][1]["host"] == url.removeprefix("http://")
 
 
@@ -178,7 +178,7 @@ async def test_a_redirect_is_followed_by_the_same_request(
 ) -> None:
     headers = {"X-Token": "t"}
     body = "text" if method == "POST" else None
-    reply = told(
+    reply = returned(
         await play.result("http.request", url=f"{server.url}/moved/{status}", method=method, headers=headers, body=body)
     )
     assert reply["status"] == 200
@@ -210,27 +210,27 @@ async def test_redirects_come_to_an_end(play: Stage, server: Server) -> None:
 
 
 async def test_a_redirect_that_is_expected_is_the_reply(play: Stage, server: Server) -> None:
-    assert told(await play.result("http.request", url=f"{server.url}/moved/302", expect="3xx"))["status"] == 302
+    assert returned(await play.result("http.request", url=f"{server.url}/moved/302", expect="3xx"))["status"] == 302
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("expect", [404, [200, 404], "4xx", ["5xx", "4xx"]])
 async def test_what_is_expected_is_a_success(play: Stage, server: Server, expect: object) -> None:
-    assert told(await play.result("http.request", url=f"{server.url}/404", expect=expect))["status"] == 404
+    assert returned(await play.result("http.request", url=f"{server.url}/404", expect=expect))["status"] == 404
 
 
 async def test_a_large_reply_is_cut(play: Stage, server: Server) -> None:
-    assert len(told(await play.result("http.request", url=f"{server.url}/large"))["body"]) == 65_536
+    assert len(returned(await play.result("http.request", url=f"{server.url}/large"))["body"]) == 65_536
 
 
 async def test_a_reply_is_read_in_its_own_encoding(play: Stage, server: Server) -> None:
-    assert told(await play.result("http.request", url=f"{server.url}/latin"))["body"] == "é"
+    assert returned(await play.result("http.request", url=f"{server.url}/latin"))["body"] == "é"
 
 
 @pytest.mark.parametrize("name", ["punycode", "idna", "unicode_escape", "undefined", "zlib", "no-such", "%00"])
 async def test_what_is_no_charset_is_read_as_utf_8_in_no_time(play: Stage, server: Server, name: str) -> None:
     began = time.monotonic()
-    reply = told(await play.result("http.request", url=f"{server.url}/charset/{name}"))
+    reply = returned(await play.result("http.request", url=f"{server.url}/charset/{name}"))
     assert reply["body"] == "a" * 30_000 + "-" + "9" * 30_000
     assert time.monotonic() - began < 2
 
@@ -248,12 +248,12 @@ async def test_a_reply_that_never_ends_is_waited_for_as_long_as_there_is_time(
 async def test_a_request_can_be_stopped(play: Stage, server: Server) -> None:
     attempt = play.begin("http.request", url=f"{server.url}/hang")
     await until(lambda: server.requests)
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
 
 
 class NameServers:
-    """Silent about some names until they are told to speak; the others are looked up as ever."""
+    """A resolver that blocks for some names until it is released."""
 
     def __init__(self) -> None:
         self.speak = threading.Event()
@@ -276,16 +276,16 @@ async def test_name_servers_that_are_silent_keep_nobody_else_waiting(
     monkeypatch.setattr(network_policy, "_free_lookups", threading.Semaphore(40))
     waiting = [play.begin("http.request", url=f"http://{n}.silent.example/") for n in range(39)]
     await until(lambda: servers.asked == 39)
-    assert told(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
+    assert returned(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
     given_up = play.begin("http.request", url="http://last.silent.example/")
     await until(lambda: servers.asked == 40)
-    given_up.execution.stop()
+    given_up.running.stop()
     assert await given_up.result() == Stopped()
     refused = failure(await play.result("http.request", url="http://more.silent.example/"))
     assert (refused.error.type, refused.fatal) == ("UnknownHost", False)
     servers.speak.set()
     assert {failure(await attempt.result()).error.type for attempt in waiting} == {"UnknownHost"}
-    assert told(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
+    assert returned(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
 
 
 async def test_nobody_there_is_tried_again(play: Stage, unused_tcp_port: int) -> None:

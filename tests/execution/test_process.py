@@ -27,14 +27,14 @@ async def play() -> AsyncIterator[Stage]:
         yield play
 
 
-def told(result: AttemptResult) -> object:
+def returned(result: AttemptResult) -> object:
     assert isinstance(result, Success)
     assert result.result is not None
     return msgspec.json.decode(result.result)
 
 
 async def test_a_cpu_task_runs_in_another_process_which_is_used_again(play: Stage) -> None:
-    first, second = told(await play.result("square", number=12)), told(await play.result("square", number=12))
+    first, second = returned(await play.result("square", number=12)), returned(await play.result("square", number=12))
     assert isinstance(first, dict)
     assert first["square"] == 144
     assert first["pid"] != os.getpid()
@@ -42,20 +42,20 @@ async def test_a_cpu_task_runs_in_another_process_which_is_used_again(play: Stag
 
 
 async def test_there_are_no_more_processes_than_allowed(play: Stage) -> None:
-    results = [told(await attempt.result()) for attempt in [play.begin("square", number=n) for n in range(20)]]
+    results = [returned(await attempt.result()) for attempt in [play.begin("square", number=n) for n in range(20)]]
     assert [result["square"] for result in results if isinstance(result, dict)] == [n * n for n in range(20)]
     assert 1 <= len({result["pid"] for result in results if isinstance(result, dict)}) <= 2
 
 
 async def test_log_and_progress_come_from_afar(play: Stage) -> None:
     attempt = play.begin("tell", attempt=4)
-    assert told(await attempt.result()) == f"run_{attempt.run.id} 4 7"
+    assert returned(await attempt.result()) == f"run_{attempt.run.id} 4 7"
     assert attempt.progress == [0.25, 1]
     assert await play.log(attempt, "afar") == "2026-11-15T20:00:00.000Z INFO from afar part=1\n"
 
 
 async def test_a_coroutine_may_be_a_cpu_task(play: Stage) -> None:
-    assert told(await play.result("later")) == "also coroutines"
+    assert returned(await play.result("later")) == "also coroutines"
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,24 @@ async def test_a_process_that_dies_is_a_crash_and_the_next_run_gets_another(
     assert isinstance(result, Failure)
     assert (result.error.type, result.fatal) == ("crash", False)
     assert message in result.error.message
-    assert told(await play.result("square", number=2))
+    assert returned(await play.result("square", number=2))
 
 
 async def test_a_stopped_task_may_clean_up_and_its_whole_group_is_gone(play: Stage, tmp_path: Path) -> None:
     attempt = play.begin("spin", note=str(tmp_path / "note"), child=True)
     pids = await pids_in(tmp_path / "note", 2)
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     await until(lambda: all(gone(pid) for pid in pids))
     assert (tmp_path / "note.clean").exists()
-    assert told(await play.result("square", number=2))
+    assert returned(await play.result("square", number=2))
 
 
 async def test_a_deaf_task_is_killed_after_the_grace(play: Stage, tmp_path: Path) -> None:
     attempt = play.begin("spin", note=str(tmp_path / "note"), deaf=True)
     pids = await pids_in(tmp_path / "note")
     began = time.monotonic()
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     assert GRACE <= time.monotonic() - began < GRACE + 1
     await until(lambda: gone(pids[0]))
@@ -124,7 +124,7 @@ async def test_a_timeout_ends_the_process(play: Stage, tmp_path: Path) -> None:
 async def test_kill_is_told_at_once(play: Stage, tmp_path: Path) -> None:
     attempt = play.begin("spin", note=str(tmp_path / "note"), deaf=True)
     pids = await pids_in(tmp_path / "note")
-    attempt.execution.kill()
+    attempt.running.kill()
     assert attempt.results == [Stopped()]
     await until(lambda: gone(pids[0]))
 
@@ -133,10 +133,10 @@ async def test_a_task_that_waits_for_a_process_is_withdrawn_at_once(play: Stage,
     busy = [play.begin("spin", note=str(tmp_path / f"note{n}")) for n in range(2)]
     queued = play.begin("square", number=1)
     await pids_in(tmp_path / "note0")
-    queued.execution.stop()
+    queued.running.stop()
     assert queued.results == [Stopped()]
     for attempt in busy:
-        attempt.execution.kill()
+        attempt.running.kill()
 
 
 async def test_a_flood_from_a_process_is_cut_and_the_loop_goes_on() -> None:
@@ -166,7 +166,7 @@ async def test_a_task_that_garbles_the_pipe_is_ended_and_the_next_run_gets_anoth
         assert isinstance(result, Failure)
         assert result.error.type == "crash"
         assert "wrote to the pipe" in result.error.message
-        assert told(await play.result("square", number=2))
+        assert returned(await play.result("square", number=2))
 
 
 async def test_what_a_thread_says_after_its_task_is_not_said_by_the_next() -> None:
@@ -181,11 +181,11 @@ async def test_what_a_thread_says_after_its_task_is_not_said_by_the_next() -> No
 
 async def test_endless_recursion_is_a_failure_and_costs_no_process() -> None:
     async with stage(app, processes=1) as play:
-        first = told(await play.result("square", number=2))
+        first = returned(await play.result("square", number=2))
         result = await play.result("recurse")
         assert isinstance(result, Failure)
         assert result.error.type == "RecursionError"
-        assert told(await play.result("square", number=2)) == first
+        assert returned(await play.result("square", number=2)) == first
 
 
 async def test_closing_leaves_no_process(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Secrets: sealed at rest, given to the task alone, and struck from whatever it says."""
+"""Secrets: sealed at rest, given to the task alone, and redacted in its logs and results."""
 
 import base64
 import json
@@ -300,7 +300,7 @@ async def test_secrets_that_cannot_be_opened_fail_the_attempt_and_say_why() -> N
 async def test_an_attempt_that_was_stopped_first_is_stopped() -> None:
     async with stage(app_that_tells(), sealer=Sealer(OTHER_KEY)) as play:
         attempt = play.begin("tell.async", secrets=Sealer(KEY).seal(SECRETS))
-        attempt.execution.stop()
+        attempt.running.stop()
         assert not isinstance(await attempt.result(), Failure)
 
 

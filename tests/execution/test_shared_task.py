@@ -1,4 +1,4 @@
-"""Coroutines that share a task of the event loop as long as none of them waits."""
+"""Coroutines share one asyncio task as long as none of them suspends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ Step = Callable[[Task], Awaitable[None]]
 
 
 class Handlers:
-    """Handlers that tell when they begin, and in which task."""
+    """Handlers that record when they begin, and in which task."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []

@@ -24,7 +24,7 @@ async def play() -> AsyncIterator[Stage]:
         yield play
 
 
-def told(result: AttemptResult) -> Any:
+def returned(result: AttemptResult) -> Any:
     assert isinstance(result, Success), result
     assert result.result is not None
     return msgspec.json.decode(result.result)
@@ -37,14 +37,14 @@ def failure(result: AttemptResult) -> Failure:
 
 async def test_a_program_runs_and_its_output_is_kept(play: Stage) -> None:
     attempt = play.begin("shell.run", command=["sh", "-c", "echo one; echo two >&2; printf three"])
-    assert told(await attempt.result()) == {"exit_code": 0, "output": "one\ntwo\nthree"}
+    assert returned(await attempt.result()) == {"exit_code": 0, "output": "one\ntwo\nthree"}
     log = await play.log(attempt, "three")
     assert [line.split(" ", 2)[1:] for line in log.splitlines()] == [["OUT", "one"], ["OUT", "two"], ["OUT", "three"]]
 
 
 async def test_no_shell_reads_the_arguments(play: Stage, tmp_path: Path) -> None:
     nasty = ["$(touch x)", "`id`", "; exit 1", "a b", "*", "\\", "'", '"', "\n", "&& true", "é"]
-    result = told(await play.result("shell.run", command=["printf", "%s|", *nasty], cwd=str(tmp_path)))
+    result = returned(await play.result("shell.run", command=["printf", "%s|", *nasty], cwd=str(tmp_path)))
     assert result["output"] == "".join(f"{item}|" for item in nasty)
     assert os.listdir(tmp_path) == []
 
@@ -52,7 +52,7 @@ async def test_no_shell_reads_the_arguments(play: Stage, tmp_path: Path) -> None
 async def test_the_environment_is_clean_and_names_the_run(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "secret")
     attempt = play.begin("shell.run", command=["env"], env={"GREETING": "hi", "HORAE_FENCE": "0"}, attempt=2)
-    lines = told(await attempt.result())["output"].splitlines()
+    lines = returned(await attempt.result())["output"].splitlines()
     env = dict(line.split("=", 1) for line in lines)
     assert env.pop("PATH")
     assert env.pop("HOME")
@@ -69,10 +69,10 @@ async def test_the_environment_is_clean_and_names_the_run(play: Stage, monkeypat
 
 
 async def test_a_program_gets_its_input_and_its_directory(play: Stage, tmp_path: Path) -> None:
-    result = told(await play.result("shell.run", command=["sh", "-c", "pwd; cat"], stdin="in", cwd=str(tmp_path)))
+    result = returned(await play.result("shell.run", command=["sh", "-c", "pwd; cat"], stdin="in", cwd=str(tmp_path)))
     assert result["output"] == f"{tmp_path}\nin"
-    assert told(await play.result("shell.run", command=["cat"]))["output"] == ""
-    assert told(await play.result("shell.run", command=["true"], stdin="x" * 1_000_000))["exit_code"] == 0
+    assert returned(await play.result("shell.run", command=["cat"]))["output"] == ""
+    assert returned(await play.result("shell.run", command=["true"], stdin="x" * 1_000_000))["exit_code"] == 0
 
 
 def test_a_program_may_be_over_before_it_is_given_anything_to_read() -> None:
@@ -83,7 +83,7 @@ def test_a_program_may_be_over_before_it_is_given_anything_to_read() -> None:
             attempts = [play.begin("shell.run", command=["true"], stdin="unread" * 100) for _ in range(40)]
             return [await attempt.result() for attempt in attempts]
 
-    assert [told(result)["exit_code"] for result in uvloop.run(run_many())] == [0] * 40
+    assert [returned(result)["exit_code"] for result in uvloop.run(run_many())] == [0] * 40
 
 
 async def test_another_exit_code_is_a_failure_with_the_last_lines(play: Stage) -> None:
@@ -123,7 +123,7 @@ async def test_a_program_that_is_only_just_starting_is_ended_too(play: Stage) ->
         attempt = play.begin("shell.run", command=["sleep", "1000"])
         for _ in range(rounds):
             await asyncio.sleep(0)
-        attempt.execution.stop()
+        attempt.running.stop()
         assert await attempt.result() == Stopped()
         await until(lambda: not play.executor._groups.live and not play.executor._groups._starting)
 
@@ -136,7 +136,7 @@ async def test_a_program_and_its_children_end_with_the_attempt(
     attempt = play.begin("shell.run", command=command, timeout=timeout)
     pids = await pids_in(tmp_path / "note", 2)
     if timeout is None:
-        attempt.execution.stop()
+        attempt.running.stop()
     result = await attempt.result()
     assert result == Stopped() if timeout is None else failure(result).outcome is Outcome.TIMEOUT
     await until(lambda: all(gone(pid) for pid in pids))
@@ -147,7 +147,7 @@ async def test_a_deaf_program_is_killed_after_the_grace(play: Stage, tmp_path: P
     attempt = play.begin("shell.run", command=command, stdin="go\n")
     [pid] = await pids_in(tmp_path / "note", 1)
     began = time.monotonic()
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     assert GRACE <= time.monotonic() - began < GRACE + 1
     await until(lambda: gone(pid))
@@ -159,14 +159,14 @@ async def test_kill_does_not_wait_for_the_grace(tmp_path: Path) -> None:
         command = ["sh", "-c", f"trap '' TERM; echo $$ > {tmp_path}/note; while :; do sleep 0.01; done"]
         attempt = play.begin("shell.run", command=command)
         [pid] = await pids_in(tmp_path / "note", 1)
-        attempt.execution.kill()
+        attempt.running.kill()
         assert attempt.results == [Stopped()]
         await until(lambda: gone(pid))
 
 
 async def test_what_a_program_leaves_behind_is_killed(play: Stage, tmp_path: Path) -> None:
     command = ["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/note"]
-    assert told(await play.result("shell.run", command=command))["exit_code"] == 0
+    assert returned(await play.result("shell.run", command=command))["exit_code"] == 0
     [pid] = await pids_in(tmp_path / "note", 1)
     await until(lambda: gone(pid))
 
@@ -174,7 +174,7 @@ async def test_what_a_program_leaves_behind_is_killed(play: Stage, tmp_path: Pat
 async def test_a_daemon_that_left_the_group_does_not_hold_the_attempt(play: Stage, tmp_path: Path) -> None:
     command = ["sh", "-c", f"setsid sh -c 'echo $$ > {tmp_path}/note; exec sleep 5' & sleep 0.2; echo done"]
     began = time.monotonic()
-    assert told(await play.result("shell.run", command=command))["output"] == "done\n"
+    assert returned(await play.result("shell.run", command=command))["output"] == "done\n"
     assert time.monotonic() - began < 3
     [pid] = await pids_in(tmp_path / "note", 1)
     os.kill(pid, 9)
@@ -188,7 +188,7 @@ async def test_a_flood_is_cut_and_neither_fills_memory_nor_holds_the_loop(play: 
         before = time.monotonic()
         await asyncio.sleep(0.001)
         longest = max(longest, time.monotonic() - before)
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     assert (await play.log(attempt, "truncated")).count("truncated") == 1
     assert longest < 0.3
@@ -201,14 +201,14 @@ async def test_output_of_which_nothing_can_be_kept_does_not_keep_the_worker_busy
     busy, began = time.process_time(), time.monotonic()
     await asyncio.sleep(1)
     share = (time.process_time() - busy) / (time.monotonic() - began)
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     assert share < 0.6
 
 
 async def test_garbage_without_line_ends_is_kept_in_pieces(play: Stage) -> None:
     attempt = play.begin("shell.run", command=["head", "-c", "300000", "/dev/urandom"])
-    result = told(await attempt.result())
+    result = returned(await attempt.result())
     assert len(result["output"]) <= 4096
     log = await play.log(attempt, "OUT")
     assert "\0" not in log
@@ -223,7 +223,7 @@ async def test_a_reaper_that_was_killed_is_replaced(play: Stage, tmp_path: Path)
     assert reaper is not None
     reaper.kill()
     reaper.wait()
-    assert told(await play.result("shell.run", command=["true"]))["exit_code"] == 0
+    assert returned(await play.result("shell.run", command=["true"]))["exit_code"] == 0
     assert play.executor._groups._reaper is not reaper
-    first.execution.stop()
+    first.running.stop()
     assert await first.result() == Stopped()

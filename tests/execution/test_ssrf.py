@@ -20,7 +20,7 @@ def inside() -> Iterator[Listener]:
 
 
 class Resolver:
-    """Stands for the DNS: each question about the name gets the next answer, the last for ever."""
+    """A DNS double: each query gets the next answer, and the last one from then on."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self._answers = list(answers)

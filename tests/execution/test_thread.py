@@ -85,7 +85,7 @@ async def test_system_exit_is_a_failure_like_any_other(play: Stage) -> None:
 
 async def test_a_function_that_looks_is_stopped(play: Stage) -> None:
     attempt = play.begin("cooperate")
-    attempt.execution.stop()
+    attempt.running.stop()
     assert await attempt.result() == Stopped()
     attempt = play.begin("cooperate", timeout=0.02)
     result = await attempt.result()
@@ -97,7 +97,7 @@ async def test_a_function_that_looks_is_stopped(play: Stage) -> None:
 async def test_a_result_that_owes_nothing_to_the_request_to_stop_is_good(play: Stage) -> None:
     began = play.begin("wait")
     await until(lambda: began.execution._begun)
-    began.execution.stop()
+    began.running.stop()
     OPEN.set()
     assert await began.result() == Success('"done"')
 
@@ -105,10 +105,10 @@ async def test_a_result_that_owes_nothing_to_the_request_to_stop_is_good(play: S
 @pytest.mark.parametrize("timeout", [None, 0.02])
 async def test_a_function_that_does_not_look_is_left_behind_and_counted(play: Stage, timeout: float | None) -> None:
     attempt = play.begin("wait", timeout=timeout)
-    await until(lambda: attempt.execution._begun)
+    await until(lambda: attempt.running._begun)
     began = time.monotonic()
     if timeout is None:
-        attempt.execution.stop()
+        attempt.running.stop()
     result = await attempt.result()
     assert time.monotonic() - began < GRACE + 0.5
     assert isinstance(result, Stopped if timeout is None else Failure)
@@ -120,18 +120,18 @@ async def test_a_function_that_does_not_look_is_left_behind_and_counted(play: St
 
 async def test_a_function_that_was_left_behind_logs_nothing_more(play: Stage) -> None:
     attempt = play.begin("stumble")
-    await until(lambda: attempt.execution._begun)
-    attempt.execution.kill()
+    await until(lambda: attempt.running._begun)
+    attempt.running.kill()
     OPEN.set()
     await until(lambda: play.executor.abandoned == 0)
-    assert not attempt.execution.log.write("INFO", "nor can anybody else")
+    assert not attempt.running.log.write("INFO", "nor can anybody else")
     assert await play.log(attempt) == ""
 
 
 async def test_a_function_that_waits_for_a_thread_is_withdrawn_at_once(play: Stage) -> None:
     busy = [play.begin("wait") for _ in range(2)]
     queued = play.begin("chatty")
-    queued.execution.stop()
+    queued.running.stop()
     assert queued.results == [Stopped()]
     OPEN.set()
     for attempt in busy:
