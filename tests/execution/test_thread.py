@@ -96,7 +96,7 @@ async def test_a_function_that_looks_is_stopped(play: Stage) -> None:
 
 async def test_a_result_that_owes_nothing_to_the_request_to_stop_is_good(play: Stage) -> None:
     began = play.begin("wait")
-    await until(lambda: began.execution._begun)
+    await until(lambda: began.running._begun)
     began.running.stop()
     OPEN.set()
     assert await began.result() == Success('"done"')
