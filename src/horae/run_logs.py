@@ -33,6 +33,8 @@ _CONTROLS = re.compile(
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 
+Redact = Callable[[str], str]
+
 
 class AttemptLog:
     """The log of one attempt, which any thread may write to."""
@@ -42,12 +44,12 @@ class AttemptLog:
     _chunks = 0
     full = False
     closed = False
-    redact: Callable[[str], str] | None = None  # replaces secrets before anything is kept
 
-    def __init__(self, run_id: RunId, fence: int, writer: "LogWriter") -> None:
+    def __init__(self, run_id: RunId, fence: int, writer: "LogWriter", redact: Redact | None) -> None:
         self._run_id = run_id
         self._fence = fence
         self._writer = writer
+        self._redact = redact
         self._lines: list[bytes] = []
 
     def write(self, level: str, text: str) -> bool:
@@ -56,8 +58,8 @@ class AttemptLog:
             return False
         writer = self._writer
         plain = _plain(text[: writer.limit + 1])
-        if self.redact is not None:
-            plain = self.redact(plain)
+        if self._redact is not None:
+            plain = self._redact(plain)
         lines = _formatted(writer.clock.now(), level, plain)
         with writer.lock:
             fresh = not self._lines
@@ -113,9 +115,12 @@ class LogWriter:
         """How many more bytes may wait in memory."""
         return MAX_PENDING - self._pending
 
-    def open(self, run_id: RunId, fence: int) -> AttemptLog:
-        """Return the log of a new attempt, which costs nothing until something is written."""
-        return AttemptLog(run_id, fence, self)
+    def open(self, run_id: RunId, fence: int, redact: Redact | None = None) -> AttemptLog:
+        """Return the log of a new attempt, which costs nothing until something is written.
+
+        `redact` replaces secrets before anything is stored.
+        """
+        return AttemptLog(run_id, fence, self, redact)
 
     def added(self, attempt: AttemptLog, size: int, *, fresh: bool) -> None:
         """Count new lines of an attempt; callable on any thread, by a caller that holds the lock."""

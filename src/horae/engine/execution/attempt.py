@@ -94,7 +94,6 @@ class RunningAttempt(ABC):
         """Merge secrets into the parameters, and redact them in logs and results."""
         self._secrets = secrets
         self._redactor = Redactor(secrets)
-        self.log.redact = self._redactor.text
 
     def start_with(self, params: str) -> None:
         """Start the task with its parameters and secrets."""
@@ -133,7 +132,8 @@ class RunningAttempt(ABC):
         with self.env.lock:
             if self._log is not None:
                 return self._log
-            opened = self._log = self.env.logs.open(self.run.id, self.run.fence)
+            redact = None if self._redactor is None else self._redactor.text
+            opened = self._log = self.env.logs.open(self.run.id, self.run.fence, redact)
         if self.ended:  # checked after `_log` is set, as `finish` checks `_log` after `ended` is set
             opened.close()
         return opened
