@@ -69,7 +69,7 @@ async def test_every_planted_violation_is_found_on_sqlite(tmp_path: Path, report
     report_figure(f"{len(STORE_MUTANTS)} planted violations found")
 
 
-async def test_lies_are_found_on_postgres(report_figure: ReportFigure) -> None:
+async def test_planted_violations_are_found_on_postgres(report_figure: ReportFigure) -> None:
     clock = ManualClock(datetime.now(UTC) - AGO)
     async with scratch_schema(postgres_url()) as url, connected(url) as (store, connection):
         sample = await create_sample_history(store, clock)

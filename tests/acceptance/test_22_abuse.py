@@ -121,9 +121,9 @@ def test_a_handler_that_keeps_the_event_loop_to_itself_costs_others_its_lease(
         [start] = cluster.effects.starts(blocker["id"])
         [blocked] = [node for node in nodes if node.pid == start.pid]
         [other] = [node for node in nodes if node is not blocked]
-        let_pass(4)  # the silence after which it is buried, and as much again
+        let_pass(4)  # twice the silence after which it is declared dead
         assert "event_loop_stalled" in blocked.output(), blocked.tail()
-        assert "hostile.py" in blocked.output()
+        assert "hostile_tasks.py" in blocked.output()
         assert "node_declared_dead" in other.output(), other.tail()
         since = len(cluster.effects.starts(job))
         let_pass(3)
