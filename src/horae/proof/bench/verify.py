@@ -17,6 +17,7 @@ from horae.ports.store import Store
 from horae.proof.bench.load import FAR, CronLoad
 from horae.proof.bench.tasks import once, slot
 from horae.proof.checking import History, Tolerance, violations
+from horae.proof.checking.listing import run_pages
 
 PAGE = 1_000
 JUDGED = 100_000  # runs that are judged one by one; more are only counted
@@ -78,7 +79,7 @@ class Verification:
         """Check that every one-shot has exactly one run and that it succeeded; return how many succeeded."""
         await self._expect_no_live_runs(once.name, before=self._now + FAR / 2)
         seen, states, read = bytearray(submitted), Counter[State](), 0
-        async for page in self._ended(once.name):
+        async for page in run_pages(self._store, RunFilter(states=FINAL, task=once.name), limit=PAGE):
             for run in page:
                 states[run.state] += 1
                 self._mark(seen, _number(run.spec.params).n)
@@ -136,14 +137,6 @@ class Verification:
     async def _expect_no_live_runs(self, task: str, *, before: datetime) -> None:
         alive = await _live_runs(self._store, task, before)
         self.expect(not alive.items, "some runs have not ended")
-
-    async def _ended(self, task: str) -> AsyncIterator[Sequence[Run]]:
-        which, cursor = RunFilter(states=FINAL, task=task), None
-        while True:
-            page = await self._store.list_runs(which, cursor=cursor, limit=PAGE)
-            yield page.items
-            if (cursor := page.cursor) is None:
-                return
 
     def _mark(self, seen: bytearray, number: int) -> None:
         if number < len(seen):

@@ -7,11 +7,11 @@ import msgspec
 
 from horae.core.model import DISCARDED, Attempt, Job, Run, RunId, State
 from horae.core.schedule.parse import schedule_to_wire
-from horae.ports.reader import JobFilter, Reader, RunFilter
+from horae.ports.reader import Reader, RunFilter
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.records import Closed, FinalAttempt, FinalJob, FinalRun, FinalSkip, Line
+from horae.proof.checking.listing import all_runs, recurring_jobs, run_pages
 
-PAGE = 500
 AHEAD = timedelta(hours=1)  # planners create runs at most this long before they are due
 
 
@@ -25,42 +25,15 @@ async def read_final(
     store: Reader, *, now: datetime, at: float, label_of: Callable[[str], str] = label_in_params
 ) -> AsyncIterator[Line]:
     """Yield every job, run and skip; `now` is the time of the store, and `at` the same moment on the harness' clock."""
-    async for job in _recurring(store):
+    async for job in recurring_jobs(store):
         yield _job(job, at, label_of)
         async for skip in _skips(store, job, now, at):
             yield skip
-    letters = {run.id async for run in _runs(store, RunFilter(dead_letters=True))}
-    page: list[Run] = []
-    async for run in _runs(store, RunFilter()):
-        page.append(run)
-        if len(page) == PAGE:
-            for line in await _finals(store, page, letters, at, label_of):
-                yield line
-            page = []
-    for line in await _finals(store, page, letters, at, label_of):
-        yield line
+    letters = {run.id async for run in all_runs(store, RunFilter(dead_letters=True))}
+    async for page in run_pages(store, RunFilter()):
+        for line in await _finals(store, page, letters, at, label_of):
+            yield line
     yield Closed(at=at)
-
-
-async def _recurring(store: Reader) -> AsyncIterator[Job]:
-    cursor: str | None = None
-    while True:
-        page = await store.list_jobs(JobFilter(), cursor=cursor, limit=PAGE)
-        for job in page.items:
-            if job.recurring:
-                yield job
-        if (cursor := page.cursor) is None:
-            return
-
-
-async def _runs(store: Reader, which: RunFilter) -> AsyncIterator[Run]:
-    cursor: str | None = None
-    while True:
-        page = await store.list_runs(which, cursor=cursor, limit=PAGE)
-        for run in page.items:
-            yield run
-        if (cursor := page.cursor) is None:
-            return
 
 
 def _job(job: Job, at: float, label_of: Callable[[str], str]) -> FinalJob:

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, Run, RunId, State
-from horae.ports.reader import JobFilter, Reader, RunFilter
+from horae.ports.reader import Reader, RunFilter
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run, run_name
+from horae.proof.checking.listing import PAGE, all_runs, recurring_jobs
 from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
 from horae.proof.checking.store.end_events import end_events
 from horae.proof.checking.store.gates import GatedRun, GateJudge, judge_pair
@@ -26,7 +27,6 @@ from horae.proof.checking.store.slots import (
     was_running,
 )
 
-PAGE = 500  # runs or jobs per read
 AHEAD = timedelta(hours=1)  # how far ahead of now runs are read; planners create them much later
 REREADS = 2
 _TICK = timedelta(microseconds=1)
@@ -81,7 +81,7 @@ class Checker:
             yield violation
 
     async def _all(self) -> AsyncIterator[Violation]:
-        async for job in self._recurring_jobs():
+        async for job in recurring_jobs(self._store):
             for violation in await self._check_job(job):
                 yield violation
             self._count(jobs=1)
@@ -97,16 +97,6 @@ class Checker:
         self._progress(self.counts)
 
     # --- jobs and their slots
-
-    async def _recurring_jobs(self) -> AsyncIterator[Job]:
-        cursor: str | None = None
-        while True:
-            page = await self._store.list_jobs(JobFilter(), cursor=cursor, limit=PAGE)
-            for job in page.items:
-                if job.recurring:
-                    yield job
-            if (cursor := page.cursor) is None:
-                return
 
     async def _check_job(self, job: Job) -> list[Violation]:
         found = await self._slots(job)
@@ -161,7 +151,9 @@ class Checker:
 
     async def _pages(self) -> AsyncIterator[list[Run]]:
         """All runs by due time, latest first; live and ended ones are read separately, so that duplicates show."""
-        live, ended = self._runs(_LIVE), self._runs(FINAL)
+        live, ended = (
+            all_runs(self._store, RunFilter(states=states, start_at=self._since)) for states in (_LIVE, FINAL)
+        )
         page: list[Run] = []
         async for run in _merged(live, ended):
             page.append(run)
@@ -170,15 +162,6 @@ class Checker:
                 page = []
         if page:
             yield page
-
-    async def _runs(self, states: frozenset[State]) -> AsyncIterator[Run]:
-        which, cursor = RunFilter(states=states, start_at=self._since), None
-        while True:
-            page = await self._store.list_runs(which, cursor=cursor, limit=PAGE)
-            for run in page.items:
-                yield run
-            if (cursor := page.cursor) is None:
-                return
 
     async def _check_page(self, page: Sequence[Run], gates: GateJudge) -> list[Violation]:
         return [
@@ -214,13 +197,7 @@ class Checker:
         """The ids that the store lists as dead letters among runs due at the same time as these."""
         times = [run.due_at for run in runs]
         which = RunFilter(dead_letters=True, start_at=min(times), end_at=max(times) + _TICK)
-        found: set[RunId] = set()
-        cursor: str | None = None
-        while True:
-            page = await self._store.list_runs(which, cursor=cursor, limit=PAGE)
-            found |= {run.id for run in page.items}
-            if (cursor := page.cursor) is None:
-                return found
+        return {run.id async for run in all_runs(self._store, which)}
 
     async def _check_copies(self, page: Sequence[Run]) -> list[Violation]:
         """Check that no run is both live and ended; its two rows would come one after the other."""
