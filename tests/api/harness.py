@@ -13,6 +13,7 @@ from horae.core.model import JobError, Node, NodeId, Reason, Run, RunId
 from horae.core.results import Failure, cancel, fail, start, succeed
 from horae.ports.store import ClaimRequest, Store
 from horae.tasks.builtin import builtin_tasks
+from tests import acts
 from tests.clocks import ManualClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,7 +29,8 @@ class Hand:
 
     async def join(self) -> None:
         now = self.clock.now()
-        await self.store.register(
+        await acts.register(
+            self.store,
             Node(
                 id=self.id,
                 name="hand",
@@ -39,7 +41,7 @@ class Hand:
                 started_at=now,
                 beat_at=now,
                 tasks=builtin_tasks().schemas(),
-            )
+            ),
         )
 
     async def claim(self, *, ahead: float = 0) -> list[Run]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from horae.core.values import replace
+from tests import acts
 from tests.api.harness import Api
 
 
@@ -162,7 +163,7 @@ async def test_an_unknown_task_is_refused_unless_it_is_asked_for(api: Api) -> No
 async def test_a_task_that_a_node_registers_later_is_known_at_once(api: Api) -> None:
     await api.post("/v1/jobs", {"task": "new.task"}, 422)
     node = (await api.store.nodes())[0]
-    await api.store.register(replace(node, tasks={**node.tasks, "new.task": "{}"}))
+    await acts.register(api.store, replace(node, tasks={**node.tasks, "new.task": "{}"}))
     await api.create(task="new.task")
 
 

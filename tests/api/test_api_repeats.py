@@ -1,15 +1,18 @@
 """Idempotency-Key: what is repeated is done once and answered the same way."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
 import pytest
 
 from horae.core.errors import InFlight, Unavailable
+from horae.core.model import Run
 from horae.core.records import RECEIPT_LIFE
 from horae.jobs.create import BATCH
 from horae.jobs.idempotency import Ask, Receipts
+from tests.acts import act_of
 from tests.api.harness import Api
 
 
@@ -171,15 +174,18 @@ async def test_a_batch_that_met_a_moment_without_a_store_is_completed(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = {"jobs": [{"task": "demo.echo", "schedule": "2027-01-01T00:00:00Z"}] * (BATCH + 1)}
-    write = type(api.store).create
 
-    async def fail_at_last(store: Any, items: Any) -> Any:
-        if len(items) == 1:
-            raise Unavailable("the store went away")
-        return await write(store, items)
+    def failing_at_last(verb: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def fail_at_last(store: Any, items: Any) -> Any:
+            if len(items) == 1 and (isinstance(items[0], Run) or act_of(items[0]) == "create"):
+                raise Unavailable("the store went away")
+            return await verb(store, items)
+
+        return fail_at_last
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(api.store), "create", fail_at_last)
+        for name in ("create", "apply"):  # without an idempotency key, and with one
+            patch.setattr(type(api.store), name, failing_at_last(getattr(type(api.store), name)))
         assert (await ask(api, "/v1/jobs/batch", jobs)).status_code == 503
         told = await api.post("/v1/jobs/batch", jobs)
         assert (told["accepted"], told["items"][-1]["error"]["status"]) == (BATCH, 503)

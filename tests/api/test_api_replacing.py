@@ -9,6 +9,7 @@ import pytest
 
 from horae.core.events import EventKind
 from horae.core.model import OnFailure, Policy
+from tests import acts
 from tests.api.harness import START, Api
 from tests.conformance.builders import one_shot
 
@@ -54,7 +55,7 @@ async def test_what_blocks_after_a_failure_keeps_its_ordering_key(api: Api) -> N
 async def test_a_job_that_asked_to_block_nothing_before_that_was_refused_can_be_changed(api: Api) -> None:
     policy = Policy(on_failure=OnFailure.BLOCK)
     run = one_shot(START + timedelta(hours=1), task="demo.echo", params="{}", policy=policy, owner="local")
-    await api.store.create([run])
+    await acts.create(api.store, [run])
     changed = await api.ask("PATCH", f"/v1/jobs/job_{run.job_id}", 200, json={"name": "old"})
     assert (changed["name"], changed["on_failure"]) == ("old", "block")
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from horae.core.model import Reason
+from tests import acts
 from tests.api.harness import Api
 
 
@@ -79,7 +80,7 @@ async def test_runs_are_found_by(api: Api, query: dict[str, str], expected: list
             case "retries":
                 await api.hand.fail(running)
             case "stops":
-                await api.store.request_stop([run.id], Reason.CANCELLED)
+                await acts.request_stop(api.store, [run.id], Reason.CANCELLED)
     await api.create(name="waits", queue="other")
     await api.create(name="later", schedule="2026-03-01T13:00:00Z")
     found = (await api.get("/v1/runs", params=query))["items"]

@@ -31,6 +31,7 @@ from horae.core.schedule.types import At, Every
 from horae.core.values import replace
 from horae.ports.reader import Listing
 from horae.ports.store import ClaimRequest, Claims, Store
+from tests import acts
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)  # microseconds that no float keeps by luck
 SECOND = timedelta(seconds=1)
@@ -168,7 +169,7 @@ def unusual_policy() -> Policy:
 async def given_node(store: Store, **changes: Any) -> NodeId:
     """A node that is registered."""
     node = a_node(**changes)
-    await store.register(node)
+    await acts.register(store, node)
     return node.id
 
 
@@ -185,7 +186,7 @@ async def claimed(store: Store, node: NodeId, **changes: Any) -> list[Run]:
 
 async def given_claimed(store: Store, *runs: Run, node: NodeId | None = None) -> list[Run]:
     """Runs that a node holds, in the order in which they were given."""
-    await store.create(runs)
+    await acts.create(store, runs)
     holder = node or await given_node(store)
     held = {run.id: run for run in await claimed(store, holder)}
     return [held[run.id] for run in runs]
@@ -208,7 +209,7 @@ async def given_ended(store: Store, *runs: Run, at: datetime = NOW, node: NodeId
 async def given_job(store: Store, job: Job | None = None, *runs: Run) -> Job:
     """A recurring job with runs."""
     made = job or recurring()
-    assert await store.create([firing(made, *runs)]) == [made.id]
+    assert await acts.create(store, [firing(made, *runs)]) == [made.id]
     return made
 
 

@@ -13,18 +13,23 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
+from horae.core.effects import park
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
 from horae.core.records import QueueSettings
+from horae.core.release import Rival
 from horae.core.results import Failure, cancel, fail, lost, start, succeed
 from horae.core.schedule.types import Now
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import Resolution, Retraction
+from horae.stores.common.apply import Named
 from horae.stores.common.statements import load, migrations
 from horae.stores.postgres.database import Address, Collision, Session, door, retried
+from horae.stores.postgres.guards import lock
 from horae.stores.postgres.store import PostgresStore
+from tests import acts
+from tests.acts import Resolution, Retraction
 from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
 from tests.conformance.test_store_retract import given_held, given_status
 from tests.postgres_server import postgres_url, scratch_schema
@@ -96,7 +101,7 @@ async def test_the_name_of_a_schema_may_be_odd(url: str) -> None:
     try:
         assert await odd.migrate()
         await odd.open()
-        assert await odd.create([run := one_shot()]) == [run.job_id]
+        assert await acts.create(odd, [run := one_shot()]) == [run.job_id]
     finally:
         await odd.close()
         connection = await asyncpg.connect(url)
@@ -183,10 +188,10 @@ async def test_a_store_of_the_first_version_is_upgraded_with_all_that_is_in_it(u
 
         [taken] = (await claims_of(store, await given_node(store))).runs
         assert await store.settle([succeed(start(taken, NOW), None, NOW)]) == [True]
-        assert await store.resolve([Resolution(run_id=broken.id)], now=NOW) == [True]
+        assert await acts.resolve(store, [Resolution(run_id=broken.id)], now=NOW) == [True]
         later = one_shot(NOW + timedelta(days=1), secrets="v1:sealed")
-        await store.create([later])
-        assert await store.end_waiting([cancel(later, NOW + timedelta(days=1))]) == [True], "on a day that is made now"
+        await acts.create(store, [later])
+        assert await store.settle([cancel(later, NOW + timedelta(days=1))]) == [True], "on a day that is made now"
         ended = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=10)
         assert sorted(ids(ended.items)) == sorted([waiting.id, fine.id, broken.id, later.id])
     finally:
@@ -237,7 +242,7 @@ def _with_new_id(run: Run) -> Run:
 
 async def test_runs_of_a_batch_may_differ_in_anything(store: PostgresStore) -> None:
     runs = unlike()
-    await store.create(runs)
+    await acts.create(store, runs)
     assert await store.runs([run.id for run in runs]) == {run.id: run for run in runs}
     node = await given_node(store)
     taken = (await claims_of(store, node)).runs
@@ -247,7 +252,7 @@ async def test_runs_of_a_batch_may_differ_in_anything(store: PostgresStore) -> N
 
 
 async def test_results_of_a_batch_may_differ_in_anything(store: PostgresStore) -> None:
-    await store.create([one_shot() for _ in range(20)])
+    await acts.create(store, [one_shot() for _ in range(20)])
     node = await given_node(store)
     tried = [start(run, NOW) for run in (await claims_of(store, node, limit=7)).runs]
     assert all(await store.settle([fail(run, Failure(error=NO), NOW, random_factor=0) for run in tried]))
@@ -268,8 +273,8 @@ async def test_results_of_a_batch_may_differ_in_anything(store: PostgresStore) -
 
 async def test_a_batch_of_which_some_are_there_already_is_completed(store: PostgresStore) -> None:
     first, second = one_shot(), one_shot()
-    await store.create([first])
-    assert await store.create([first, second, second]) == [first.job_id, second.job_id, second.job_id]
+    await acts.create(store, [first])
+    assert await acts.create(store, [first, second, second]) == [first.job_id, second.job_id, second.job_id]
     listed = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=9)
     assert sorted(ids(listed.items)) == sorted([first.id, second.id])
 
@@ -285,7 +290,7 @@ async def test_a_server_that_is_not_there_is_unavailable(host: str) -> None:
 
 async def test_a_standby_that_takes_no_writes_is_unavailable_and_can_be_read(store: PostgresStore, url: str) -> None:
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     standby = PostgresStore(f"{url}&default_transaction_read_only=on")
     await standby.open()
     with pytest.raises(Unavailable):
@@ -297,7 +302,7 @@ async def test_a_standby_that_takes_no_writes_is_unavailable_and_can_be_read(sto
 async def test_a_closed_store_is_unavailable(store: PostgresStore) -> None:
     await store.close()
     with pytest.raises(Unavailable):
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
 
 
 async def test_a_store_goes_on_after_all_its_connections_were_cut(store: PostgresStore, url: str) -> None:
@@ -314,7 +319,7 @@ async def test_a_store_goes_on_after_all_its_connections_were_cut(store: Postgre
     run = one_shot()
     for attempt in range(10):  # each connection of the pool may notice on its own
         try:
-            await other.create([run])
+            await acts.create(other, [run])
             break
         except Unavailable:
             assert attempt < 9
@@ -374,10 +379,10 @@ async def test_a_claim_that_collides_when_it_has_learned_of_a_limit_loses_nothin
 ) -> None:
     node, other = await given_node(store), PostgresStore(url)
     await other.open()
-    await other.set_queue(QueueSettings(queue="narrow", concurrency=1))
+    await acts.set_queue(other, QueueSettings(queue="narrow", concurrency=1))
     await other.close()
     runs = [one_shot(), one_shot(queue="narrow")]
-    await store.create(runs)
+    await acts.create(store, runs)
     collide(store, monkeypatch, at=1)
     assert sorted(ids((await claims_of(store, node)).runs)) == sorted(ids(runs))
 
@@ -385,9 +390,9 @@ async def test_a_claim_that_collides_when_it_has_learned_of_a_limit_loses_nothin
 async def test_a_claim_that_has_learned_of_a_limit_tells_what_it_left(store: PostgresStore, url: str) -> None:
     node, other = await given_node(store), PostgresStore(url)
     await other.open()
-    await other.set_queue(QueueSettings(queue="narrow", concurrency=1))
+    await acts.set_queue(other, QueueSettings(queue="narrow", concurrency=1))
     await other.close()
-    await store.create([one_shot(NOW - SECOND), one_shot()])
+    await acts.create(store, [one_shot(NOW - SECOND), one_shot()])
     claims = await claims_of(store, node, limit=1)
     assert (len(claims.runs), claims.more, claims.first_at) == (1, True, NOW - SECOND)
 
@@ -398,7 +403,7 @@ async def test_what_was_taken_back_is_told_although_the_next_collided(
     job, runs, _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
     await given_status(store, job, JobStatus.PAUSED)
     collide(store, monkeypatch, at=2)
-    assert await store.retract(runs, now=NOW) == [Retraction.TAKEN_BACK] * 2
+    assert await acts.retract(store, runs, now=NOW) == [Retraction.TAKEN_BACK] * 2
 
 
 async def test_a_store_that_does_not_listen_tells_others_and_is_told_nothing(store: PostgresStore, url: str) -> None:
@@ -413,7 +418,7 @@ async def test_a_store_that_does_not_listen_tells_others_and_is_told_nothing(sto
     first, second = one_shot(), one_shot(NOW + SECOND)
     await third.create([first])
     await until(lambda: Signal(kind=Kind.DUE, at=first.wake_at) in heard)
-    await deaf.create([second])  # on the connection over which it would have been told of the first
+    await acts.create(deaf, [second])  # on the connection over which it would have been told of the first
     await until(lambda: Signal(kind=Kind.DUE, at=second.wake_at) in heard)
     assert told == [Signal(kind=Kind.DUE, at=second.wake_at)]
     await third.close()
@@ -426,7 +431,7 @@ async def test_a_store_behind_a_pooler_keeps_nothing_in_a_session(store: Postgre
     heard: list[Signal] = []
     pooled.subscribe(heard.append)
     run, node = one_shot(), await given_node(pooled)
-    await pooled.create([run])
+    await acts.create(pooled, [run])
     [claimed] = (await claims_of(pooled, node)).runs
     assert await pooled.settle([succeed(start(claimed, NOW), None, NOW)]) == [True]
     heard.clear()
@@ -439,10 +444,10 @@ async def test_a_store_behind_a_pooler_keeps_nothing_in_a_session(store: Postgre
 
 async def test_a_claim_that_leaves_more_tells_where_the_next_may_begin(store: PostgresStore) -> None:
     node = await given_node(store)
-    await store.create([one_shot(NOW - number * SECOND) for number in range(1, 5)])
+    await acts.create(store, [one_shot(NOW - number * SECOND) for number in range(1, 5)])
 
     alone = await claims_of(store, node, limit=2)
-    await store.create([one_shot(NOW - 9 * SECOND, queue="other", priority=-1)])
+    await acts.create(store, [one_shot(NOW - 9 * SECOND, queue="other", priority=-1)])
     among = await claims_of(store, node, limit=1)
 
     assert (alone.more, alone.first_at) == (True, NOW - 4 * SECOND)
@@ -452,12 +457,12 @@ async def test_a_claim_that_leaves_more_tells_where_the_next_may_begin(store: Po
 
 async def test_what_a_node_left_behind_is_looked_for_until_it_is_returned(store: PostgresStore, url: str) -> None:
     node = await given_node(store)
-    await store.create([one_shot(NOW)])
+    await acts.create(store, [one_shot(NOW)])
     [run] = (await claims_of(store, node)).runs
     connection = await asyncpg.connect(url)
     graves = "SELECT count(*) FROM graves"
 
-    await store.unregister(node)
+    await acts.unregister(store, node)
     assert await store.orphans(limit=10) == [run]
     assert await connection.fetchval(graves) == 1, "it holds something still"
 
@@ -473,14 +478,15 @@ async def test_what_a_node_left_behind_is_looked_for_until_it_is_returned(store:
 async def test_a_run_of_a_task_that_nobody_knows_is_not_the_first_that_can_be_claimed(store: PostgresStore) -> None:
     """Or every claim would begin there, and walk over all that has been claimed since."""
     first = one_shot(NOW - 2 * SECOND, queue="b")
-    await store.create(
+    await acts.create(
+        store,
         [
             one_shot(NOW - timedelta(days=1), queue="a", task="long forgotten"),
             one_shot(NOW - timedelta(days=1), queue="c", task="long forgotten"),
             *(one_shot(NOW - SECOND, queue="a") for _ in range(3)),
             first,
             *(one_shot(NOW - SECOND, queue="b") for _ in range(3)),
-        ]
+        ],
     )
     node = await given_node(store)
     claims = await claims_of(store, node, limit=4)
@@ -495,8 +501,8 @@ async def test_a_run_of_a_task_that_nobody_knows_is_not_the_first_that_can_be_cl
 
 
 async def test_a_run_that_leaves_a_full_queue_calls_the_workers(url: str, store: PostgresStore) -> None:
-    await store.set_queue(QueueSettings(queue="default", concurrency=1))
-    await store.create([one_shot(), one_shot()])
+    await acts.set_queue(store, QueueSettings(queue="default", concurrency=1))
+    await acts.create(store, [one_shot(), one_shot()])
     mine, yours = await given_node(store), await given_node(store)
     other = PostgresStore(url)
     await other.open()
@@ -512,7 +518,7 @@ async def test_a_run_that_leaves_a_full_queue_calls_the_workers(url: str, store:
 
 async def test_many_nodes_share_runs_without_doubling_or_losing_one(url: str, store: PostgresStore) -> None:
     runs = [one_shot(NOW - n % 7 * SECOND, priority=n % 3, queue=f"q{n % 2}") for n in range(2000)]
-    await store.create(runs)
+    await acts.create(store, runs)
 
     async def work() -> list[Run]:
         mine = PostgresStore(url, pool_size=1)
@@ -530,7 +536,7 @@ async def test_many_nodes_share_runs_without_doubling_or_losing_one(url: str, st
 
 async def test_many_nodes_keep_the_order_of_each_gate(url: str, store: PostgresStore) -> None:
     runs = [one_shot(NOW - (200 - n) * SECOND, gate=f"gate {n % 5}") for n in range(200)]
-    await store.create(runs)
+    await acts.create(store, runs)
     ended: list[Run] = []
 
     async def work() -> None:
@@ -539,7 +545,7 @@ async def test_many_nodes_keep_the_order_of_each_gate(url: str, store: PostgresS
         node = await given_node(mine)
         while len(ended) < len(runs):
             claims = await claims_of(mine, node, limit=10)
-            await mine.park([contested.run for contested in claims.contested if contested.rivals])
+            await acts.park(mine, [contested.run for contested in claims.contested if contested.rivals])
             for run in claims.runs:
                 assert await mine.settle([succeed(start(run, NOW), None, NOW)]) == [True]
                 ended.append(run)
@@ -555,7 +561,7 @@ async def test_many_nodes_keep_the_order_of_each_gate(url: str, store: PostgresS
 
 async def test_a_node_that_is_buried_while_it_claims_gets_nothing(store: PostgresStore, url: str) -> None:
     node, runs = await given_node(store), [one_shot(), one_shot(gate="g")]
-    await store.create(runs)
+    await acts.create(store, runs)
     burial = await asyncpg.connect(url)
     await burial.execute("BEGIN")
     await burial.execute("DELETE FROM nodes")
@@ -580,7 +586,7 @@ async def test_a_claim_that_finds_nothing_writes_nothing(store: PostgresStore, u
     locked = "SELECT xmax <> '0'::xid FROM nodes"
     assert (await claims_of(store, node)).alive
     assert not await connection.fetchval(locked)
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     assert len((await claims_of(store, node)).runs) == 1
     assert await connection.fetchval(locked)
     await connection.close()
@@ -588,12 +594,14 @@ async def test_a_claim_that_finds_nothing_writes_nothing(store: PostgresStore, u
 
 async def test_a_run_that_is_being_parked_while_the_one_before_it_ends_goes_on(url: str, store: PostgresStore) -> None:
     line = [one_shot(NOW - SECOND, gate="g"), one_shot(NOW, gate="g")]
-    await store.create(line)
+    await acts.create(store, line)
     node = await given_node(store)
     [first] = (await claims_of(store, node)).runs
+    rival = Rival(id=first.id, job_id=first.job_id, started_at=None)
     other = await Address(url).connect()
     async with other.transaction():
-        await other.fetch(load("postgres")["park_runs"], [line[1].id], [0])
+        await lock(Session(other), Named.by([park(line[1], rival)]))
+        await other.fetch(load("postgres")["park_runs"], [line[1].id])
         ending = asyncio.create_task(store.settle([succeed(start(first, NOW), None, NOW)]))
         async with asyncio.timeout(10):
             while not await other.fetchval(

@@ -13,6 +13,7 @@ from horae.core.results import start, succeed
 from horae.ports.events import EventBatch
 from horae.stores.postgres.events import Horizon
 from horae.stores.postgres.store import PostgresStore
+from tests import acts
 from tests.conformance.builders import claimed, given_node, one_shot
 from tests.postgres_server import postgres_url, scratch_schema
 
@@ -75,7 +76,7 @@ async def test_a_long_transaction_of_somebody_else_does_not_hold_up_events(
     await transaction.start()
     await foreign.execute("INSERT INTO theirs VALUES (1)")
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     [batch] = await told(store)
     assert (batch.kind, batch.subjects) == (EventKind.JOB_CREATED, [run.job_id])
     assert await store.last_event() == batch.position
@@ -88,7 +89,7 @@ async def test_nothing_is_listed_before_what_may_still_be_committed_in_front_of_
     transaction = foreign.transaction()
     await transaction.start()
     await foreign.execute("INSERT INTO events (kind, owner, subjects) VALUES ('job.updated', 'ada', '{}')")
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     assert await told(store) == []
 
     await transaction.commit()
@@ -102,7 +103,7 @@ async def test_a_writer_that_gives_up_leaves_no_gap(store: PostgresStore, foreig
     transaction = foreign.transaction()
     await transaction.start()
     await foreign.execute("INSERT INTO events (kind, owner, subjects) VALUES ('job.updated', 'ada', '{}')")
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     await transaction.rollback()
     assert [batch.kind for batch in await told(store)] == [EventKind.JOB_CREATED]
 
@@ -119,7 +120,7 @@ async def test_a_listener_hears_of_every_event_once_however_many_write(url: str,
         for _ in range(rounds):
             runs = [one_shot(queue=queue, owner=luck.choice(["ada", "bob"])) for _ in range(luck.randint(1, 5))]
             keyed = one_shot(queue=queue, key=f"{number}")  # a transaction of several statements
-            await mine.create([*runs, keyed])
+            await acts.create(mine, [*runs, keyed])
             taken = await claimed(mine, node, queues=[queue])
             assert len(taken) == len(runs) + 1
             assert all(await mine.settle([succeed(start(run, run.due_at), None, run.due_at) for run in taken]))

@@ -16,6 +16,7 @@ from horae.stores.common.statements import load, migrations
 from horae.stores.postgres.database import Address, Session
 from horae.stores.postgres.held import left_behind
 from horae.stores.postgres.store import PostgresStore
+from tests import acts
 from tests.conformance.builders import (
     MINUTE,
     NOW,
@@ -64,7 +65,9 @@ async def store(url: str, connection: asyncpg.Connection) -> AsyncIterator[Postg
 
 async def claim(connection: asyncpg.Connection, node: NodeId, limit: int = 1000) -> list[Any]:
     """The rows of a claim in the transaction of the connection."""
-    _, *rows = await connection.fetch(CLAIM, node, [], ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [])
+    lanes = [ident for (ident,) in await connection.fetch("SELECT id FROM lanes")]
+    given = (node, lanes, ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [limit] * len(lanes), [])
+    _, *rows = await connection.fetch(CLAIM, *given)
     return rows
 
 
@@ -76,7 +79,7 @@ async def test_runs_of_schedules_lie_in_the_order_in_which_they_wake(
 ) -> None:
     jobs = [recurring() for _ in range(20)]
     slots = [NOW + n * MINUTE for n in range(5)]
-    await store.create([firing(job, *(slot_run(job, slot) for slot in slots)) for job in jobs])
+    await acts.create(store, [firing(job, *(slot_run(job, slot) for slot in slots)) for job in jobs])
     assert await connection.fetchval("SELECT array_agg(wake_at ORDER BY ctid) FROM runs") == sorted(slots * len(jobs))
 
 
@@ -85,11 +88,12 @@ async def test_nearly_every_claim_writes_no_index(
     store: PostgresStore, connection: asyncpg.Connection, gated: bool
 ) -> None:
     node = await given_node(store)
-    await store.create(
+    await acts.create(
+        store,
         [
             one_shot(params=f'{{"text": "{"x" * (number % 200)}"}}', gate=f"gate {number}" if gated else None)
             for number in range(2000)
-        ]
+        ],
     )
 
     async with connection.transaction():
@@ -106,7 +110,7 @@ async def test_nearly_every_claim_writes_no_index(
 async def test_only_held_runs_of_a_queue_with_a_limit_are_counted(
     store: PostgresStore, connection: asyncpg.Connection
 ) -> None:
-    await store.set_queue(QueueSettings(queue="narrow", concurrency=5))
+    await acts.set_queue(store, QueueSettings(queue="narrow", concurrency=5))
     node = await given_node(store)
     limited = [one_shot(queue="narrow"), one_shot(queue="narrow", gate="g")]
     *narrow, _, _ = await given_claimed(store, *limited, one_shot(), one_shot(gate="h"), node=node)
@@ -122,9 +126,9 @@ async def test_only_held_runs_of_a_queue_with_a_limit_are_counted(
 async def test_a_new_limit_counts_what_is_held_already(store: PostgresStore) -> None:
     node, other = await given_node(store), await given_node(store)
     first, *_ = await given_claimed(store, one_shot(), one_shot(NOW - MINUTE, priority=7), node=node)
-    await store.create([one_shot(), one_shot()])
+    await acts.create(store, [one_shot(), one_shot()])
 
-    await store.set_queue(QueueSettings(queue="default", concurrency=2))
+    await acts.set_queue(store, QueueSettings(queue="default", concurrency=2))
     assert await claimed(store, other) == []
     await store.settle([succeed(start(first, NOW), None, NOW)])
     assert len(await claimed(store, other)) == 1
@@ -134,11 +138,11 @@ async def test_a_new_limit_counts_what_a_claim_takes_that_began_before_it(
     store: PostgresStore, connection: asyncpg.Connection
 ) -> None:
     node, other = await given_node(store), await given_node(store)
-    await store.create([one_shot(), one_shot(), one_shot()])
+    await acts.create(store, [one_shot(), one_shot(), one_shot()])
 
     async with connection.transaction():
         assert len(await claim(connection, node, limit=2)) == 2
-        setting = asyncio.create_task(store.set_queue(QueueSettings(queue="default", concurrency=2)))
+        setting = asyncio.create_task(acts.set_queue(store, QueueSettings(queue="default", concurrency=2)))
         watcher = await asyncpg.connect(postgres_url())
         async with asyncio.timeout(10):
             while not await watcher.fetchval(WAITING):
@@ -155,7 +159,7 @@ async def test_a_limit_is_set_while_a_transaction_of_a_user_is_open(
     async with connection.transaction():
         await connection.execute("SELECT submit_runs('[]')")  # locks the runs against changes of their table
         async with asyncio.timeout(5):
-            await store.set_queue(QueueSettings(queue="default", concurrency=2))
+            await acts.set_queue(store, QueueSettings(queue="default", concurrency=2))
 
 
 # --- what dead nodes leave behind
@@ -172,8 +176,8 @@ async def test_what_is_left_behind_is_found_piece_by_piece_among_all_that_waits(
         node=gone,
     )
     await given_claimed(store, *(one_shot() for _ in range(5)))  # of a node that is alive
-    await store.create([one_shot(NOW - number // 2 * SECOND, queue="mail") for number in range(9)])
-    await store.unregister(gone)
+    await acts.create(store, [one_shot(NOW - number // 2 * SECOND, queue="mail") for number in range(9)])
+    await acts.unregister(store, gone)
 
     session, given = Session(connection), {"last_at": NOW, "at_once": 2}
     assert sorted(ids(await left_behind(session, [gone], limit=100, **given))) == sorted(ids(left))
@@ -186,7 +190,7 @@ async def test_who_looks_for_what_dead_nodes_left_behind_keeps_nothing_else_of_a
 ) -> None:
     gone = await given_node(store)
     await given_claimed(store, one_shot(), one_shot(), node=gone)
-    await store.create([one_shot() for _ in range(300)])
+    await acts.create(store, [one_shot() for _ in range(300)])
     lane = await connection.fetchval("SELECT id FROM lanes")
 
     await connection.execute(f"PREPARE orphans AS {load('postgres')['orphans']}")
@@ -201,7 +205,7 @@ async def test_one_looks_for_what_dead_nodes_left_behind_and_the_others_go_on(
 ) -> None:
     gone = await given_node(store)
     [left] = await given_claimed(store, one_shot(), node=gone)
-    await store.unregister(gone)
+    await acts.unregister(store, gone)
 
     async with connection.transaction():
         assert await connection.fetchval(load("postgres")["lock_graves"])
@@ -215,8 +219,8 @@ async def test_a_grave_stays_while_there_may_be_more_than_was_looked_for(
     first, second = await given_node(store), await given_node(store)
     await given_claimed(store, one_shot(), node=first)
     [left] = await given_claimed(store, one_shot(), node=second)
-    await store.unregister(first)
-    await store.unregister(second)
+    await acts.unregister(store, first)
+    await acts.unregister(store, second)
 
     [found] = await store.orphans(limit=1)
     assert await connection.fetchval("SELECT count(*) FROM graves") == 2
@@ -239,7 +243,7 @@ async def test_lists_tell_what_is_claimed_from_what_runs_and_what_waits(store: P
     await store.settle([give_back(again, NOW + MINUTE)])  # it began once, and waits
     [held] = await given_claimed(store, one_shot(NOW - SECOND), node=node)
     waiting = one_shot(NOW + MINUTE)
-    await store.create([waiting])
+    await acts.create(store, [waiting])
 
     async def listed(*states: State) -> list[str]:
         which = RunFilter(owner="ada", states=frozenset(states))
@@ -250,7 +254,7 @@ async def test_lists_tell_what_is_claimed_from_what_runs_and_what_waits(store: P
     assert await listed(State.RUNNING, State.CLAIMED) == [held.id, running.id]
     assert await listed(State.SCHEDULED) == [waiting.id, again.id]
     assert await listed(*State) == [waiting.id, held.id, again.id, running.id]
-    await store.request_stop([held.id, running.id], Reason.CANCELLED)
+    await acts.request_stop(store, [held.id, running.id], Reason.CANCELLED)
     stopping = RunFilter(owner="ada", states=frozenset({State.CLAIMED, State.RUNNING}), stopping=True)
     assert ids((await store.list_runs(stopping, cursor=None, limit=10)).items) == [held.id, running.id]
     depth = QueueDepth(queue="default", depth=1, oldest_due_at=held.due_at, running=1)
@@ -307,7 +311,7 @@ async def test_what_was_held_at_the_sixth_version_is_held_after_it(url: str) -> 
     await store.open()
     try:
         held = [plain, orphan, gated, narrow, running]
-        assert await store.held(held) == [True] * 5
+        assert await store.still_held(held) == [True] * 5
         assert ids(await store.orphans(limit=10)) == [orphan.id]
         assert await store.stops(node) == {plain.id: Reason.CANCELLED}
         which = RunFilter(owner="ada", states=frozenset({State.RUNNING}))

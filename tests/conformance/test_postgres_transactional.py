@@ -16,6 +16,7 @@ from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
 from horae.stores.postgres.store import PostgresStore
+from tests import acts
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy
 from tests.postgres_server import postgres_url, scratch_schema
 
@@ -133,7 +134,7 @@ async def test_listeners_are_told_at_the_commit_in_the_order_of_the_commits(
     enlisted, direct = a_run(), a_run()
     async with caller.transaction():
         await enlist(store, caller, enlisted)
-        await store.create([direct])
+        await acts.create(store, [direct])
         first = await store.events(after=None, owner="ada", limit=10)
         assert [batch.subjects for batch in first] == [[direct.job_id]], "a long transaction holds up nobody"
     [later] = await store.events(after=first[0].position, owner="ada", limit=10)
@@ -169,7 +170,7 @@ async def test_a_key_that_is_taken_is_refused_and_says_by_whom(
     store: PostgresStore, caller: asyncpg.Connection
 ) -> None:
     holder = a_run(key=ODD)
-    await store.create([holder])
+    await acts.create(store, [holder])
     with pytest.raises(asyncpg.UniqueViolationError, match="is taken by another unfinished job of ada") as refused:
         async with caller.transaction():
             await enlist(store, caller, a_run(), a_run(key=ODD))
@@ -188,7 +189,7 @@ async def test_a_key_is_held_from_the_commit_on(store: PostgresStore, caller: as
     run, late = a_run(key="k"), a_run(key="k")
     async with caller.transaction():
         await enlist(store, caller, run)
-        creating = asyncio.create_task(store.create([late]))
+        creating = asyncio.create_task(acts.create(store, [late]))
     assert await creating == [run.job_id]
     assert await store.job_by_key("ada", "k") == job_of(run)
 

@@ -21,7 +21,7 @@ from horae.core.results import start, succeed
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import Resolution, Store
+from horae.ports.store import Store
 from horae.stores.common.statements import migrations
 from horae.stores.sqlite import executor as sqlite_executor
 from horae.stores.sqlite.batches import FEW
@@ -30,6 +30,8 @@ from horae.stores.sqlite.codecs import STORED_JOB, STORED_RUN, to_json
 from horae.stores.sqlite.database import NETWORK_FILE_SYSTEMS, STATEMENTS, Database, file_system_of
 from horae.stores.sqlite.executor import InlineExecutor, ThreadedExecutor, Transaction
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
+from tests.acts import Resolution
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -74,7 +76,7 @@ def test_the_store_is_one(tmp_path: Path) -> None:
 async def test_the_file_is_made_with_its_folder_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "horae.db"
     async with opened(path) as store:
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
         modes = {name: stat.S_IMODE((path.parent / name).stat().st_mode) for name in os.listdir(path.parent)}
     assert set(modes.values()) == {0o600}
     assert {"horae.db", "horae.db-wal"} <= set(modes)
@@ -96,7 +98,7 @@ async def test_a_file_that_is_no_database_is_misconfigured(tmp_path: Path) -> No
 async def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
     run = one_shot()
     async with opened(tmp_path / "horae.db") as store:
-        await store.create([run])
+        await acts.create(store, [run])
     async with opened(tmp_path / "horae.db") as store:
         assert await store.run(run.id, owner=None) == run
     assert not (tmp_path / "horae.db-wal").exists(), "the last one to close folds the log in"
@@ -204,12 +206,12 @@ async def test_a_claim_brings_a_run_as_a_look_up_finds_it(tmp_path: Path) -> Non
     )
     async with opened(tmp_path / "horae.db") as store:
         node = await given_node(store)
-        await store.create([full])
+        await acts.create(store, [full])
         [first] = await claimed(store, node)
         assert first == replace(full, state=State.CLAIMED, node=node, fence=1)
         assert first == await store.run(full.id, owner=None)
 
-        await store.request_stop([full.id], Reason.CANCELLED)
+        await acts.request_stop(store, [full.id], Reason.CANCELLED)
         again = retried(start(first, NOW))
         assert await store.settle([replace(again, run=replace(again.run, progress=0.5))]) == [True]
         [second] = await claimed(store, node, until=NOW + DAY)
@@ -223,9 +225,9 @@ async def test_a_batch_of_several_kinds_is_written_in_its_order_and_once(tmp_pat
     runs = [one_shot(name=name) for name in ["single", *["first"] * many, "few", "few", *["second"] * many, "last"]]
     async with opened(tmp_path / "horae.db") as store:
         node = await given_node(store)
-        await store.create(runs)
+        await acts.create(store, runs)
         extra = [one_shot(name="second") for _ in range(2)]
-        await store.create([*runs, *extra])
+        await acts.create(store, [*runs, *extra])
         assert ids(await claimed(store, node)) == ids([*runs, *extra])
         told = await store.events(after=None, owner=None, limit=10)
         assert [batch.subjects for batch in told] == [ids(runs), ids(extra)]
@@ -236,7 +238,7 @@ async def test_a_batch_is_stored_as_it_is(apart: timedelta, tmp_path: Path) -> N
     due = [NOW + place * apart for place in range(FEW + 1)]
     runs = [one_shot(at, slot=at, name=ODD, params=to_json([ODD, place])) for place, at in enumerate(due)]
     async with opened(tmp_path / "horae.db") as store:
-        await store.create(runs)
+        await acts.create(store, runs)
         assert await store.runs([run.id for run in runs]) == {run.id: run for run in runs}
 
 
@@ -246,7 +248,7 @@ async def test_a_claim_reads_on_until_it_has_enough(tmp_path: Path) -> None:
     free = [one_shot(NOW, queue=queue) for queue in ("default", "mail") for _ in range(MAX_PAGE + 1)]
     async with opened(tmp_path / "horae.db") as store:
         node = await given_node(store)
-        await store.create([*line, *free])
+        await acts.create(store, [*line, *free])
         wanted = {line[0].id, *ids(free)}
         runs = await claimed(store, node, now=NOW - SECOND, limit=len(wanted))
         assert sorted(ids(runs)) == sorted(wanted)
@@ -307,7 +309,7 @@ async def test_what_an_older_version_wrote_is_found(tmp_path: Path) -> None:
         assert letter.id == idents["letter"].hex()
         assert (letter.spec.secrets, letter.requeue_of, letter.spec.policy) == (None, None, Policy())
         assert await count(store) == 3
-        assert await store.resolve([Resolution(run_id=letter.id)], now=NOW) == [True]
+        assert await acts.resolve(store, [Resolution(run_id=letter.id)], now=NOW) == [True]
         assert await store.dead_letters() == 0
 
 
@@ -369,7 +371,7 @@ async def test_verbs_that_share_a_commit_share_its_events(tmp_path: Path) -> Non
         gate = threading.Event()
         blocker = asyncio.create_task(executor.write(lambda transaction: gate.wait(5)))
         runs = [one_shot(owner=("ada", "bob")[number % 2]) for number in range(60)]
-        creates = [asyncio.create_task(store.create([run])) for run in runs]
+        creates = [asyncio.create_task(acts.create(store, [run])) for run in runs]
         await asyncio.sleep(0)
         gate.set()
         await asyncio.gather(blocker, *creates)
@@ -459,19 +461,19 @@ async def test_what_comes_while_another_process_has_the_lock_shares_the_next_com
 
 async def test_a_caller_that_went_away_does_not_stop_the_writer(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db") as store:
-        tasks = [asyncio.create_task(store.create([one_shot()])) for _ in range(10)]
+        tasks = [asyncio.create_task(acts.create(store, [one_shot()])) for _ in range(10)]
         await asyncio.sleep(0)
         for task in tasks[::2]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert await store.create([one_shot()]) is not None
+        assert await acts.create(store, [one_shot()]) is not None
         assert await count(store) >= 6
 
 
 async def test_closing_waits_for_what_was_begun(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "horae.db")
     await store.open()
-    creates = [asyncio.create_task(store.create([one_shot()])) for _ in range(300)]
+    creates = [asyncio.create_task(acts.create(store, [one_shot()])) for _ in range(300)]
     await asyncio.sleep(0)
     await store.close()
     assert len(await asyncio.gather(*creates)) == 300
@@ -482,12 +484,12 @@ async def test_closing_waits_for_what_was_begun(tmp_path: Path) -> None:
 async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "horae.db")
     with pytest.raises(Unavailable, match="closed"):
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
     await store.open()
     await store.close()
     await store.close()
     with pytest.raises(Unavailable, match="closed"):
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
     with pytest.raises(Unavailable, match="closed"):
         await store.nodes()
     assert [thread.name for thread in threading.enumerate() if "sqlite-writer" in thread.name] == []
@@ -503,7 +505,7 @@ async def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path: Path) -> None:
         for _ in range(3):
             with closing(sqlite3.connect(tmp_path / "horae.db", isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
-                write = asyncio.create_task(store.create([one_shot()]))
+                write = asyncio.create_task(acts.create(store, [one_shot()]))
                 await asyncio.sleep(0.24)
                 other.execute("ROLLBACK")
             began = time.monotonic()
@@ -519,10 +521,10 @@ async def test_a_lock_that_is_not_released_is_unavailable(tmp_path: Path, monkey
         with closing(sqlite3.connect(tmp_path / "horae.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(Unavailable, match="locked"):
-                await store.create([one_shot()])
+                await acts.create(store, [one_shot()])
             assert await count(store) == 0, "reading goes on"
             other.execute("ROLLBACK")
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
         assert await count(store) == 1
 
 
@@ -538,7 +540,7 @@ class Small(Database):
 async def create_until_refused(store: Store) -> tuple[int, Exception]:
     for answered in range(10_000):
         try:
-            await store.create([one_shot(params='{"x": "%s"}' % ("y" * 2000))])
+            await acts.create(store, [one_shot(params='{"x": "%s"}' % ("y" * 2000))])
         except Unavailable as exc:
             return answered, exc
     raise AssertionError("the disk is never full")
@@ -554,7 +556,7 @@ async def test_a_full_disk_is_unavailable_and_what_was_answered_stays(tmp_path: 
     await store.close()
 
     async with opened(tmp_path / "horae.db") as again:
-        await again.create([one_shot()])
+        await acts.create(again, [one_shot()])
         assert await count(again) == answered + 1
 
 
@@ -646,7 +648,7 @@ async def test_own_commits_are_not_taken_for_those_of_others(tmp_path: Path) -> 
         heard = asyncio.Event()
         store.subscribe(lambda signal: mine.append(signal.kind))
         other.subscribe(lambda signal: heard.set())
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
         async with asyncio.timeout(5):
             await heard.wait()
         assert mine == [Kind.DUE]
@@ -715,14 +717,14 @@ async def test_inline_everything_happens_in_the_calling_coroutine(tmp_path: Path
         store.subscribe(heard.append)
         assert await store.time() == moment
         run = one_shot()
-        await store.create([run])
+        await acts.create(store, [run])
         assert [signal.kind for signal in heard] == [Kind.DUE], "before the verb returns"
         node = await given_node(store)
         assert ids(await claimed(store, node)) == [run.id]
         await store.blobs.put([("a", b"x")])
         assert threading.active_count() == threads
     with pytest.raises(Unavailable, match="closed"):
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
 
 
 async def test_inline_a_verb_that_fails_is_undone(tmp_path: Path) -> None:
@@ -736,4 +738,4 @@ async def test_inline_a_verb_that_fails_is_undone(tmp_path: Path) -> None:
         with pytest.raises(LookupError):
             await executor.write(fail)
         assert await store.tasks() == {}
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])

@@ -3,6 +3,7 @@
 from horae.core.model import JobId, RunId, State
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import given_ended, given_job, given_running, new_id, one_shot
 
 
@@ -10,7 +11,7 @@ async def test_many_jobs_are_found_at_once_whatever_they_are_and_whoever_owns_th
     recurring = await given_job(store)
     [ended] = await given_ended(store, one_shot(owner="bob"))
     waiting = one_shot()
-    await store.create([waiting])
+    await acts.create(store, [waiting])
     ids = [recurring.id, JobId(new_id()), waiting.job_id, ended.job_id]
     found = await store.jobs(ids)
     assert found.keys() == {recurring.id, waiting.job_id, ended.job_id}
@@ -23,7 +24,7 @@ async def test_many_runs_are_found_at_once_alive_or_ended_and_whoever_owns_them(
     [ended] = await given_ended(store, one_shot(owner="bob"))
     [running] = await given_running(store, one_shot())
     waiting = one_shot()
-    await store.create([waiting])
+    await acts.create(store, [waiting])
     found = await store.runs([waiting.id, RunId(new_id()), running.id, ended.id])
     assert found.keys() == {waiting.id, running.id, ended.id}
     for run_id, run in found.items():
@@ -34,14 +35,14 @@ async def test_many_runs_are_found_at_once_alive_or_ended_and_whoever_owns_them(
 async def test_a_run_of_a_recurring_job_is_no_job(store: Store) -> None:
     job = await given_job(store)
     run = one_shot(schedule=None, job_id=job.id)
-    await store.create([run])
+    await acts.create(store, [run])
     assert await store.jobs([JobId(run.id)]) == {}
 
 
 async def test_what_runs_is_listed_for_all_owners_together(store: Store) -> None:
     running = await given_running(store, one_shot(), one_shot(owner="bob"))
     await given_ended(store, one_shot())
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     listing = await store.list_runs(RunFilter(states=frozenset({State.RUNNING})), cursor=None, limit=10)
     assert {run.id for run in listing.items} == {run.id for run in running}
     assert listing.cursor is None

@@ -3,6 +3,7 @@
 from horae.core.model import RunId
 from horae.core.results import start
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     MINUTE,
     NOW,
@@ -22,7 +23,7 @@ async def test_each_run_has_its_attempts_oldest_first(store: Store) -> None:
     twice, once = await given_running(store, one_shot(), one_shot(), node=node)
     [fine] = await given_ended(store, one_shot(), node=node)
     waiting = one_shot(NOW + 2 * MINUTE)
-    await store.create([waiting])
+    await acts.create(store, [waiting])
     first = retried(twice)
     only = failed(once)
     assert await store.settle([first, only]) == [True, True]

@@ -9,7 +9,9 @@ from horae.core.release import Rival
 from horae.core.results import start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import Resolution, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import Resolution
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -39,7 +41,7 @@ def ordered(seconds: float, policy: Policy = BLOCK, gate: str = "key:ada:k") -> 
 async def given_letter(store: Store, *followers: Run, run: Run | None = None) -> Run:
     """A run that failed and blocks its gate, with those that come after it."""
     first = run or ordered(-60)
-    await store.create([first, *followers])
+    await acts.create(store, [first, *followers])
     node = await given_node(store)
     [taken] = [each for each in await claimed(store, node) if each.id == first.id]
     settled = failed(start(taken, NOW))
@@ -49,7 +51,7 @@ async def given_letter(store: Store, *followers: Run, run: Run | None = None) ->
 
 
 async def resolved(store: Store, letter: Run, successor: Run | None = None) -> None:
-    assert await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
+    assert await acts.resolve(store, [Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
 
 
 def again(letter: Run) -> Run:
@@ -66,8 +68,8 @@ async def test_what_follows_a_blocking_letter_is_not_claimed_and_says_why(store:
     assert list(claims.runs) == []
     assert len(claims.contested) == 2
     first = claims.contested[0]
-    assert list(first.rivals) == [Rival(job_id=letter.job_id, started_at=None, failed=True)]
-    assert Rival(job_id=letter.job_id, started_at=None, failed=True) in claims.contested[1].rivals
+    assert list(first.rivals) == [Rival(id=letter.id, job_id=letter.job_id, started_at=None, failed=True)]
+    assert Rival(id=letter.id, job_id=letter.job_id, started_at=None, failed=True) in claims.contested[1].rivals
 
 
 async def test_what_is_blocked_but_not_due_is_no_contest(store: Store) -> None:
@@ -93,14 +95,14 @@ async def test_without_an_ordering_key_nothing_is_blocked(store: Store) -> None:
 async def test_other_gates_and_earlier_runs_are_not_blocked(store: Store) -> None:
     await given_letter(store)
     early, other = ordered(-120), ordered(-1, gate="key:ada:other")
-    await store.create([early, other, ordered(-1)])
+    await acts.create(store, [early, other, ordered(-1)])
     assert sorted(ids(await claimed(store, await given_node(store)))) == sorted([early.id, other.id])
 
 
 async def test_what_follows_an_earlier_run_is_still_blocked(store: Store) -> None:
     """Also for the node that has just taken the run before the letter."""
     await given_letter(store)
-    await store.create([ordered(-120), ordered(-1)])
+    await acts.create(store, [ordered(-120), ordered(-1)])
     node = await given_node(store)
     assert len((await claims_of(store, node)).runs) == 1
     claims = await claims_of(store, node)
@@ -110,7 +112,7 @@ async def test_what_follows_an_earlier_run_is_still_blocked(store: Store) -> Non
 
 async def test_a_run_that_is_tried_again_or_succeeds_blocks_nobody(store: Store) -> None:
     first, second = ordered(-2), ordered(-1)
-    await store.create([first, second])
+    await acts.create(store, [first, second])
     node = await given_node(store)
     [taken] = await claimed(store, node)
     await store.settle([retried(start(taken, NOW))])
@@ -123,11 +125,11 @@ async def test_a_blocked_run_is_parked_until_the_letter_is_discarded(store: Stor
     first, second = ordered(-2), ordered(-1)
     letter = await given_letter(store, first, second)
     node = await given_node(store)
-    await store.park([item.run for item in (await claims_of(store, node)).contested])
+    await acts.park(store, [item.run for item in (await claims_of(store, node)).contested])
     assert list((await claims_of(store, node)).contested) == []
     assert await store.tidy(now=NOW) == 0, "it is parked for a reason"
 
-    assert await store.resolve([Resolution(run_id=letter.id)], now=LATER) == [True]
+    assert await acts.resolve(store, [Resolution(run_id=letter.id)], now=LATER) == [True]
 
     [taken] = await claimed(store, node, now=LATER, until=LATER, floor=NOW + SECOND)
     assert (taken.id, taken.wake_at) == (first.id, LATER), "it wakes when it was freed, above the floor of the claims"
@@ -146,7 +148,7 @@ async def test_the_successor_of_a_letter_keeps_its_place_and_goes_first(store: S
     line = [ordered(-2), ordered(-1)]
     letter = await given_letter(store, *line)
     node = await given_node(store)
-    await store.park([item.run for item in (await claims_of(store, node)).contested])
+    await acts.park(store, [item.run for item in (await claims_of(store, node)).contested])
     successor = again(letter)
     await resolved(store, letter, successor)
 
@@ -188,9 +190,9 @@ async def test_of_several_letters_the_last_one_resolved_frees_the_gate(store: St
     letter = await given_letter(store)
     earlier = await given_letter(store, run=ordered(-120))
     follower = ordered(-1)
-    await store.create([follower])
+    await acts.create(store, [follower])
     node = await given_node(store)
-    await store.park([item.run for item in (await claims_of(store, node)).contested])
+    await acts.park(store, [item.run for item in (await claims_of(store, node)).contested])
 
     await resolved(store, letter)
     assert await claimed(store, node) == []
@@ -201,8 +203,8 @@ async def test_of_several_letters_the_last_one_resolved_frees_the_gate(store: St
 async def test_the_end_of_a_run_before_the_letter_wakes_nobody_behind_it(store: Store) -> None:
     await given_letter(store, ordered(-1))
     node = await given_node(store)
-    await store.park([item.run for item in (await claims_of(store, node)).contested])
-    await store.create([ordered(-120)])
+    await acts.park(store, [item.run for item in (await claims_of(store, node)).contested])
+    await acts.create(store, [ordered(-120)])
     [taken] = await claimed(store, node)
     await finish(store, taken)
     claims = await claims_of(store, node)
@@ -212,12 +214,12 @@ async def test_the_end_of_a_run_before_the_letter_wakes_nobody_behind_it(store: 
 async def test_a_run_that_waited_in_front_of_a_run_that_failed_goes_on(store: Store) -> None:
     """It was put there while the other ran: the letter is behind it and does not block it."""
     held = ordered(-60)
-    await store.create([held])
+    await acts.create(store, [held])
     mine, yours = await given_node(store), await given_node(store)
     [held] = await claimed(store, mine)
     early = ordered(-120)
-    await store.create([early])
-    await store.park([item.run for item in (await claims_of(store, yours)).contested])
+    await acts.create(store, [early])
+    await acts.park(store, [item.run for item in (await claims_of(store, yours)).contested])
     assert await store.settle([failed(start(held, NOW))]) == [True]
     await claims_of(store, mine, limit=0, free_gates=[held.gate])
     assert ids(await claimed(store, yours)) == [early.id]
@@ -227,7 +229,7 @@ async def test_history_that_is_dropped_leaves_no_block_behind(store: Store) -> N
     follower = ordered(-1)
     await given_letter(store, follower)
     node = await given_node(store)
-    await store.park([item.run for item in (await claims_of(store, node)).contested])
+    await acts.park(store, [item.run for item in (await claims_of(store, node)).contested])
     while await store.prune(before=(NOW + 2 * DAY).date(), limit=100):
         pass
     await store.tidy(now=NOW)
@@ -242,7 +244,7 @@ async def test_a_letter_resolved_while_its_followers_are_parked_frees_them_in_th
     for _ in range(10):
         follower = ordered(-1)
         letter = await given_letter(store, follower)
-        await asyncio.gather(other.park([follower]), resolved(store, letter))
+        await asyncio.gather(acts.park(other, [follower]), resolved(store, letter))
         node = await given_node(store)
         [taken] = await claimed(store, node)
         assert taken.id == follower.id

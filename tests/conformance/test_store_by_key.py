@@ -4,7 +4,9 @@ from horae.core.job_rules import job_of
 from horae.core.model import JobStatus
 from horae.core.results import cancel, start, succeed
 from horae.core.values import replace
-from horae.ports.store import JobChange, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange
 from tests.conformance.builders import DAY, NOW, ODD, firing, given_claimed, given_job, one_shot, recurring
 
 
@@ -19,8 +21,8 @@ async def test_a_one_shot_is_found_by_its_key_until_it_ends(store: Store) -> Non
 
 async def test_a_one_shot_that_is_cancelled_holds_its_key_no_more(store: Store) -> None:
     run = one_shot(NOW + DAY, key="k")
-    await store.create([run])
-    assert await store.end_waiting([cancel(run, NOW)]) == [True]
+    await acts.create(store, [run])
+    assert await store.settle([cancel(run, NOW)]) == [True]
     assert await store.job_by_key("ada", "k") is None
 
 
@@ -29,7 +31,7 @@ async def test_a_recurring_job_is_found_by_its_key_until_it_is_over(store: Store
     await given_job(store, job)
     assert await store.job_by_key("ada", "k") == job
     cancelled = replace(job, status=JobStatus.CANCELLED, revision=2)
-    assert await store.change(JobChange(job=cancelled, expected=1)) is not None
+    assert await acts.change(store, JobChange(job=cancelled, expected=1)) is not None
     assert await store.job_by_key("ada", "k") is None
 
 
@@ -37,13 +39,13 @@ async def test_a_job_that_finishes_by_itself_holds_its_key_no_more(store: Store)
     job = recurring(key="k")
     await given_job(store, job)
     done = firing(job, next_fire_at=None, plan_at=None, status=JobStatus.FINISHED)
-    assert await store.fire([done]) == [True]
+    assert await acts.fire(store, [done]) == [True]
     assert await store.job_by_key("ada", "k") is None
 
 
 async def test_a_key_belongs_to_its_owner(store: Store) -> None:
     mine, yours = one_shot(key="k"), recurring(key="k", owner="bob")
-    await store.create([mine, firing(yours)])
+    await acts.create(store, [mine, firing(yours)])
     assert await store.job_by_key("ada", "k") == job_of(mine)
     assert await store.job_by_key("bob", "k") == yours
     assert await store.job_by_key("eve", "k") is None
@@ -51,6 +53,6 @@ async def test_a_key_belongs_to_its_owner(store: Store) -> None:
 
 async def test_who_lost_a_key_is_not_found_by_it(store: Store) -> None:
     first, second = one_shot(key="k"), one_shot(key="k")
-    assert await store.create([first]) == [first.job_id]
-    assert await store.create([second]) == [first.job_id]
+    assert await acts.create(store, [first]) == [first.job_id]
+    assert await acts.create(store, [second]) == [first.job_id]
     assert await store.job_by_key("ada", "k") == job_of(first)

@@ -10,6 +10,7 @@ import pytest
 from horae.core.model import NodeId, Run, State, band_of
 from horae.core.results import give_back, start, succeed
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     DAY,
     DEAD_AFTER,
@@ -34,7 +35,7 @@ TICK = timedelta(microseconds=1)
 
 async def test_a_claimed_run_names_its_node_and_the_next_fence(store: Store) -> None:
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     node = await given_node(store)
 
     [held] = await claimed(store, node)
@@ -44,7 +45,7 @@ async def test_a_claimed_run_names_its_node_and_the_next_fence(store: Store) -> 
 
 
 async def test_a_run_is_claimed_once(store: Store, connect: Connect) -> None:
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     mine, yours = await given_node(store), await given_node(store)
     other = await connect()
     assert len(await claimed(store, mine)) == 1
@@ -54,7 +55,7 @@ async def test_a_run_is_claimed_once(store: Store, connect: Connect) -> None:
 
 async def test_nodes_that_race_share_the_runs(store: Store, connect: Connect) -> None:
     runs = [one_shot() for _ in range(200)]
-    await store.create(runs)
+    await acts.create(store, runs)
     stores = [store, await connect(), await connect()]
     nodes = [await given_node(store) for _ in stores]
 
@@ -71,7 +72,7 @@ async def test_nodes_that_race_share_the_runs(store: Store, connect: Connect) ->
 
 async def test_only_what_wakes_in_time_is_claimed(store: Store) -> None:
     early, exact, late = one_shot(NOW - DAY), one_shot(NOW + SECOND), one_shot(NOW + SECOND + TICK)
-    await store.create([late, exact, early])
+    await acts.create(store, [late, exact, early])
     node = await given_node(store)
 
     claims = await claims_of(store, node, until=NOW + SECOND)
@@ -81,7 +82,7 @@ async def test_only_what_wakes_in_time_is_claimed(store: Store) -> None:
 
 
 async def test_wake_at_counts_not_due_at(store: Store) -> None:
-    await store.create([one_shot(NOW - DAY, wake_at=NOW + MINUTE)])
+    await acts.create(store, [one_shot(NOW - DAY, wake_at=NOW + MINUTE)])
     node = await given_node(store)
     claims = await claims_of(store, node)
     assert (list(claims.runs), claims.next_at) == ([], NOW + MINUTE)
@@ -89,7 +90,7 @@ async def test_wake_at_counts_not_due_at(store: Store) -> None:
 
 async def test_the_floor_hides_what_woke_before(store: Store) -> None:
     below, at = one_shot(NOW - SECOND - TICK), one_shot(NOW - SECOND)
-    await store.create([below, at])
+    await acts.create(store, [below, at])
     node = await given_node(store)
     assert ids(await claimed(store, node, floor=NOW - SECOND)) == [at.id]
     assert ids(await claimed(store, node, floor=None)) == [below.id]
@@ -102,7 +103,7 @@ async def test_higher_priorities_come_first_then_earlier_ones(store: Store) -> N
         for queue in ("a", "b")
         for delay in (3, 2, 1)
     }
-    await store.create(list(runs.values()))
+    await acts.create(store, list(runs.values()))
     node = await given_node(store)
 
     first = await claimed(store, node, limit=7)
@@ -118,7 +119,7 @@ async def test_a_flood_in_one_queue_leaves_the_others_their_share(store: Store) 
     flood = [one_shot(NOW - MINUTE, queue="flood") for _ in range(20)]
     some = [one_shot(NOW + number * SECOND / 10, queue="some") for number in range(4)]
     few = [one_shot(NOW, queue="few"), one_shot(NOW + SECOND, queue="few")]
-    await store.create([*flood, *some, *few])
+    await acts.create(store, [*flood, *some, *few])
     node = await given_node(store)
 
     first = await claimed(store, node, until=NOW + SECOND, limit=6)
@@ -131,7 +132,9 @@ async def test_a_flood_in_one_queue_leaves_the_others_their_share(store: Store) 
 
 async def test_a_higher_priority_in_one_queue_goes_before_the_share_of_another(store: Store) -> None:
     urgent = [one_shot(NOW, queue="a", priority=1) for _ in range(3)]
-    await store.create([*urgent, *(one_shot(NOW - MINUTE, queue=queue) for queue in ("a", "b") for _ in range(3))])
+    await acts.create(
+        store, [*urgent, *(one_shot(NOW - MINUTE, queue=queue) for queue in ("a", "b") for _ in range(3))]
+    )
     node = await given_node(store)
 
     assert set(ids(await claimed(store, node, limit=3))) == set(ids(urgent))
@@ -147,7 +150,7 @@ async def test_a_flood_of_one_owner_leaves_the_others_their_share(store: Store) 
     flood = [one_shot(NOW - MINUTE, owner=eve) for _ in range(20)]
     some = [one_shot(NOW + number * SECOND / 10, owner=ada) for number in range(4)]
     few = [one_shot(NOW, owner=bob), one_shot(NOW + SECOND, owner=bob)]
-    await store.create([*flood, *some, *few])
+    await acts.create(store, [*flood, *some, *few])
     node = await given_node(store)
 
     first = await claimed(store, node, until=NOW + SECOND, limit=6)
@@ -161,7 +164,7 @@ async def test_a_flood_of_one_owner_leaves_the_others_their_share(store: Store) 
 async def test_a_queue_of_many_owners_takes_no_more_turns_than_that_of_one(store: Store) -> None:
     owners = owners_apart(4)
     crowd = [one_shot(NOW - MINUTE, owner=owner, queue="crowd") for owner in owners for _ in range(5)]
-    await store.create([*crowd, *(one_shot(owner=owners[0], queue="lonely") for _ in range(10))])
+    await acts.create(store, [*crowd, *(one_shot(owner=owners[0], queue="lonely") for _ in range(10))])
     node = await given_node(store)
 
     taken = await claimed(store, node, limit=8)
@@ -173,7 +176,7 @@ async def test_a_queue_of_many_owners_takes_no_more_turns_than_that_of_one(store
 async def test_a_higher_priority_goes_before_the_share_of_another_owner(store: Store) -> None:
     ada, bob = owners_apart(2)
     urgent = [one_shot(owner=ada, priority=1) for _ in range(3)]
-    await store.create([*urgent, *(one_shot(NOW - MINUTE, owner=bob) for _ in range(3))])
+    await acts.create(store, [*urgent, *(one_shot(NOW - MINUTE, owner=bob) for _ in range(3))])
     node = await given_node(store)
     assert set(ids(await claimed(store, node, limit=3))) == set(ids(urgent))
 
@@ -187,7 +190,7 @@ async def test_whatever_owners_there_are_all_is_claimed_once_the_oldest_of_each_
         for queue in ("a", "b")
         for number in range(count)
     ]
-    await store.create(runs)
+    await acts.create(store, runs)
     node = await given_node(store)
 
     taken: list[Run] = []
@@ -208,7 +211,7 @@ async def test_whatever_owners_there_are_all_is_claimed_once_the_oldest_of_each_
 async def test_what_many_owners_leave_of_a_large_claim_is_for_the_one_who_has_more(store: Store) -> None:
     *quiet, flood = owners_apart(12)
     some = [one_shot(NOW, owner=owner) for owner in quiet for _ in range(2)]
-    await store.create([*some, *(one_shot(NOW - MINUTE, owner=flood) for _ in range(250))])
+    await acts.create(store, [*some, *(one_shot(NOW - MINUTE, owner=flood) for _ in range(250))])
     node = await given_node(store)
 
     claims = await claims_of(store, node, limit=200)
@@ -220,7 +223,7 @@ async def test_what_many_owners_leave_of_a_large_claim_is_for_the_one_who_has_mo
 async def test_owners_who_have_more_than_there_is_room_for_have_about_as_much_of_a_large_claim(store: Store) -> None:
     *floods, quiet = owners_apart(9)
     runs = [one_shot(NOW - MINUTE, owner=owner) for owner in floods for _ in range(40)]
-    await store.create([*runs, *(one_shot(NOW, owner=quiet) for _ in range(3))])
+    await acts.create(store, [*runs, *(one_shot(NOW, owner=quiet) for _ in range(3))])
     node = await given_node(store)
 
     taken = by_owner(await claimed(store, node, limit=203))
@@ -242,7 +245,9 @@ def owners_apart(count: int) -> list[str]:
 
 async def test_only_the_queues_of_the_node_are_claimed(store: Store) -> None:
     mail, report = one_shot(queue="mail"), one_shot(queue="report")
-    await store.create([mail, report, one_shot(NOW + SECOND, queue="report"), one_shot(NOW + MINUTE, queue="mail")])
+    await acts.create(
+        store, [mail, report, one_shot(NOW + SECOND, queue="report"), one_shot(NOW + MINUTE, queue="mail")]
+    )
     node = await given_node(store)
 
     claims = await claims_of(store, node, queues=["mail", "nothing"])
@@ -255,7 +260,7 @@ async def test_only_the_queues_of_the_node_are_claimed(store: Store) -> None:
 async def test_only_known_tasks_are_claimed(store: Store) -> None:
     unknown = [one_shot(NOW - SECOND, task="other") for _ in range(5)]
     known = one_shot()
-    await store.create([*unknown, known])
+    await acts.create(store, [*unknown, known])
     node = await given_node(store)
     assert ids(await claimed(store, node, limit=3)) == [known.id]
     assert await claimed(store, node, tasks=[]) == []
@@ -263,20 +268,20 @@ async def test_only_known_tasks_are_claimed(store: Store) -> None:
 
 
 async def test_a_paused_one_shot_is_not_claimed(store: Store) -> None:
-    await store.create([one_shot(paused=True), one_shot(NOW + MINUTE, paused=True)])
+    await acts.create(store, [one_shot(paused=True), one_shot(NOW + MINUTE, paused=True)])
     node = await given_node(store)
     claims = await claims_of(store, node)
     assert (list(claims.runs), claims.next_at) == ([], None)
 
 
 async def test_no_more_than_the_limit_is_claimed(store: Store) -> None:
-    await store.create([one_shot() for _ in range(5)])
+    await acts.create(store, [one_shot() for _ in range(5)])
     node = await given_node(store)
     assert [len(await claimed(store, node, limit=limit)) for limit in (0, 2, 2, 2, 2)] == [0, 2, 2, 1, 0]
 
 
 async def test_a_claim_tells_whether_it_ended_at_its_limit(store: Store) -> None:
-    await store.create([one_shot() for _ in range(5)])
+    await acts.create(store, [one_shot() for _ in range(5)])
     node = await given_node(store)
     assert [(await claims_of(store, node, limit=limit)).more for limit in (0, 3, 9, 9)] == [False, True, False, False]
 
@@ -284,7 +289,7 @@ async def test_a_claim_tells_whether_it_ended_at_its_limit(store: Store) -> None
 async def test_next_at_is_the_earliest_of_all_lanes(store: Store) -> None:
     times = [NOW + 5 * SECOND, NOW + 3 * SECOND, NOW + 4 * SECOND]
     runs = [one_shot(at, priority=priority, queue=f"q{priority}") for priority, at in enumerate(times)]
-    await store.create(runs)
+    await acts.create(store, runs)
     node = await given_node(store)
     assert (await claims_of(store, node)).next_at == NOW + 3 * SECOND
     assert (await claims_of(store, node, queues=["q0", "q2"])).next_at == NOW + 4 * SECOND
@@ -315,7 +320,7 @@ async def test_a_retried_run_is_claimed_again_when_it_wakes(store: Store) -> Non
 
 async def test_a_node_that_is_not_registered_gets_nothing(store: Store) -> None:
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     claims = await claims_of(store, NodeId(new_id()))
     assert (claims.alive, list(claims.runs)) == (False, [])
     assert await state_of(store, run) is State.SCHEDULED
@@ -324,11 +329,11 @@ async def test_a_node_that_is_not_registered_gets_nothing(store: Store) -> None:
 @pytest.mark.parametrize("leave", ["bury", "unregister"])
 async def test_a_node_that_has_left_gets_nothing(store: Store, leave: str) -> None:
     node = await given_node(store)
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     if leave == "bury":
-        assert await store.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER) == [node]
+        assert await acts.bury(store, now=NOW + MINUTE, dead_after=DEAD_AFTER) == [node]
     else:
-        await store.unregister(node)
+        await acts.unregister(store, node)
     assert not (await claims_of(store, node)).alive
 
 
@@ -338,8 +343,10 @@ async def test_a_claim_and_a_burial_exclude_each_other(store: Store, connect: Co
     for _ in range(10):
         node = await given_node(store)
         run = one_shot()
-        await store.create([run])
-        claims, dead = await asyncio.gather(claims_of(store, node), other.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER))
+        await acts.create(store, [run])
+        claims, dead = await asyncio.gather(
+            claims_of(store, node), acts.bury(other, now=NOW + MINUTE, dead_after=DEAD_AFTER)
+        )
         assert dead == [node]
         orphans = ids(await store.orphans(limit=10))
         assert (run.id in orphans) == (run.id in ids(claims.runs))
@@ -349,10 +356,10 @@ async def test_a_claim_and_a_burial_exclude_each_other(store: Store, connect: Co
 
 async def test_what_is_undecided_is_passed_over_until_its_gate_is_free(store: Store) -> None:
     mine, yours = await given_node(store), await given_node(store)
-    await store.create([one_shot(NOW - SECOND, gate="g")])
+    await acts.create(store, [one_shot(NOW - SECOND, gate="g")])
     [ahead] = await claimed(store, yours)
     behind = one_shot(NOW, gate="g")
-    await store.create([behind])
+    await acts.create(store, [behind])
     assert ids([item.run for item in (await claims_of(store, mine)).contested]) == [behind.id]
     claims = await claims_of(store, mine, undecided_gates={"g"})
     assert (list(claims.runs), list(claims.contested)) == ([], [])

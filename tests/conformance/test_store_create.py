@@ -13,7 +13,9 @@ from horae.core.results import cancel, start, succeed
 from horae.core.schedule.types import CronSchedule, Now
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import NOBODY, JobChange, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import NOBODY, JobChange
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -55,7 +57,7 @@ async def test_a_one_shot_comes_back_as_it_was_written(store: Store) -> None:
         revision=3,
     )
 
-    assert await store.create([run]) == [run.job_id]
+    assert await acts.create(store, [run]) == [run.job_id]
 
     assert await store.run(run.id, owner="ada") == run
     assert await store.job(run.job_id, owner="ada") == job_of(run)
@@ -70,7 +72,8 @@ async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
     skip = skipped(job, NOW - MINUTE, NOW, 2)
     backfill = a_backfill(job, NOW - DAY)
 
-    await store.create(
+    await acts.create(
+        store,
         [
             firing(
                 job,
@@ -81,7 +84,7 @@ async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
                 plan_at=NOW + MINUTE,
                 status=JobStatus.PAUSED,
             )
-        ]
+        ],
     )
 
     stored = replace(job, next_fire_at=NOW + DAY, plan_at=NOW + MINUTE, status=JobStatus.PAUSED)
@@ -95,7 +98,7 @@ async def test_a_manual_run_belongs_to_its_job(store: Store) -> None:
     job = await given_job(store)
     manual = manual_run(job, '{"x": 1}', now=NOW, new_id=new_id)
 
-    assert await store.create([manual]) == [job.id]
+    assert await acts.create(store, [manual]) == [job.id]
 
     assert await store.run(manual.id, owner=None) == manual
     assert (await store.list_runs(RunFilter(job_id=job.id), cursor=None, limit=10)).items == [manual]
@@ -104,7 +107,7 @@ async def test_a_manual_run_belongs_to_its_job(store: Store) -> None:
 async def job_that_stands(store: Store, status: JobStatus) -> Job:
     job = await given_job(store)
     changed = replace(job, status=status, plan_at=None, revision=job.revision + 1)
-    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+    assert await acts.change(store, JobChange(job=changed, expected=job.revision)) is not None
     return changed
 
 
@@ -114,7 +117,7 @@ async def test_a_manual_run_is_written_unless_its_job_is_cancelled(store: Store,
     manual, other = manual_run(job, None, now=NOW, new_id=new_id), one_shot()
     allowed = status is not JobStatus.CANCELLED
 
-    assert await store.create([manual, other]) == [job.id if allowed else NOBODY, other.job_id]
+    assert await acts.create(store, [manual, other]) == [job.id if allowed else NOBODY, other.job_id]
 
     assert await store.run(manual.id, owner=None) == (manual if allowed else None)
     assert await store.run(other.id, owner=None) == other
@@ -123,15 +126,15 @@ async def test_a_manual_run_is_written_unless_its_job_is_cancelled(store: Store,
 @pytest.mark.parametrize("status", JobStatus)
 async def test_a_manual_run_of_a_one_shot_is_written_unless_that_is_cancelled(store: Store, status: JobStatus) -> None:
     run = one_shot(paused=status is JobStatus.PAUSED)
-    await store.create([run])
+    await acts.create(store, [run])
     if status is JobStatus.CANCELLED:
-        assert await store.end_waiting([cancel(run, NOW)]) == [True]
+        assert await store.settle([cancel(run, NOW)]) == [True]
     elif status is JobStatus.FINISHED:
         [held] = await claimed(store, await given_node(store))
         assert await store.settle([succeed(start(held, NOW), None, NOW)]) == [True]
     manual, allowed = manual_run(job_of(run), None, now=NOW, new_id=new_id), status is not JobStatus.CANCELLED
 
-    assert await store.create([manual]) == [run.job_id if allowed else NOBODY]
+    assert await acts.create(store, [manual]) == [run.job_id if allowed else NOBODY]
 
     assert await store.run(manual.id, owner=None) == (manual if allowed else None)
 
@@ -141,21 +144,14 @@ async def test_a_one_shot_whose_worker_is_asked_for_its_end_is_cancelled(
     store: Store, reason: Reason, allowed: bool
 ) -> None:
     run, node = one_shot(), await given_node(store)
-    await store.create([run])
+    await acts.create(store, [run])
     await claimed(store, node)
-    assert await store.request_stop([run.id], reason) == [node]
+    assert await acts.request_stop(store, [run.id], reason) == [node]
     manual = manual_run(job_of(run), None, now=NOW, new_id=new_id)
 
-    assert await store.create([manual]) == [run.job_id if allowed else NOBODY]
+    assert await acts.create(store, [manual]) == [run.job_id if allowed else NOBODY]
 
     assert await store.run(manual.id, owner=None) == (manual if allowed else None)
-
-
-async def test_what_was_planned_for_a_job_is_no_manual_run(store: Store) -> None:
-    job = await job_that_stands(store, JobStatus.CANCELLED)
-    again = slot_run(job, NOW, trigger=Trigger.REQUEUE)
-    assert await store.create([again]) == [job.id]
-    assert await store.run(again.id, owner=None) == again
 
 
 @pytest.mark.parametrize(
@@ -169,7 +165,7 @@ async def test_what_was_planned_for_a_job_is_no_manual_run(store: Store) -> None
 )
 async def test_times_are_kept_to_the_microsecond(store: Store, moment: datetime) -> None:
     run = one_shot(moment)
-    await store.create([run])
+    await acts.create(store, [run])
     assert await store.run(run.id, owner=None) == run
 
 
@@ -188,7 +184,7 @@ async def test_any_text_and_any_time_comes_back(store: Store, data: st.DataObjec
         labels=data.draw(st.dictionaries(text, text, max_size=3)),
         gate=data.draw(text),
     )
-    await store.create([run])
+    await acts.create(store, [run])
     assert await store.run(run.id, owner=run.owner) == run
 
 
@@ -196,7 +192,7 @@ async def test_odd_strings_are_kept_everywhere(store: Store) -> None:
     run = one_shot(
         owner=ODD, task=ODD, queue=ODD, name=ODD, key=ODD, params='{"x": "\\u0000"}', gate=ODD, labels={ODD: ODD}
     )
-    await store.create([run])
+    await acts.create(store, [run])
     node = await given_node(store, name=ODD, tasks={ODD: ODD}, queues=(ODD,))
 
     [held] = await claimed(store, node, queues=[ODD], tasks=[ODD])
@@ -212,8 +208,8 @@ async def test_an_unfinished_job_holds_its_key(store: Store) -> None:
     first, second = one_shot(key="k"), recurring(key="k")
     foreign = one_shot(key="k", owner="bob")
 
-    assert await store.create([first]) == [first.job_id]
-    assert await store.create([firing(second, slot_run(second, NOW)), foreign]) == [first.job_id, foreign.job_id]
+    assert await acts.create(store, [first]) == [first.job_id]
+    assert await acts.create(store, [firing(second, slot_run(second, NOW)), foreign]) == [first.job_id, foreign.job_id]
 
     assert await store.job(second.id, owner=None) is None
     assert (await store.list_runs(RunFilter(job_id=second.id), cursor=None, limit=9)).items == []
@@ -221,7 +217,7 @@ async def test_an_unfinished_job_holds_its_key(store: Store) -> None:
 
 async def test_within_a_batch_the_first_of_a_key_wins(store: Store) -> None:
     runs = [one_shot(key="k"), one_shot(key="other"), one_shot(key="k")]
-    assert await store.create(runs) == [runs[0].job_id, runs[1].job_id, runs[0].job_id]
+    assert await acts.create(store, runs) == [runs[0].job_id, runs[1].job_id, runs[0].job_id]
     assert await store.run(runs[2].id, owner=None) is None
 
 
@@ -229,25 +225,25 @@ async def test_of_two_stores_only_one_gets_a_key(store: Store, connect: Connect)
     other = await connect()
     mine, yours = [one_shot(key=f"k{n}") for n in range(20)], [one_shot(key=f"k{n}") for n in range(20)]
     for a, b in zip(mine, yours, strict=True):
-        [[first], [second]] = [await store.create([a]), await other.create([b])]
+        [[first], [second]] = [await acts.create(store, [a]), await acts.create(other, [b])]
         assert first == second == a.job_id
 
 
 async def test_a_key_is_free_once_its_one_shot_has_ended(store: Store) -> None:
     await given_ended(store, one_shot(key="k"))
     again = one_shot(key="k")
-    assert await store.create([again]) == [again.job_id]
+    assert await acts.create(store, [again]) == [again.job_id]
 
-    await store.end_waiting([cancel(again, NOW)])
+    await store.settle([cancel(again, NOW)])
     third = recurring(key="k")
-    assert await store.create([firing(third)]) == [third.id]
+    assert await acts.create(store, [firing(third)]) == [third.id]
 
 
 async def test_a_key_is_free_once_its_recurring_job_has_finished(store: Store) -> None:
     job = await given_job(store, recurring(key="k", next_fire_at=None))
-    assert await store.fire([firing(job, plan_at=None, status=JobStatus.FINISHED)]) == [True]
+    assert await acts.fire(store, [firing(job, plan_at=None, status=JobStatus.FINISHED)]) == [True]
     again = one_shot(key="k")
-    assert await store.create([again]) == [again.job_id]
+    assert await acts.create(store, [again]) == [again.job_id]
 
 
 async def test_a_run_of_a_job_does_not_free_the_key_of_the_job(store: Store) -> None:
@@ -256,22 +252,22 @@ async def test_a_run_of_a_job_does_not_free_the_key_of_the_job(store: Store) -> 
     node = await given_node(store)
     [run] = await claimed(store, node)
     await store.settle([cancel(run, NOW)])
-    assert await store.create([one_shot(key="k")]) == [job.id]
+    assert await acts.create(store, [one_shot(key="k")]) == [job.id]
 
 
 async def test_a_batch_that_is_sent_again_is_written_once(store: Store) -> None:
     job = recurring(key="k")
     batch: list[Run] = [one_shot(), one_shot(key="mine")]
-    await store.create([*batch, firing(job)])
+    await acts.create(store, [*batch, firing(job)])
 
-    assert await store.create([*batch, firing(job)]) == [*(run.job_id for run in batch), job.id]
+    assert await acts.create(store, [*batch, firing(job)]) == [*(run.job_id for run in batch), job.id]
 
     assert len((await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=9)).items) == 2
 
 
 async def test_large_batches_are_taken(store: Store) -> None:
     runs = [one_shot(NOW + n * timedelta(microseconds=1)) for n in range(10_000)]
-    assert len(await store.create(runs)) == 10_000
+    assert len(await acts.create(store, runs)) == 10_000
     node = await given_node(store)
     held = await claimed(store, node, until=NOW + DAY, limit=20_000)
     assert ids(held) == ids(runs)
@@ -280,15 +276,15 @@ async def test_large_batches_are_taken(store: Store) -> None:
 
 
 async def test_empty_batches_are_nothing(store: Store) -> None:
-    assert await store.create([]) == []
-    assert await store.fire([]) == []
-    assert await store.fill([]) == []
+    assert await acts.create(store, []) == []
+    assert await acts.fire(store, []) == []
+    assert await acts.fill(store, []) == []
     assert await store.start([]) == []
     assert await store.settle([]) == []
-    assert await store.end_waiting([]) == []
-    assert await store.request_stop([], Reason.CANCELLED) == []
+    assert await store.settle([]) == []
+    assert await acts.request_stop(store, [], Reason.CANCELLED) == []
     assert await store.last_runs([], now=NOW) == {}
-    await store.park([])
+    await acts.park(store, [])
     assert await store.list_runs(RunFilter(), cursor=None, limit=10) is not None
 
 
@@ -301,7 +297,7 @@ async def test_what_does_not_exist_is_none(store: Store) -> None:
 
 async def test_another_owners_things_are_not_found(store: Store) -> None:
     run, job = one_shot(schedule=Now()), recurring()
-    await store.create([run, firing(job)])
+    await acts.create(store, [run, firing(job)])
     assert await store.run(run.id, owner="bob") is None
     assert await store.job(run.job_id, owner="bob") is None
     assert await store.job(job.id, owner="bob") is None
@@ -313,6 +309,6 @@ async def test_a_run_of_a_job_is_not_a_job(store: Store) -> None:
     run = slot_run(job, NOW)
     await given_job(store, job, run)
     manual = replace(slot_run(job, NOW), trigger=Trigger.MANUAL, slot=None)
-    await store.create([manual])
+    await acts.create(store, [manual])
     for each in (run, manual):
         assert await store.job(each.id, owner=None) is None  # type: ignore[arg-type]

@@ -10,7 +10,9 @@ from horae.core.records import Receipt
 from horae.core.results import Failure, Settled, cancel, fail
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import Resolution, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import Resolution
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -64,7 +66,7 @@ async def test_failed_runs_are_counted_and_others_are_not(store: Store) -> None:
     await given_ended(store, one_shot())
     letters = await given_letters(store, one_shot(), one_shot(task="demo.echo", queue="other"))
     assert await store.dead_letters() == 2
-    await store.resolve([Resolution(run_id=letters[0].id)], now=NOW)
+    await acts.resolve(store, [Resolution(run_id=letters[0].id)], now=NOW)
     assert await store.dead_letters() == 1
 
 
@@ -74,12 +76,12 @@ async def test_failed_runs_are_counted_and_others_are_not(store: Store) -> None:
 async def test_letters_are_what_failed_and_is_not_resolved_latest_first(store: Store) -> None:
     await given_ended(store, one_shot())
     unwanted, waiting = one_shot(), one_shot()
-    await store.create([unwanted, waiting])
-    await store.end_waiting([cancel(unwanted, NOW)])
+    await acts.create(store, [unwanted, waiting])
+    await store.settle([cancel(unwanted, NOW)])
     early, late, resolved = await given_letters(
         store, one_shot(NOW - MINUTE), one_shot(NOW - SECOND), one_shot(NOW - 2 * SECOND)
     )
-    await store.resolve([Resolution(run_id=resolved.id)], now=NOW)
+    await acts.resolve(store, [Resolution(run_id=resolved.id)], now=NOW)
     found = (await store.list_runs(LETTERS, cursor=None, limit=10)).items
     assert list(found) == [late, early]
 
@@ -175,7 +177,7 @@ async def test_groups_take_the_same_filters_as_the_list(store: Store) -> None:
 
 async def test_a_letter_that_is_discarded_is_resolved(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
-    assert await store.resolve([Resolution(run_id=letter.id)], now=NOW) == [True]
+    assert await acts.resolve(store, [Resolution(run_id=letter.id)], now=NOW) == [True]
     assert await store.run(letter.id, owner=None) == replace(letter, resolution="discarded")
     assert await listed(store) == []
 
@@ -183,7 +185,7 @@ async def test_a_letter_that_is_discarded_is_resolved(store: Store) -> None:
 async def test_a_letter_that_is_requeued_points_at_its_successor(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
     successor = again(letter)
-    assert await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
+    assert await acts.resolve(store, [Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
     assert await store.run(letter.id, owner=None) == replace(letter, resolution=successor.id)
     assert await store.run(successor.id, owner=None) == successor
     assert (successor.requeue_of, successor.trigger) == (letter.id, Trigger.REQUEUE)
@@ -196,7 +198,7 @@ async def test_a_letter_that_is_requeued_points_at_its_successor(store: Store) -
 async def test_what_is_no_letter_is_not_resolved_and_has_no_successor(store: Store) -> None:
     [done] = await given_ended(store, one_shot())
     waiting = one_shot(NOW + DAY)
-    await store.create([waiting])
+    await acts.create(store, [waiting])
     [letter] = await given_letters(store, one_shot())
     unknown = replace(letter, id=RunId(new_id()))
     successors = [again(run) for run in (done, waiting, unknown)]
@@ -204,7 +206,12 @@ async def test_what_is_no_letter_is_not_resolved_and_has_no_successor(store: Sto
         Resolution(run_id=run.id, successor=successor)
         for run, successor in zip((done, waiting, unknown), successors, strict=True)
     ]
-    assert await store.resolve([*resolutions, Resolution(run_id=letter.id)], now=NOW) == [False, False, False, True]
+    assert await acts.resolve(store, [*resolutions, Resolution(run_id=letter.id)], now=NOW) == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert [await store.run(successor.id, owner=None) for successor in successors] == [None, None, None]
     assert await store.run(done.id, owner=None) == done
 
@@ -213,8 +220,8 @@ async def test_a_letter_is_resolved_once(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
     first, second, third = again(letter), again(letter), again(letter)
     both = [Resolution(run_id=letter.id, successor=run) for run in (first, second)]
-    assert await store.resolve(both, now=NOW) == [True, False]
-    assert await store.resolve([Resolution(run_id=letter.id, successor=third)], now=NOW) == [False]
+    assert await acts.resolve(store, both, now=NOW) == [True, False]
+    assert await acts.resolve(store, [Resolution(run_id=letter.id, successor=third)], now=NOW) == [False]
     assert await claimed(store, await given_node(store)) == [
         replace(first, state=State.CLAIMED, fence=1, node=(await store.nodes())[-1].id)
     ]
@@ -226,7 +233,7 @@ async def test_of_many_who_resolve_a_letter_at_once_one_does(store: Store, conne
 
     async def resolve(who: Store) -> list[bool | Receipt]:
         resolutions = [Resolution(run_id=letter.id, successor=again(letter)) for letter in letters]
-        return await who.resolve(resolutions, now=NOW)
+        return await acts.resolve(who, resolutions, now=NOW)
 
     answers = await asyncio.gather(*(resolve(who) for who in others * 2))
     assert [sum(answer is True for answer in each) for each in zip(*answers, strict=True)] == [1] * len(letters)
@@ -234,31 +241,31 @@ async def test_of_many_who_resolve_a_letter_at_once_one_does(store: Store, conne
 
 
 async def test_no_resolutions_are_no_work(store: Store) -> None:
-    assert await store.resolve([], now=NOW) == []
+    assert await acts.resolve(store, [], now=NOW) == []
 
 
 async def test_a_receipt_is_kept_with_the_resolution_and_answers_the_next(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
     successor, receipt = again(letter), a_receipt()
     first = Resolution(run_id=letter.id, successor=successor, receipt=receipt)
-    assert await store.resolve([first], now=NOW) == [True]
+    assert await acts.resolve(store, [first], now=NOW) == [True]
     assert await store.receipt("ada", "k", now=NOW) == receipt
 
     repeated = Resolution(run_id=letter.id, successor=again(letter), receipt=a_receipt(answer="another"))
-    assert await store.resolve([repeated], now=NOW) == [receipt]
+    assert await acts.resolve(store, [repeated], now=NOW) == [receipt]
     assert ids(await claimed(store, await given_node(store))) == [successor.id]
 
 
 async def test_no_receipt_is_kept_of_what_was_not_resolved(store: Store) -> None:
     [done] = await given_ended(store, one_shot())
-    assert await store.resolve([Resolution(run_id=done.id, receipt=a_receipt())], now=NOW) == [False]
+    assert await acts.resolve(store, [Resolution(run_id=done.id, receipt=a_receipt())], now=NOW) == [False]
     assert await store.receipt("ada", "k", now=NOW) is None
 
 
 async def test_a_successor_that_fails_is_a_letter_of_its_own(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
     successor = again(letter)
-    await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=NOW)
+    await acts.resolve(store, [Resolution(run_id=letter.id, successor=successor)], now=NOW)
     [taken] = await claimed(store, await given_node(store))
     await store.settle([broken(replace(taken, state=State.RUNNING, attempt=1, started_at=NOW))])
     assert await listed(store) == [successor.id]

@@ -4,53 +4,56 @@ from datetime import datetime
 
 from horae.core.records import Declaration
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import MINUTE, NOW, ODD
 
 
-def declared(key: str = "morning", digest: str = "1", app: str = "shop:app", seen_at: datetime = NOW) -> Declaration:
-    return Declaration(app=app, key=key, digest=digest, seen_at=seen_at)
+def declared(
+    key: str = "morning", digest: str = "1", app: str = "shop:app", seen_at: datetime = NOW, owner: str = "ada"
+) -> Declaration:
+    return Declaration(owner=owner, app=app, key=key, digest=digest, seen_at=seen_at)
 
 
 async def test_versions_are_kept_by_owner(store: Store) -> None:
     mine = [declared(), declared(digest="2", seen_at=NOW + MINUTE), declared("evening"), declared(ODD, ODD, ODD)]
-    await store.declare("ada", mine)
-    await store.declare("bob", [declared(digest="3")])
+    await acts.declare(store, "ada", mine)
+    await acts.declare(store, "bob", [declared(digest="3", owner="bob")])
     found = await store.declarations("ada")
     assert sorted(found, key=repr) == sorted(mine, key=repr)
-    assert await store.declarations("bob") == [declared(digest="3")]
+    assert await store.declarations("bob") == [declared(digest="3", owner="bob")]
     assert await store.declarations("nobody") == []
 
 
 async def test_a_version_keeps_the_time_when_it_was_first_seen(store: Store) -> None:
-    await store.declare("ada", [declared()])
-    await store.declare("ada", [declared(seen_at=NOW + MINUTE), declared(digest="2", seen_at=NOW + MINUTE)])
+    await acts.declare(store, "ada", [declared()])
+    await acts.declare(store, "ada", [declared(seen_at=NOW + MINUTE), declared(digest="2", seen_at=NOW + MINUTE)])
     assert {each.digest: each.seen_at for each in await store.declarations("ada")} == {"1": NOW, "2": NOW + MINUTE}
 
 
 async def test_a_version_that_is_renewed_counts_as_seen_now(store: Store) -> None:
-    await store.declare("ada", [declared()])
-    await store.declare("ada", [declared(digest="2", seen_at=NOW + MINUTE)])
-    await store.declare("ada", [declared(seen_at=NOW + 2 * MINUTE)], renew=True)
+    await acts.declare(store, "ada", [declared()])
+    await acts.declare(store, "ada", [declared(digest="2", seen_at=NOW + MINUTE)])
+    await acts.declare(store, "ada", [declared(seen_at=NOW + 2 * MINUTE)], renew=True)
     found = {each.digest: each.seen_at for each in await store.declarations("ada")}
     assert found == {"1": NOW + 2 * MINUTE, "2": NOW + MINUTE}
 
 
 async def test_the_same_version_may_come_twice_in_one_call(store: Store) -> None:
     for renew in (False, True):
-        await store.declare("ada", [declared(), declared()], renew=renew)
+        await acts.declare(store, "ada", [declared(), declared()], renew=renew)
         assert await store.declarations("ada") == [declared()]
 
 
 async def test_nothing_to_declare_is_no_work(store: Store) -> None:
-    await store.declare("ada", [])
-    await store.forget("ada", app="shop:app", keys=[])
+    await acts.declare(store, "ada", [])
+    await acts.forget(store, "ada", app="shop:app", keys=[])
     assert await store.declarations("ada") == []
 
 
 async def test_every_version_under_a_key_is_forgotten_and_no_other(store: Store) -> None:
     others = [declared("evening"), declared(app="other:app")]
-    await store.declare("ada", [declared(), declared(digest="2"), *others])
-    await store.declare("bob", [declared()])
-    await store.forget("ada", app="shop:app", keys=["morning", "unknown"])
+    await acts.declare(store, "ada", [declared(), declared(digest="2"), *others])
+    await acts.declare(store, "bob", [declared(owner="bob")])
+    await acts.forget(store, "ada", app="shop:app", keys=["morning", "unknown"])
     assert sorted(await store.declarations("ada"), key=repr) == sorted(others, key=repr)
-    assert await store.declarations("bob") == [declared()]
+    assert await store.declarations("bob") == [declared(owner="bob")]

@@ -5,6 +5,7 @@ import pytest
 from horae.core.model import RunId, State
 from horae.core.results import cancel
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import MINUTE, NOW, failed, given_ended, given_running, ids, new_id, one_shot
 
 
@@ -13,8 +14,8 @@ async def test_of_many_runs_those_that_ended_are_told(store: Store) -> None:
     [broken, running] = await given_running(store, one_shot(), one_shot())
     assert await store.settle([failed(broken)]) == [True]
     unwanted, waiting = one_shot(), one_shot()
-    await store.create([unwanted, waiting])
-    assert await store.end_waiting([cancel(unwanted, NOW)]) == [True]
+    await acts.create(store, [unwanted, waiting])
+    assert await store.settle([cancel(unwanted, NOW)]) == [True]
 
     asked = [done.id, broken.id, running.id, unwanted.id, waiting.id, RunId(new_id())]
     found = {run.id: run for run in await store.ended(asked)}
@@ -30,6 +31,6 @@ async def test_of_many_runs_those_that_ended_are_told(store: Store) -> None:
 @pytest.mark.parametrize("count", [0, 1500])
 async def test_as_many_as_one_likes_can_be_asked_for_at_once(store: Store, count: int) -> None:
     runs = [one_shot(NOW + MINUTE) for _ in range(count)]
-    await store.create(runs)
+    await acts.create(store, runs)
     [done] = await given_ended(store, one_shot())
     assert ids(await store.ended([*(run.id for run in runs), done.id])) == [done.id]

@@ -14,7 +14,9 @@ from horae.core.records import Receipt
 from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.events import EVENT_LIFE, EventBatch
-from horae.ports.store import JobChange, Receipted, Resolution, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange, Receipted, Resolution
 from tests.conformance.builders import (
     MINUTE,
     NOW,
@@ -80,7 +82,7 @@ async def listening(store: Store) -> Listener:
 async def test_new_jobs_are_told_of(store: Store) -> None:
     listener = await listening(store)
     run, job = one_shot(), recurring()
-    await store.create([run, firing(job, slot_run(job, NOW))])
+    await acts.create(store, [run, firing(job, slot_run(job, NOW))])
     assert sorted(await listener.news()) == sorted(
         [(EventKind.JOB_CREATED, "ada", run.job_id), (EventKind.JOB_CREATED, "ada", job.id)]
     )
@@ -89,20 +91,20 @@ async def test_new_jobs_are_told_of(store: Store) -> None:
 async def test_runs_of_jobs_are_no_new_jobs(store: Store) -> None:
     job = await given_job(store)
     listener = await listening(store)
-    await store.create([manual_run(job, None, now=NOW, new_id=new_id)])
-    await store.fire([firing(job, slot_run(job, NOW))])
+    await acts.create(store, [manual_run(job, None, now=NOW, new_id=new_id)])
+    await acts.fire(store, [firing(job, slot_run(job, NOW))])
     assert await listener.news() == []
 
 
 async def test_what_was_not_created_is_not_told_of(store: Store) -> None:
     run, job = one_shot(key="k"), recurring()
     receipt = Receipt(owner="ada", key="r", fingerprint="f", answer="a", created_at=NOW)
-    await store.create([run, firing(job), Receipted(item=one_shot(), receipt=receipt)])
+    await acts.create(store, [run, firing(job), Receipted(item=one_shot(), receipt=receipt)])
     listener = await listening(store)
 
     fresh = one_shot()
-    await store.create([one_shot(key="k"), Receipted(item=one_shot(), receipt=receipt)])
-    await store.create([run, fresh, firing(job)])
+    await acts.create(store, [one_shot(key="k"), Receipted(item=one_shot(), receipt=receipt)])
+    await acts.create(store, [run, fresh, firing(job)])
 
     assert await listener.news() == [(EventKind.JOB_CREATED, "ada", fresh.job_id)], "a batch may be sent again"
 
@@ -135,10 +137,10 @@ async def test_the_end_of_a_run_is_told_of_once(store: Store, how: str, kind: Ev
 
 async def test_the_end_of_a_run_that_waits_is_told_of(store: Store) -> None:
     runs = [one_shot(), one_shot()]
-    await store.create(runs)
+    await acts.create(store, runs)
     listener = await listening(store)
     results = [cancel(runs[0], NOW), skip(runs[1], Reason.TOO_LATE, NOW)]
-    assert await store.end_waiting([*results, cancel(one_shot(), NOW)]) == [True, True, False]
+    assert await store.settle([*results, cancel(one_shot(), NOW)]) == [True, True, False]
     assert sorted(await listener.news()) == [
         (EventKind.RUN_CANCELLED, "ada", runs[0].id),
         (EventKind.RUN_SKIPPED, "ada", runs[1].id),
@@ -158,19 +160,19 @@ async def test_a_change_of_a_job_is_told_of_as_it_says(store: Store, kind: Event
     job = await given_job(store)
     listener = await listening(store)
     change = JobChange(job=replace(job, revision=2), expected=1, event=kind)
-    assert await store.change(change) is not None
-    assert await store.change(change) is None
+    assert await acts.change(store, change) is not None
+    assert await acts.change(store, change) is None
     assert await listener.news() == ([(kind, "ada", job.id)] if kind else [])
 
 
 @pytest.mark.parametrize("kind", [EventKind.JOB_UPDATED, EventKind.JOB_RESUMED, None])
 async def test_a_change_of_a_one_shot_is_told_of_as_it_says(store: Store, kind: EventKind | None) -> None:
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     listener = await listening(store)
     changed = replace(run, revision=2)
-    assert await store.change_one_shot(changed, expected=1, event=kind)
-    assert not await store.change_one_shot(changed, expected=1, event=kind)
+    assert await acts.change_one_shot(store, changed, expected=1, event=kind)
+    assert not await acts.change_one_shot(store, changed, expected=1, event=kind)
     assert await listener.news() == ([(kind, "ada", run.job_id)] if kind else [])
 
 
@@ -180,8 +182,8 @@ async def test_a_firing_is_told_of_as_it_says_if_it_holds(store: Store) -> None:
     resumed = firing(jobs[0], next_fire_at=NOW + MINUTE, event=EventKind.JOB_RESUMED)
     finished = firing(jobs[1], next_fire_at=None, plan_at=None, status=JobStatus.FINISHED, event=EventKind.JOB_FINISHED)
     silent = firing(jobs[2], next_fire_at=NOW + MINUTE)
-    assert await store.fire([resumed, finished, silent]) == [True] * 3
-    assert await store.fire([resumed]) == [False]
+    assert await acts.fire(store, [resumed, finished, silent]) == [True] * 3
+    assert await acts.fire(store, [resumed]) == [False]
     assert await listener.news() == [
         (EventKind.JOB_RESUMED, "ada", jobs[0].id),
         (EventKind.JOB_FINISHED, "ada", jobs[1].id),
@@ -194,7 +196,7 @@ async def test_a_requeued_letter_is_no_new_job(store: Store) -> None:
     await store.settle([failed(run)])
     listener = await listening(store)
     successor = requeued(letter, now=NOW, new_id=new_id)
-    assert await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
+    assert await acts.resolve(store, [Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
     assert await listener.news() == []
 
 
@@ -207,7 +209,7 @@ async def test_events_come_in_the_order_in_which_they_happened(store: Store) -> 
     node = await given_node(store)
     for _ in range(5):
         run = one_shot()
-        await store.create([run])
+        await acts.create(store, [run])
         [held] = await claimed(store, node)
         await store.settle([succeed(start(held, NOW), None, NOW)])
         expected += [(EventKind.JOB_CREATED, "ada", run.id), (EventKind.RUN_SUCCEEDED, "ada", run.id)]
@@ -217,7 +219,7 @@ async def test_events_come_in_the_order_in_which_they_happened(store: Store) -> 
 async def test_a_batch_is_one_event_for_each_owner_and_kind(store: Store) -> None:
     position = await store.last_event()
     runs = [one_shot(owner=("ada", "bob")[n % 2]) for n in range(100)]
-    await store.create(runs)
+    await acts.create(store, runs)
     held = await claimed(store, await given_node(store))
     await store.settle([succeed(start(run, NOW), None, NOW) for run in held])
 
@@ -231,7 +233,7 @@ async def test_a_batch_is_one_event_for_each_owner_and_kind(store: Store) -> Non
 
 async def test_a_listener_may_come_back_at_any_position(store: Store) -> None:
     for _ in range(7):
-        await store.create([one_shot(), one_shot(owner="bob")])
+        await acts.create(store, [one_shot(), one_shot(owner="bob")])
     batches = await batches_of(store)
     assert len(batches) == 14
     for number, batch in enumerate(batches):
@@ -243,25 +245,25 @@ async def test_a_listener_may_come_back_at_any_position(store: Store) -> None:
 
 
 async def test_positions_are_all_different(store: Store) -> None:
-    await store.create([one_shot(), one_shot(owner="bob")])
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot(), one_shot(owner="bob")])
+    await acts.create(store, [one_shot()])
     positions = [batch.position for batch in await batches_of(store)]
     assert len(set(positions)) == 3
 
 
 async def test_the_last_position_is_before_all_that_happens_from_now_on(store: Store) -> None:
     assert await told(store, await store.last_event()) == []
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     position = await store.last_event()
     assert await told(store, position) == []
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     assert await told(store, position) == [(EventKind.JOB_CREATED, "ada", run.id)]
 
 
 async def test_owners_are_told_of_their_own(store: Store) -> None:
     mine, yours, odd = one_shot(), one_shot(owner="bob"), one_shot(owner=ODD)
-    await store.create([mine, yours, odd])
+    await acts.create(store, [mine, yours, odd])
     assert await told(store, owner="ada") == [(EventKind.JOB_CREATED, "ada", mine.id)]
     assert await told(store, owner="bob") == [(EventKind.JOB_CREATED, "bob", yours.id)]
     assert await told(store, owner=ODD) == [(EventKind.JOB_CREATED, ODD, odd.id)]
@@ -278,7 +280,7 @@ async def test_a_position_that_nobody_gave_out_is_refused(store: Store, position
 async def test_a_position_of_a_database_that_was_set_back_begins_anew(store: Store) -> None:
     """As after a restore: better everything once more than nothing for a long time."""
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     assert await told(store, "4711") == [(EventKind.JOB_CREATED, "ada", run.id)]
 
 
@@ -286,7 +288,7 @@ async def test_of_what_is_undone_nothing_is_told(store: Store) -> None:
     listener = await listening(store)
     good, bad = one_shot(), replace(one_shot(), id=None)
     with pytest.raises(Exception, match=r".+"):
-        await store.create([good, bad])
+        await acts.create(store, [good, bad])
     assert await store.run(good.id, owner=None) is None
     assert await listener.news() == []
 
@@ -300,7 +302,7 @@ async def test_a_listener_beside_busy_writers_gets_each_event_once(store: Store,
         node = await given_node(one)
         for _ in range(8):
             runs = [one_shot(owner=owner, queue=owner) for _ in range(3)]
-            await one.create(runs)
+            await acts.create(one, runs)
             held = await claimed(one, node, queues=[owner])
             await one.settle([succeed(start(run, NOW), None, NOW) for run in held])
             ends = (EventKind.JOB_CREATED, EventKind.RUN_SUCCEEDED)
@@ -337,14 +339,14 @@ async def test_a_listener_beside_busy_writers_gets_each_event_once(store: Store,
 
 async def test_events_tell_when_they_happened(store: Store) -> None:
     before = await store.time()
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     [batch] = await batches_of(store)
     assert before - SECOND <= batch.at <= await store.time() + SECOND
 
 
 async def given_events(store: Store, count: int) -> list[EventBatch]:
     for _ in range(count):
-        await store.create([one_shot()])
+        await acts.create(store, [one_shot()])
     return await batches_of(store)
 
 
@@ -375,7 +377,7 @@ async def test_positions_are_not_given_again(store: Store) -> None:
     assert await store.expire(now=batches[-1].at + EVENT_LIFE + MINUTE, limit=10) == 3
     assert await batches_of(store, batches[0].position) == []
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     assert await told(store, position) == [(EventKind.JOB_CREATED, "ada", run.id)]
     assert await told(store, batches[-1].position) == [(EventKind.JOB_CREATED, "ada", run.id)]
     assert await told(store) == [(EventKind.JOB_CREATED, "ada", run.id)]
@@ -383,6 +385,6 @@ async def test_positions_are_not_given_again(store: Store) -> None:
 
 async def test_large_batches_are_told_of(store: Store) -> None:
     runs: list[Run] = [one_shot() for _ in range(5000)]
-    await store.create(runs)
+    await acts.create(store, runs)
     [batch] = await batches_of(store)
     assert sorted(batch.subjects) == sorted(run.id for run in runs)

@@ -9,7 +9,9 @@ from horae.core.model import NodeId, Reason, Run, State
 from horae.core.release import Rival
 from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
-from horae.ports.store import JobChange, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,
@@ -34,7 +36,7 @@ LATER = NOW + MINUTE
 async def given_line(store: Store, count: int = 3, gate: str = "g", **changes: Any) -> list[Run]:
     """Runs of one gate, all of them due, one second apart; the last is due NOW."""
     line = [one_shot(NOW - (count - 1 - n) * SECOND, gate=gate, **changes) for n in range(count)]
-    await store.create(line)
+    await acts.create(store, line)
     return line
 
 
@@ -45,7 +47,7 @@ async def finish(store: Store, run: Run) -> None:
 async def test_a_call_brings_one_run_of_each_gate(store: Store) -> None:
     line, other = await given_line(store), await given_line(store, gate="other")
     free = one_shot()
-    await store.create([free])
+    await acts.create(store, [free])
     node = await given_node(store)
 
     claims = await claims_of(store, node)
@@ -66,7 +68,7 @@ async def given_slots(store: Store, count: int = 3) -> list[Run]:
     job = await given_job(store, recurring())
     slots = [NOW - (count - 1 - n) * SECOND for n in range(count)]
     line = [slot_run(job, slot, gate=f"job:{job.id}") for slot in slots]
-    await store.create([*line, slot_run(job, NOW - MINUTE, paused=True)])
+    await acts.create(store, [*line, slot_run(job, NOW - MINUTE, paused=True)])
     return line
 
 
@@ -92,7 +94,7 @@ async def test_a_slot_that_another_node_holds_is_ahead_of_those_after_it(store: 
     assert [len(item.rivals) for item in claims.contested] == [1, 2]
     assert ids(await store.ahead_of(line[2])) == ids(line[:2])
 
-    await store.park([item.run for item in claims.contested])
+    await acts.park(store, [item.run for item in claims.contested])
     assert list((await claims_of(store, yours)).contested) == []
     await finish(store, first)
     assert ids(await claimed(store, mine)) == [line[1].id]
@@ -100,14 +102,14 @@ async def test_a_slot_that_another_node_holds_is_ahead_of_those_after_it(store: 
 
 async def test_a_slot_with_nothing_ahead_is_not_parked(store: Store) -> None:
     [alone] = await given_slots(store, 1)
-    await store.park([alone])
+    await acts.park(store, [alone])
     assert ids(await claimed(store, await given_node(store))) == [alone.id]
 
 
 async def test_order_is_by_due_time_then_id(store: Store) -> None:
     twins = sorted((one_shot(NOW - SECOND, gate="g") for _ in range(3)), key=lambda run: run.id)
     early = one_shot(NOW - MINUTE, gate="g", priority=-5, wake_at=NOW)
-    await store.create([*reversed(twins), early])
+    await acts.create(store, [*reversed(twins), early])
     node = await given_node(store)
     order = [ids(await claimed(store, node)) for _ in range(4)]
     assert order == [[early.id], *([twin.id] for twin in twins)]
@@ -123,7 +125,7 @@ async def test_while_a_gate_is_held_nobody_else_claims_from_it(store: Store, con
 
     assert list(claims.runs) == []
     assert ids([item.run for item in claims.contested]) == ids(line[1:])
-    waiting = Rival(job_id=line[0].job_id, started_at=None)
+    waiting = Rival(id=line[0].id, job_id=line[0].job_id, started_at=None)
     assert list(claims.contested[0].rivals) == [waiting]
     assert len(claims.contested[1].rivals) == 2
     assert first.id == line[0].id
@@ -138,7 +140,7 @@ async def test_a_rival_that_is_running_tells_since_when(store: Store) -> None:
     [contested] = (await claims_of(store, yours)).contested
 
     assert contested.run.id == line[1].id
-    assert list(contested.rivals) == [Rival(job_id=first.job_id, started_at=NOW - SECOND)]
+    assert list(contested.rivals) == [Rival(id=first.id, job_id=first.job_id, started_at=NOW - SECOND)]
 
 
 async def test_a_rival_that_waits_for_its_next_attempt_is_still_going(store: Store) -> None:
@@ -152,7 +154,7 @@ async def test_a_rival_that_waits_for_its_next_attempt_is_still_going(store: Sto
         assert list(claims.runs) == []
         [contested] = claims.contested
         assert contested.run.id == line[1].id
-        assert list(contested.rivals) == [Rival(job_id=first.job_id, started_at=NOW - SECOND)]
+        assert list(contested.rivals) == [Rival(id=first.id, job_id=first.job_id, started_at=NOW - SECOND)]
 
 
 async def starts_of_rivals(store: Store, node: NodeId, run: Run) -> list[datetime | None]:
@@ -184,7 +186,7 @@ async def test_a_rival_that_never_started_is_not_going(store: Store) -> None:
 
 
 async def test_what_is_blocked_but_not_due_is_no_contest(store: Store) -> None:
-    await store.create([one_shot(NOW, gate="g"), one_shot(NOW + TICK, gate="g")])
+    await acts.create(store, [one_shot(NOW, gate="g"), one_shot(NOW + TICK, gate="g")])
     mine, yours = await given_node(store), await given_node(store)
     await claimed(store, mine)
 
@@ -195,7 +197,7 @@ async def test_what_is_blocked_but_not_due_is_no_contest(store: Store) -> None:
 
 async def test_an_idle_gate_may_be_taken_ahead_of_time(store: Store) -> None:
     run = one_shot(NOW + SECOND, gate="g")
-    await store.create([run])
+    await acts.create(store, [run])
     node = await given_node(store)
     assert ids(await claimed(store, node, until=NOW + SECOND)) == [run.id]
 
@@ -209,7 +211,7 @@ async def test_an_earlier_run_that_nobody_may_claim_yet_blocks_its_gate(store: S
         one_shot(NOW - MINUTE, gate="c", task="other"),
         one_shot(NOW - MINUTE, gate="d", paused=True),
     ]
-    await store.create([*ahead, *(one_shot(gate=run.gate) for run in ahead)])
+    await acts.create(store, [*ahead, *(one_shot(gate=run.gate) for run in ahead)])
     assert await claimed(store, node, queues=["default"]) == []
 
 
@@ -249,7 +251,7 @@ async def test_a_gate_that_is_let_go_is_kept_if_its_next_run_is_taken(store: Sto
 
 async def test_a_claim_tells_from_when_on_runs_come_next_in_the_gates_that_it_takes_from(store: Store) -> None:
     first, second = await given_line(store, 2)
-    await store.create([one_shot(NOW, gate="alone"), one_shot(NOW)])
+    await acts.create(store, [one_shot(NOW, gate="alone"), one_shot(NOW)])
     node = await given_node(store)
 
     reach = [await claims_of(store, node, until=at) for at in (first.wake_at, NOW, NOW)]
@@ -285,7 +287,7 @@ async def test_a_parked_run_is_kept_from_claims_until_the_one_before_it_ends(sto
     line = await given_line(store)
     mine, yours = await given_node(store), await given_node(store)
     [first] = await claimed(store, mine)
-    await store.park([item.run for item in (await claims_of(store, yours)).contested])
+    await acts.park(store, [item.run for item in (await claims_of(store, yours)).contested])
 
     assert list((await claims_of(store, yours)).contested) == []
     assert await claimed(store, mine) == []
@@ -302,13 +304,13 @@ async def test_a_parked_run_is_kept_from_claims_until_the_one_before_it_ends(sto
 async def test_the_end_of_a_waiting_run_frees_the_next(store: Store, how: str) -> None:
     line = await given_line(store, 2, priority=0)
     blocked = one_shot(NOW - MINUTE, gate="g", wake_at=LATER)
-    await store.create([blocked])
+    await acts.create(store, [blocked])
     node = await given_node(store)
-    await store.park(line)
+    await acts.park(store, line)
     assert list((await claims_of(store, node)).contested) == []
 
     ended = cancel(blocked, NOW) if how == "cancelled" else skip(blocked, Reason.TOO_LATE, NOW)
-    assert await store.end_waiting([ended]) == [True]
+    assert await store.settle([ended]) == [True]
 
     assert ids(await claimed(store, node)) == [line[0].id]
 
@@ -316,8 +318,8 @@ async def test_the_end_of_a_waiting_run_frees_the_next(store: Store, how: str) -
 async def test_a_run_that_nothing_blocks_is_not_parked(store: Store) -> None:
     [alone] = await given_line(store, 1)
     free = one_shot()
-    await store.create([free])
-    await store.park([alone, free])
+    await acts.create(store, [free])
+    await acts.park(store, [alone, free])
     node = await given_node(store)
     assert sorted(ids(await claimed(store, node))) == sorted([alone.id, free.id])
 
@@ -327,7 +329,7 @@ async def test_a_run_that_moved_on_is_not_parked(store: Store) -> None:
     node = await given_node(store)
     await claimed(store, node)
     [second] = await claimed(store, node)
-    await store.park([line[1]])
+    await acts.park(store, [line[1]])
     await store.settle([give_back(second, NOW)])
     assert ids(await claimed(store, node)) == [second.id]
 
@@ -337,11 +339,11 @@ async def test_a_run_put_in_front_of_one_that_is_held_waits_for_it(store: Store)
     mine, yours = await given_node(store), await given_node(store)
     [held] = await claimed(store, mine)
     early = one_shot(NOW - MINUTE, gate="g")
-    await store.create([early])
+    await acts.create(store, [early])
 
     [contested] = (await claims_of(store, yours)).contested
     assert (contested.run.id, len(contested.rivals)) == (early.id, 1)
-    await store.park([contested.run])
+    await acts.park(store, [contested.run])
     assert list((await claims_of(store, yours)).contested) == []
 
     await finish(store, held)
@@ -354,11 +356,11 @@ async def test_retracted_runs_let_the_next_go_on(store: Store) -> None:
     ahead = slot_run(job, LATER, gate="g")
     await given_job(store, job, ahead)
     behind = one_shot(LATER + SECOND, gate="g")
-    await store.create([behind])
-    await store.park([behind])
+    await acts.create(store, [behind])
+    await acts.park(store, [behind])
 
     changed = replace(job, revision=2)
-    assert await store.change(JobChange(job=changed, expected=1, retract_after=NOW)) is not None
+    assert await acts.change(store, JobChange(job=changed, expected=1, retract_after=NOW)) is not None
 
     node = await given_node(store)
     assert ids(await claimed(store, node, until=LATER + SECOND)) == [behind.id]
@@ -367,8 +369,8 @@ async def test_retracted_runs_let_the_next_go_on(store: Store) -> None:
 async def test_a_one_shot_that_moves_out_of_the_way_lets_the_next_go_on(store: Store) -> None:
     line = await given_line(store, 2)
     moved = replace(line[0], gate="other", wake_at=LATER, due_at=LATER, revision=2)
-    await store.park([line[1]])
-    assert await store.change_one_shot(moved, expected=1)
+    await acts.park(store, [line[1]])
+    assert await acts.change_one_shot(store, moved, expected=1)
     node = await given_node(store)
     assert ids(await claimed(store, node)) == [line[1].id]
 
@@ -377,7 +379,7 @@ async def test_tidy_frees_the_gates_of_nodes_that_are_gone(store: Store) -> None
     line = await given_line(store, 2)
     dead = await given_node(store)
     [first] = await claimed(store, dead)
-    await store.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER)
+    await acts.bury(store, now=NOW + MINUTE, dead_after=DEAD_AFTER)
     assert await store.tidy(now=NOW) == 0, "it still holds a run, which comes first"
     node = await given_node(store)
     assert await claimed(store, node) == []
@@ -406,7 +408,7 @@ async def test_a_node_that_leaves_in_order_frees_its_gates(store: Store) -> None
     node = await given_node(store)
     [first] = await claimed(store, node)
     await store.settle([give_back(first, NOW)])
-    await store.unregister(node)
+    await acts.unregister(store, node)
     assert ids(await claimed(store, await given_node(store))) == [first.id]
 
 
@@ -414,7 +416,7 @@ async def test_tidy_wakes_a_parked_run_that_nothing_blocks(store: Store) -> None
     """As a lost race leaves it: parked after the one before it had looked for somebody to wake."""
     line = await given_line(store, 3)
     node = await given_node(store)
-    await store.park(line[1:])
+    await acts.park(store, line[1:])
     assert await store.tidy(now=LATER) == 0
 
     # ends without waking: the settle of the first finds line[1] and wakes it; line[2] stays parked behind it
@@ -443,11 +445,11 @@ async def test_a_long_line_is_described_by_its_first(store: Store) -> None:
 async def test_what_is_in_the_gate_of_another_node_uses_up_no_place(store: Store) -> None:
     """Neither within its lane nor of another one."""
     line = [one_shot(NOW + n * TICK, gate="g", priority=5) for n in range(4)]
-    await store.create(line)
+    await acts.create(store, line)
     mine, yours = await given_node(store), await given_node(store)
     assert ids(await claimed(store, mine)) == [line[0].id]
     free = one_shot(NOW + SECOND)
-    await store.create([free])
+    await acts.create(store, [free])
 
     claims = await claims_of(store, yours, until=NOW + SECOND, limit=2)
     assert ids(claims.runs) == [free.id]

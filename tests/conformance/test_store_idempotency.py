@@ -13,7 +13,9 @@ from horae.core.records import RECEIPT_LIFE, Receipt
 from horae.core.results import start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import NOBODY, JobChange, Receipted, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import NOBODY, JobChange, Receipted
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -57,7 +59,7 @@ async def test_the_first_request_is_done_and_its_receipt_is_kept(store: Store) -
     run, job, late = one_shot(), recurring(), one_shot(key="mine")
     requests = [receipted(run, "a"), receipted(firing(job, slot_run(job, NOW)), "b"), receipted(late, "c")]
 
-    assert await store.create(requests) == [run.job_id, job.id, late.job_id]
+    assert await acts.create(store, requests) == [run.job_id, job.id, late.job_id]
 
     assert await store.run(run.id, owner=None) == run
     assert await store.job(job.id, owner=None) is not None
@@ -68,10 +70,10 @@ async def test_the_first_request_is_done_and_its_receipt_is_kept(store: Store) -
 async def test_a_repeated_request_gets_the_first_answer_and_writes_nothing(store: Store) -> None:
     run = one_shot()
     first = receipted(run)
-    await store.create([first])
+    await acts.create(store, [first])
 
     again = receipted(one_shot(), fingerprint="another", created_at=NOW + MINUTE)
-    assert await store.create([again]) == [first.receipt]
+    assert await acts.create(store, [again]) == [first.receipt]
 
     assert ids(await stored(store)) == [run.id]
     assert await store.receipt("ada", "k", now=NOW) == first.receipt
@@ -80,29 +82,29 @@ async def test_a_repeated_request_gets_the_first_answer_and_writes_nothing(store
 async def test_a_repeated_request_for_a_recurring_job_writes_nothing_of_it(store: Store) -> None:
     job, other = recurring(key="k"), recurring(key="other")
     first = receipted(firing(job))
-    await store.create([first])
-    assert await store.create([receipted(firing(other, slot_run(other, NOW)))]) == [first.receipt]
+    await acts.create(store, [first])
+    assert await acts.create(store, [receipted(firing(other, slot_run(other, NOW)))]) == [first.receipt]
     assert await store.job(other.id, owner=None) is None
     assert await stored(store) == []
     another = recurring(key="other")
-    assert await store.create([firing(another)]) == [another.id], "the key was not taken"
+    assert await acts.create(store, [firing(another)]) == [another.id], "the key was not taken"
 
 
 async def test_a_manual_run_may_have_a_receipt(store: Store) -> None:
     job = await given_job(store)
     once, twice = (receipted(manual_run(job, None, now=NOW, new_id=new_id)) for _ in range(2))
-    assert await store.create([once]) == [job.id]
-    assert await store.create([twice]) == [once.receipt]
+    assert await acts.create(store, [once]) == [job.id]
+    assert await acts.create(store, [twice]) == [once.receipt]
     assert len(await stored(store)) == 1
 
 
 async def test_a_receipt_is_good_long_after_its_job_has_ended(store: Store) -> None:
     run = one_shot(key="mine")
     first = receipted(run)
-    await store.create([first])
+    await acts.create(store, [first])
     [held] = await claimed(store, await given_node(store))
     assert await store.settle([succeed(start(held, NOW), None, NOW)]) == [True]
-    assert await store.create([receipted(one_shot(key="mine"), created_at=NOW + RECEIPT_LIFE - SECOND)]) == [
+    assert await acts.create(store, [receipted(one_shot(key="mine"), created_at=NOW + RECEIPT_LIFE - SECOND)]) == [
         first.receipt
     ]
 
@@ -110,25 +112,25 @@ async def test_a_receipt_is_good_long_after_its_job_has_ended(store: Store) -> N
 async def test_two_of_a_batch_with_one_receipt_are_one(store: Store) -> None:
     runs = [one_shot() for _ in range(4)]
     batch = [receipted(runs[0], "a"), receipted(runs[1], "b"), receipted(runs[2], "a"), runs[3]]
-    assert await store.create(batch) == [runs[0].id, runs[1].id, batch[0].receipt, runs[3].id]
+    assert await acts.create(store, batch) == [runs[0].id, runs[1].id, batch[0].receipt, runs[3].id]
     assert sorted(ids(await stored(store))) == sorted([runs[0].id, runs[1].id, runs[3].id])
 
 
 async def test_where_a_key_is_taken_no_receipt_is_kept(store: Store) -> None:
     """Both are written, or neither: when the key is free again the request may be repeated."""
     holder = one_shot(key="k")
-    await store.create([holder])
+    await acts.create(store, [holder])
     refused, also = one_shot(key="k"), one_shot(key="fresh")
-    assert await store.create([receipted(refused, "a"), receipted(also, "b")]) == [holder.job_id, also.job_id]
+    assert await acts.create(store, [receipted(refused, "a"), receipted(also, "b")]) == [holder.job_id, also.job_id]
     assert await store.receipt("ada", "a", now=NOW) is None
     assert await store.receipt("ada", "b", now=NOW) is not None
     assert await store.run(refused.id, owner=None) is None
 
 
 async def test_one_of_a_batch_whose_key_is_taken_leaves_its_receipt_to_the_next(store: Store) -> None:
-    await store.create([one_shot(key="taken")])
+    await acts.create(store, [one_shot(key="taken")])
     refused, free = receipted(one_shot(key="taken"), "a"), receipted(one_shot(key="free"), "a")
-    answers = await store.create([refused, free])
+    answers = await acts.create(store, [refused, free])
     assert not isinstance(free.item, Firing)
     assert answers[1] == free.item.job_id
     assert await store.receipt("ada", "a", now=NOW) == free.receipt
@@ -136,23 +138,25 @@ async def test_one_of_a_batch_whose_key_is_taken_leaves_its_receipt_to_the_next(
 
 async def test_receipts_belong_to_their_owners(store: Store) -> None:
     mine, yours = one_shot(), one_shot(owner="bob")
-    assert await store.create([receipted(mine), receipted(yours, owner="bob")]) == [mine.id, yours.id]
+    assert await acts.create(store, [receipted(mine), receipted(yours, owner="bob")]) == [mine.id, yours.id]
     assert await store.receipt("bob", "k", now=NOW) != await store.receipt("ada", "k", now=NOW)
     assert await store.receipt("eve", "k", now=NOW) is None
 
 
 async def test_any_text_can_be_a_key_and_an_answer(store: Store) -> None:
     receipt = a_receipt(f"{ODD}/17", owner=ODD, answer=ODD * 1000, fingerprint="0" * 64)
-    assert await store.create([Receipted(item=one_shot(owner=ODD), receipt=receipt)]) != [receipt]
+    assert await acts.create(store, [Receipted(item=one_shot(owner=ODD), receipt=receipt)]) != [receipt]
     assert await store.receipt(ODD, f"{ODD}/17", now=NOW) == receipt
-    assert await store.create([Receipted(item=one_shot(owner=ODD), receipt=receipt)]) == [receipt]
+    assert await acts.create(store, [Receipted(item=one_shot(owner=ODD), receipt=receipt)]) == [receipt]
 
 
 async def test_of_many_at_once_one_is_done_and_all_get_its_answer(store: Store, connect: Connect) -> None:
     stores = [store, await connect(), await connect()]
     requests = [receipted(one_shot()) for _ in range(30)]
 
-    answers = await asyncio.gather(*(stores[number % 3].create([request]) for number, request in enumerate(requests)))
+    answers = await asyncio.gather(
+        *(acts.create(stores[number % 3], [request]) for number, request in enumerate(requests))
+    )
 
     [winner] = [request for request, [answer] in zip(requests, answers, strict=True) if isinstance(answer, str)]
     assert not isinstance(winner.item, Firing)
@@ -163,11 +167,11 @@ async def test_of_many_at_once_one_is_done_and_all_get_its_answer(store: Store, 
 
 async def test_large_batches_with_receipts_are_taken(store: Store) -> None:
     batch = [receipted(one_shot(), str(number)) for number in range(2000)]
-    assert [answer for answer in await store.create(batch) if isinstance(answer, Receipt)] == []
+    assert [answer for answer in await acts.create(store, batch) if isinstance(answer, Receipt)] == []
     again = [receipted(one_shot(), str(number)) for number in range(1000, 3000)]
-    answers = await store.create(again)
+    answers = await acts.create(store, again)
     assert answers[:1000] == [request.receipt for request in batch[1000:]]
-    assert len(await store.create([])) == 0
+    assert len(await acts.create(store, [])) == 0
     assert [answer for answer in answers[1000:] if isinstance(answer, Receipt)] == []
 
 
@@ -179,10 +183,10 @@ async def test_large_batches_with_receipts_are_taken(store: Store) -> None:
 )
 async def test_receipts_hold_for_a_day(store: Store, later: timedelta, valid: bool) -> None:
     first, again = receipted(one_shot()), receipted(one_shot(), created_at=NOW + later)
-    await store.create([first])
+    await acts.create(store, [first])
     assert await store.receipt("ada", "k", now=NOW + later) == (first.receipt if valid else None)
 
-    [answer] = await store.create([again])
+    [answer] = await acts.create(store, [again])
 
     assert isinstance(answer, Receipt) is valid
     assert await store.receipt("ada", "k", now=NOW + later) == (first if valid else again).receipt
@@ -191,7 +195,7 @@ async def test_receipts_hold_for_a_day(store: Store, later: timedelta, valid: bo
 async def test_expired_receipts_are_deleted_in_bounded_steps(store: Store) -> None:
     old = [receipted(one_shot(), f"old/{number}", created_at=NOW - DAY) for number in range(25)]
     new = receipted(one_shot(), "new")
-    await store.create([*old, new])
+    await acts.create(store, [*old, new])
     now = NOW + SECOND
 
     steps = [await store.expire(now=now, limit=10) for _ in range(5)]
@@ -209,12 +213,12 @@ async def test_a_manual_run_that_its_cancelled_job_refuses_leaves_no_receipt(sto
     job = await given_job(store, recurring(plan_at=None))
     before, after = (manual_run(job, None, now=NOW, new_id=new_id) for _ in range(2))
     kept = receipted(before, "a")
-    assert await store.create([kept]) == [job.id]
+    assert await acts.create(store, [kept]) == [job.id]
     changed = replace(job, status=JobStatus.CANCELLED, revision=job.revision + 1)
-    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+    assert await acts.change(store, JobChange(job=changed, expected=job.revision)) is not None
 
     requests = [receipted(after, "a"), receipted(after, "b"), receipted(after, "b")]
-    assert await store.create(requests) == [kept.receipt, NOBODY, NOBODY]
+    assert await acts.create(store, requests) == [kept.receipt, NOBODY, NOBODY]
 
     assert await store.receipt("ada", "b", now=NOW) is None
     assert await store.run(after.id, owner=None) is None
@@ -225,8 +229,8 @@ async def test_a_backfill_begins_once(store: Store) -> None:
     first, again = a_receipt(), a_receipt(created_at=NOW + SECOND)
     backfill = a_backfill(job)
 
-    assert await store.backfill(backfill, first) is True
-    assert await store.backfill(a_backfill(job, end=NOW + DAY), again) == first
+    assert await acts.backfill(store, backfill, first) is True
+    assert await acts.backfill(store, a_backfill(job, end=NOW + DAY), again) == first
 
     found = (await store.plannable(ALL_SHARDS, now=NOW, limit=10)).backfills
     assert [each for each, _ in found] == [backfill]
@@ -237,13 +241,13 @@ async def test_a_backfill_of_a_cancelled_job_does_not_begin_and_leaves_no_receip
     job = await given_job(store, recurring(plan_at=None))
     first, other = a_receipt("a"), a_receipt("b")
     backfill = a_backfill(job)
-    assert await store.backfill(backfill, first) is True
+    assert await acts.backfill(store, backfill, first) is True
     changed = replace(job, status=JobStatus.CANCELLED, revision=job.revision + 1)
-    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+    assert await acts.change(store, JobChange(job=changed, expected=job.revision)) is not None
 
-    assert await store.backfill(a_backfill(job), a_receipt("a")) == first
-    assert await store.backfill(a_backfill(job), other) is False
-    assert await store.backfill(a_backfill(job)) is False
+    assert await acts.backfill(store, a_backfill(job), a_receipt("a")) == first
+    assert await acts.backfill(store, a_backfill(job), other) is False
+    assert await acts.backfill(store, a_backfill(job)) is False
 
     assert await store.receipt("ada", "b", now=NOW) is None
     assert [each for each, _ in (await store.plannable(ALL_SHARDS, now=NOW, limit=10)).backfills] == [backfill]
@@ -251,8 +255,8 @@ async def test_a_backfill_of_a_cancelled_job_does_not_begin_and_leaves_no_receip
 
 async def test_a_backfill_needs_no_receipt(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
-    assert await store.backfill(a_backfill(job)) is True
-    assert await store.backfill(a_backfill(job)) is True
+    assert await acts.backfill(store, a_backfill(job)) is True
+    assert await acts.backfill(store, a_backfill(job)) is True
     assert len((await store.plannable(ALL_SHARDS, now=NOW, limit=10)).backfills) == 2
 
 
@@ -261,24 +265,24 @@ async def test_the_answer_to_an_act_that_is_over_is_kept_once(store: Store) -> N
         return a_receipt(created_at=moment)
 
     first, second, third = at(NOW), at(NOW + SECOND), at(NOW + RECEIPT_LIFE + SECOND)
-    assert await store.keep_receipt(first) == first
-    assert await store.keep_receipt(first) == first
-    assert await store.keep_receipt(second) == first
+    assert await acts.keep_receipt(store, first) == first
+    assert await acts.keep_receipt(store, first) == first
+    assert await acts.keep_receipt(store, second) == first
     assert await store.receipt("ada", "k", now=NOW) == first
-    assert await store.keep_receipt(third) == third, "the first has expired"
+    assert await acts.keep_receipt(store, third) == third, "the first has expired"
     assert await store.receipt("ada", "k", now=third.created_at) == third
 
 
 async def test_of_many_that_keep_an_answer_one_holds(store: Store, connect: Connect) -> None:
     stores = [store, await connect()]
     receipts = [a_receipt() for _ in range(20)]
-    kept = await asyncio.gather(*(stores[n % 2].keep_receipt(receipt) for n, receipt in enumerate(receipts)))
+    kept = await asyncio.gather(*(acts.keep_receipt(stores[n % 2], receipt) for n, receipt in enumerate(receipts)))
     assert len({receipt.answer for receipt in kept}) == 1
     assert await store.receipt("ada", "k", now=NOW) == kept[0]
 
 
 async def test_creating_and_keeping_share_their_keys(store: Store) -> None:
     receipt = a_receipt()
-    await store.keep_receipt(receipt)
-    assert await store.create([receipted(one_shot())]) == [receipt]
+    await acts.keep_receipt(store, receipt)
+    assert await acts.create(store, [receipted(one_shot())]) == [receipt]
     assert await stored(store) == []

@@ -8,6 +8,7 @@ from horae.core.results import Settled, cancel, give_back, lost, skip, start, su
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,
@@ -37,7 +38,7 @@ async def given_run_in(store: Store, state: State) -> Run:
     match state:
         case State.SCHEDULED:
             run = one_shot()
-            await store.create([run])
+            await acts.create(store, [run])
             return run
         case State.CLAIMED:
             return (await given_claimed(store, one_shot()))[0]
@@ -87,8 +88,7 @@ async def test_every_step_of_a_life_can_be_written(store: Store, state: State, m
         assert await store.start([after]) == [True]
     else:
         settled = result_of(run, move)
-        verb = store.settle if state in HELD else store.end_waiting
-        assert await verb([settled]) == [True]
+        assert await store.settle([settled]) == [True]
         after = settled.run
         assert await store.attempts(run.id) == ([settled.attempt] if settled.attempt else []) or state is State.RETRYING
 
@@ -112,13 +112,14 @@ async def test_nobody_settles_or_starts_what_waits(store: Store, state: State) -
 @pytest.mark.parametrize("state", [State.CLAIMED, State.RUNNING])
 async def test_what_a_node_holds_does_not_end_as_if_it_waited(store: Store, state: State) -> None:
     run = await given_run_in(store, state)
-    assert await store.end_waiting([cancel(run, LATER)]) == [False]
+    waiting = replace(run, state=State.SCHEDULED, node=None)
+    assert await store.settle([cancel(waiting, LATER)]) == [False]
     assert await state_of(store, run) is state
 
 
 async def test_a_result_with_an_old_fence_is_void(store: Store, connect: Connect) -> None:
     [slow] = await given_running(store, one_shot())
-    assert len(await store.bury(now=LATER, dead_after=DEAD_AFTER)) == 1
+    assert len(await acts.bury(store, now=LATER, dead_after=DEAD_AFTER)) == 1
     await store.settle([lost(run, LATER) for run in await store.orphans(limit=10)])
     [quick] = await claimed(store, await given_node(store), until=LATER)
     other = await connect()
@@ -126,7 +127,7 @@ async def test_a_result_with_an_old_fence_is_void(store: Store, connect: Connect
     assert await other.start([start(replace(slow, state=State.CLAIMED), LATER)]) == [False]
     assert await other.settle([succeed(slow, '"slow"', LATER)]) == [False]
     assert await other.settle([retried(slow, LATER)]) == [False]
-    assert await store.held([slow, quick]) == [False, True]
+    assert await store.still_held([slow, quick]) == [False, True]
     assert await store.settle([succeed(start(quick, LATER), '"quick"', LATER)]) == [True]
     assert await other.settle([succeed(slow, '"slow"', LATER), retried(slow, LATER)]) == [False, False]
 
@@ -199,7 +200,7 @@ async def test_progress_is_written_while_the_fence_holds(store: Store) -> None:
 async def test_attempts_are_kept_in_order_and_keep_their_numbers(store: Store) -> None:
     """A try that is given back or lost leaves a record, and its number is used again."""
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     node = await given_node(store)
     at = NOW
     for settle in (retried, lambda r, t: give_back(r, t), lambda r, t: lost(r, t), failed):
@@ -227,7 +228,7 @@ async def test_attempts_are_kept_in_order_and_keep_their_numbers(store: Store) -
 async def test_an_ended_run_is_held_by_nobody(store: Store) -> None:
     node = await given_node(store)
     [run] = await given_ended(store, one_shot(), node=node)
-    assert await store.held([run]) == [False]
+    assert await store.still_held([run]) == [False]
     assert run.node == node
     assert await claimed(store, node) == []
 
@@ -236,12 +237,12 @@ async def test_a_claim_holds_until_the_run_goes_back_whoever_takes_it_then(store
     node, other = await given_node(store), await given_node(store)
     first, second = await given_claimed(store, one_shot(), one_shot(), node=node)
     await store.start([start(first, NOW)])
-    assert await store.held([first, second]) == [True, True]
+    assert await store.still_held([first, second]) == [True, True]
     await store.settle([give_back(second, NOW)])
-    assert await store.held([second, first]) == [False, True]
+    assert await store.still_held([second, first]) == [False, True]
     [again] = await claimed(store, other)
-    assert await store.held([first, second, again]) == [True, False, True]
-    assert await store.held([]) == []
+    assert await store.still_held([first, second, again]) == [True, False, True]
+    assert await store.still_held([]) == []
 
 
 async def test_what_a_node_holds_is_found_without_its_help(store: Store) -> None:
@@ -259,11 +260,11 @@ async def test_a_stop_request_reaches_the_node_that_holds_the_run(store: Store) 
     [running] = await given_running(store, one_shot(), node=node)
     [held] = await given_claimed(store, one_shot(), node=node)
     waiting = one_shot(LATER)
-    await store.create([waiting])
+    await acts.create(store, [waiting])
     [ended] = await given_ended(store, one_shot(), node=node)
 
     asked = [running.id, waiting.id, ended.id, held.id, RunId(new_id())]
-    assert await store.request_stop(asked, Reason.CANCELLED) == [node, None, None, node, None]
+    assert await acts.request_stop(store, asked, Reason.CANCELLED) == [node, None, None, node, None]
 
     assert await store.stops(node) == {running.id: Reason.CANCELLED, held.id: Reason.CANCELLED}
     stopping = await store.list_runs(RunFilter(stopping=True), cursor=None, limit=9)
@@ -275,10 +276,10 @@ async def test_a_stop_request_reaches_the_node_that_holds_the_run(store: Store) 
 async def test_a_cancel_is_not_weakened_to_a_pause(store: Store) -> None:
     node = await given_node(store)
     [run] = await given_claimed(store, one_shot(), node=node)
-    await store.request_stop([run.id], Reason.PAUSED)
+    await acts.request_stop(store, [run.id], Reason.PAUSED)
     assert await store.stops(node) == {run.id: Reason.PAUSED}
-    await store.request_stop([run.id], Reason.CANCELLED)
-    await store.request_stop([run.id], Reason.PAUSED)
+    await acts.request_stop(store, [run.id], Reason.CANCELLED)
+    await acts.request_stop(store, [run.id], Reason.PAUSED)
     assert await store.stops(node) == {run.id: Reason.CANCELLED}
 
 
@@ -286,7 +287,7 @@ async def test_a_stop_request_survives_a_retry(store: Store) -> None:
     """The node may not have heard of it: whoever claims the run next is told."""
     node = await given_node(store)
     [run] = await given_running(store, one_shot(), node=node)
-    await store.request_stop([run.id], Reason.CANCELLED)
+    await acts.request_stop(store, [run.id], Reason.CANCELLED)
     await store.settle([retried(run)])
     assert await store.stops(node) == {}
     [again] = await claimed(store, await given_node(store), until=LATER)
@@ -301,7 +302,7 @@ async def test_orphans_are_the_runs_of_nodes_that_are_gone(store: Store) -> None
     await given_claimed(store, one_shot(), node=alive)
     assert await store.orphans(limit=10) == []
 
-    assert await store.bury(now=LATER, dead_after=DEAD_AFTER) == [dead]
+    assert await acts.bury(store, now=LATER, dead_after=DEAD_AFTER) == [dead]
 
     orphans = await store.orphans(limit=10)
     assert sorted(orphans, key=lambda run: run.id) == [first, started]
@@ -315,6 +316,6 @@ async def test_an_end_that_waits_for_nobody_needs_the_same_fence(store: Store) -
     [run] = await given_running(store, one_shot())
     settled = retried(run)
     await store.settle([settled])
-    assert await store.end_waiting([cancel(replace(settled.run, fence=0), NOW)]) == [False]
-    assert await store.end_waiting([cancel(settled.run, NOW)]) == [True]
+    assert await store.settle([cancel(replace(settled.run, fence=0), NOW)]) == [False]
+    assert await store.settle([cancel(settled.run, NOW)]) == [True]
     assert await claimed(store, await given_node(store), until=LATER) == []

@@ -14,6 +14,7 @@ from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.reader import JobFilter, QueueDepth, RunFilter
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -51,7 +52,7 @@ async def given_all_states(store: Store, **changes: Any) -> dict[State, Run]:
     """A one-shot in every state, each due a second after the one before."""
     node = await given_node(store)
     runs = {state: one_shot(NOW - n * SECOND, **changes) for n, state in enumerate(State)}
-    await store.create(list(runs.values()))
+    await acts.create(store, list(runs.values()))
     held = {run.id: run for run in await claimed(store, node, queues=[changes.get("queue", "default")])}
     now = {state: held[run.id] for state, run in runs.items()}
     started = {state: start(run, NOW) for state, run in now.items()}
@@ -77,7 +78,7 @@ async def given_all_states(store: Store, **changes: Any) -> dict[State, Run]:
 
 async def test_runs_are_listed_by_due_time_latest_first(store: Store) -> None:
     runs = [one_shot(NOW + n * SECOND) for n in (3, 1, 4, 1, 5)]
-    await store.create(runs)
+    await acts.create(store, runs)
     found = await listed(store, owner="ada")
     assert [run.due_at for run in found] == sorted((run.due_at for run in runs), reverse=True)
     assert sorted(ids(found)) == sorted(ids(runs))
@@ -122,7 +123,7 @@ async def test_runs_are_listed_by_owner_task_and_queue(store: Store) -> None:
         for task in ("a", "b")
         for queue in ("x", "y")
     }
-    await store.create(list(runs.values()))
+    await acts.create(store, list(runs.values()))
     for owner in ("ada", "bob", None):
         for task in ("a", "b", None):
             for queue in ("x", "y", None):
@@ -138,7 +139,7 @@ async def test_runs_are_listed_by_owner_task_and_queue(store: Store) -> None:
 
 async def test_runs_are_listed_by_time(store: Store) -> None:
     runs = [one_shot(NOW + n * SECOND) for n in range(6)]
-    await store.create(runs)
+    await acts.create(store, runs)
     await given_ended(store, one_shot(NOW - DAY))
     filters: list[dict[str, Any]] = [{"owner": "ada"}, {}, {"owner": "ada", "task": "demo.echo"}]
     for which in filters:
@@ -149,7 +150,7 @@ async def test_runs_are_listed_by_time(store: Store) -> None:
 
 async def test_waiting_runs_are_told_apart_by_whether_they_are_due(store: Store) -> None:
     past, exact, future = one_shot(NOW - SECOND), one_shot(NOW), one_shot(NOW + timedelta(microseconds=1))
-    await store.create([past, exact, future])
+    await acts.create(store, [past, exact, future])
     unstarted = frozenset({State.SCHEDULED, State.CLAIMED})
     for owner in ("ada", None):
         assert ids(await listed(store, owner=owner, states=unstarted, due=True, now=NOW)) == ids([exact, past])
@@ -161,7 +162,7 @@ async def test_waiting_runs_are_told_apart_by_whether_they_are_due(store: Store)
 async def test_runs_that_are_being_cancelled_are_told_apart(store: Store) -> None:
     asked, other = await given_running(store, one_shot(NOW - SECOND), one_shot())
     [ended] = await given_ended(store, one_shot())
-    await store.request_stop([asked.id], Reason.CANCELLED)
+    await acts.request_stop(store, [asked.id], Reason.CANCELLED)
     filters: list[dict[str, Any]] = [
         {"owner": "ada"},
         {},
@@ -183,7 +184,7 @@ async def test_runs_are_listed_by_job(store: Store) -> None:
     await given_job(store, job, *runs)
     shot = one_shot()
     manual = replace(one_shot(LATER), job_id=shot.job_id, schedule=None, trigger=Trigger.MANUAL)
-    await store.create([shot, manual])
+    await acts.create(store, [shot, manual])
     node = await given_node(store)
     [first] = [run for run in await claimed(store, node) if run.id == runs[0].id]
     await store.settle([cancel(first, NOW)])
@@ -201,7 +202,7 @@ async def test_runs_are_listed_by_job(store: Store) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 async def test_pages_hold_each_run_once_even_among_equal_times(store: Store, limit: int) -> None:
     runs = [one_shot(NOW - n % 3 * SECOND) for n in range(20)]
-    await store.create(runs)
+    await acts.create(store, runs)
     node = await given_node(store)
     held = await claimed(store, node, limit=10)
     await store.settle([cancel(run, NOW) for run in held])
@@ -226,7 +227,7 @@ async def test_pages_are_in_order_whatever_the_days_on_which_runs_ended(
         for queue in ("default", "mail", "reports")
         for _ in range(3)
     ]
-    await store.create(runs)
+    await acts.create(store, runs)
     held = await claimed(store, node, now=today, until=today + 9 * DAY, queues=["default", "mail", "reports"])
     ends = [today + day * DAY for day in (-6, -2, -1, 0, 0, 2)]
     results = [
@@ -248,7 +249,7 @@ async def test_pages_are_in_order_whatever_the_days_on_which_runs_ended(
 
 async def test_a_cursor_stays_true_while_runs_arrive_and_end(store: Store) -> None:
     runs = [one_shot(NOW - n // 2 * SECOND) for n in range(40)]
-    await store.create(runs)
+    await acts.create(store, runs)
     node = await given_node(store)
     seen: list[str] = []
     cursor: str | None = None
@@ -258,7 +259,7 @@ async def test_a_cursor_stays_true_while_runs_arrive_and_end(store: Store) -> No
         cursor = page.cursor
         if cursor is None:
             break
-        await store.create([one_shot(NOW + SECOND), one_shot(NOW - DAY, owner="bob")])
+        await acts.create(store, [one_shot(NOW + SECOND), one_shot(NOW - DAY, owner="bob")])
         await store.settle([cancel(run, NOW) for run in await claimed(store, node, limit=9, until=NOW - SECOND)])
 
     assert seen == list(dict.fromkeys(seen)), "no run comes twice"
@@ -266,7 +267,7 @@ async def test_a_cursor_stays_true_while_runs_arrive_and_end(store: Store) -> No
 
 
 async def test_the_last_page_has_no_cursor(store: Store) -> None:
-    await store.create([one_shot() for _ in range(4)])
+    await acts.create(store, [one_shot() for _ in range(4)])
     page = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=4)
     assert (len(page.items), page.cursor) == (4, None)
     jobs = await store.list_jobs(JobFilter(owner="ada"), cursor=None, limit=4)
@@ -288,7 +289,7 @@ async def test_a_cursor_that_is_not_ours_is_refused(store: Store, cursor: str) -
 
 async def test_jobs_and_one_shots_make_one_list_newest_first(store: Store) -> None:
     job, live = recurring(), one_shot()
-    await store.create([firing(job, slot_run(job, LATER)), live])
+    await acts.create(store, [firing(job, slot_run(job, LATER)), live])
     [ended] = await given_ended(store, one_shot())
     newest = recurring()
     await given_job(store, newest)
@@ -300,11 +301,11 @@ async def test_jobs_and_one_shots_make_one_list_newest_first(store: Store) -> No
 
 async def given_jobs_of_every_status(store: Store) -> dict[JobStatus, list[str]]:
     recurrings = {status: recurring(status=status) for status in JobStatus}
-    await store.create([firing(job) for job in recurrings.values()])
+    await acts.create(store, [firing(job) for job in recurrings.values()])
     [finished] = await given_ended(store, one_shot())
     scheduled, paused, cancelled = one_shot(), one_shot(LATER, paused=True), one_shot(LATER)
-    await store.create([scheduled, paused, cancelled])
-    await store.end_waiting([cancel(cancelled, NOW)])
+    await acts.create(store, [scheduled, paused, cancelled])
+    await store.settle([cancel(cancelled, NOW)])
     shots = {
         JobStatus.SCHEDULED: scheduled,
         JobStatus.PAUSED: paused,
@@ -323,7 +324,7 @@ async def test_jobs_are_listed_by_status(store: Store, status: JobStatus) -> Non
 
 async def test_a_one_shot_whose_cancel_is_not_confirmed_is_cancelled(store: Store) -> None:
     [run] = await given_running(store, one_shot())
-    await store.request_stop([run.id], Reason.CANCELLED)
+    await acts.request_stop(store, [run.id], Reason.CANCELLED)
     assert ids(await listed_jobs(store, owner="ada", status=JobStatus.CANCELLED)) == [run.id]
     assert await listed_jobs(store, owner="ada", status=JobStatus.SCHEDULED) == []
 
@@ -332,7 +333,7 @@ async def test_jobs_are_listed_by_what_they_are(store: Store) -> None:
     fields: dict[str, Any] = {"task": "t", "name": "n", "key": "k", "queue": "q", "labels": {"team": "a", "env": "x"}}
     job, shot = recurring(**fields), one_shot(**{**fields, "key": "k2"})
     [ended] = await given_ended(store, one_shot(name="n", queue="q", labels={"team": "b"}))
-    await store.create([firing(job), shot, one_shot(), firing(recurring())])
+    await acts.create(store, [firing(job), shot, one_shot(), firing(recurring())])
 
     async def found(**which: Any) -> list[str]:
         mine = sorted(ids(await listed_jobs(store, 2, owner="ada", **which)))
@@ -354,7 +355,7 @@ async def test_keys_of_ended_one_shots_are_found(store: Store) -> None:
     [first] = await given_ended(store, one_shot(key="k"))
     [second] = await given_ended(store, one_shot(key="k"))
     third = one_shot(key="k")
-    await store.create([third, one_shot(key="other")])
+    await acts.create(store, [third, one_shot(key="other")])
     assert ids(await listed_jobs(store, 1, owner="ada", key="k")) == ids([third, second, first])
     assert ids(await listed_jobs(store, owner="ada", key="k", status=JobStatus.FINISHED)) == ids([second, first])
 
@@ -362,7 +363,7 @@ async def test_keys_of_ended_one_shots_are_found(store: Store) -> None:
 async def test_jobs_are_searched_by_text_in_any_case(store: Store) -> None:
     by_name, by_task, by_key = one_shot(name="Big 100%_Report"), one_shot(task="Mail.BIG"), one_shot(key="biG")
     job = recurring(name="the big one")
-    await store.create([by_name, by_task, by_key, firing(job), one_shot(name="other")])
+    await acts.create(store, [by_name, by_task, by_key, firing(job), one_shot(name="other")])
     found = [by_name.id, by_task.id, by_key.id, job.id]
     assert sorted(ids(await listed_jobs(store, 3, owner="ada", text="big"))) == sorted(found)
     assert sorted(ids(await listed_jobs(store, 3, text="BIg"))) == sorted(found)
@@ -373,7 +374,7 @@ async def test_jobs_are_searched_by_text_in_any_case(store: Store) -> None:
 
 async def test_case_is_known_beyond_ascii(store: Store) -> None:
     runs = [one_shot(name="Überweisung"), one_shot(name="ÜBER"), one_shot(key="gegenüber")]
-    await store.create([*runs, one_shot(name="uber")])
+    await acts.create(store, [*runs, one_shot(name="uber")])
     assert sorted(ids(await listed_jobs(store, owner="ada", text="über"))) == sorted(ids(runs))
 
 
@@ -382,7 +383,7 @@ async def test_jobs_are_listed_by_the_state_of_their_last_run(store: Store) -> N
     quiet, busy, never = recurring(), recurring(), recurring()
     last, before, ahead = slot_run(busy, NOW), slot_run(busy, NOW - MINUTE), slot_run(busy, LATER)
     old = slot_run(quiet, NOW - DAY)
-    await store.create([firing(quiet, old), firing(busy, before, last, ahead), firing(never)])
+    await acts.create(store, [firing(quiet, old), firing(busy, before, last, ahead), firing(never)])
     node = await given_node(store)
     held = {run.id: run for run in await claimed(store, node)}
     await store.settle(
@@ -410,7 +411,7 @@ async def test_a_cursor_of_jobs_stays_true_while_jobs_arrive_and_end(store: Stor
         *(firing(recurring()) for _ in range(10)),
         *(one_shot() for _ in range(20)),
     ]
-    await store.create(items)
+    await acts.create(store, items)
     expected = [item.job.id if isinstance(item, Firing) else item.id for item in items]
     node = await given_node(store)
     seen: list[str] = []
@@ -421,7 +422,7 @@ async def test_a_cursor_of_jobs_stays_true_while_jobs_arrive_and_end(store: Stor
         cursor = page.cursor
         if cursor is None:
             break
-        await store.create([one_shot(LATER), firing(recurring())])
+        await acts.create(store, [one_shot(LATER), firing(recurring())])
         await store.settle([cancel(run, NOW) for run in await claimed(store, node, limit=5)])
     assert seen == sorted(expected, reverse=True)
 
@@ -432,7 +433,7 @@ async def test_a_cursor_of_jobs_stays_true_while_jobs_arrive_and_end(store: Stor
 async def test_the_last_run_of_a_job_is_the_latest_that_is_due(store: Store) -> None:
     job, future, unknown = recurring(), recurring(), recurring()
     ended, live, ahead = slot_run(job, NOW - DAY), slot_run(job, NOW - MINUTE), slot_run(job, LATER)
-    await store.create([firing(job, ended, live, ahead), firing(future, slot_run(future, LATER))])
+    await acts.create(store, [firing(job, ended, live, ahead), firing(future, slot_run(future, LATER))])
     node = await given_node(store)
     [oldest] = await claimed(store, node, limit=1)
     assert oldest.id == ended.id
@@ -440,7 +441,7 @@ async def test_the_last_run_of_a_job_is_the_latest_that_is_due(store: Store) -> 
     await store.settle([settled])
     [shot] = await given_ended(store, one_shot(), node=await given_node(store))
     waiting = one_shot(LATER)
-    await store.create([waiting])
+    await acts.create(store, [waiting])
 
     job_ids = [job.id, future.id, unknown.id, shot.job_id, waiting.job_id]
     found = await store.last_runs(job_ids, now=NOW)
@@ -452,7 +453,7 @@ async def test_the_last_run_of_a_job_is_the_latest_that_is_due(store: Store) -> 
 async def test_a_manual_run_of_a_one_shot_is_its_last_run(store: Store) -> None:
     [shot] = await given_ended(store, one_shot(NOW - MINUTE))
     manual = replace(one_shot(), job_id=shot.job_id, schedule=None, trigger=Trigger.MANUAL)
-    await store.create([manual])
+    await acts.create(store, [manual])
     assert await store.last_runs([shot.job_id], now=NOW) == {shot.job_id: manual}
 
 
@@ -467,8 +468,8 @@ async def test_the_ledger_tells_of_every_slot_in_a_range(store: Store) -> None:
     rest, asked = a_backfill(job, NOW - DAY), a_backfill(job, NOW, trigger=Trigger.BACKFILL)
     manual = replace(slot_run(job, NOW), trigger=Trigger.MANUAL, slot=None)
     backfilled = replace(slot_run(job, NOW), trigger=Trigger.BACKFILL)
-    await store.create([firing(job, *runs, skips=(across, inside, outside), backfill=rest), manual, backfilled])
-    await store.backfill(asked)
+    await acts.create(store, [firing(job, *runs, skips=(across, inside, outside), backfill=rest), manual, backfilled])
+    await acts.backfill(store, asked)
     node = await given_node(store)
     held = {run.id: run for run in await claimed(store, node)}
     await store.settle([cancel(held[runs[0].id], NOW)])
@@ -500,12 +501,12 @@ async def test_queues_tell_how_much_waits_and_runs(store: Store) -> None:
         return QueueDepth(queue=queue, depth=waiting, oldest_due_at=oldest, running=running)
 
     await given_ended(store, one_shot(queue="over"))
-    await store.create([one_shot(NOW - n * SECOND, queue="mail", priority=n) for n in range(3)])
-    await store.create([one_shot(LATER, queue="mail"), one_shot(LATER, queue="later")])
-    await store.create([one_shot(LATER, queue="paused", paused=True), one_shot(NOW - MINUTE, queue="held")])
+    await acts.create(store, [one_shot(NOW - n * SECOND, queue="mail", priority=n) for n in range(3)])
+    await acts.create(store, [one_shot(LATER, queue="mail"), one_shot(LATER, queue="later")])
+    await acts.create(store, [one_shot(LATER, queue="paused", paused=True), one_shot(NOW - MINUTE, queue="held")])
     line = [one_shot(NOW - MINUTE, queue="line", gate="g"), one_shot(NOW, queue="line", gate="g")]
-    await store.create(line)
-    await store.park([line[1]])
+    await acts.create(store, line)
+    await acts.park(store, [line[1]])
     node = await given_node(store)
     [held] = await claimed(store, node, queues=["held"])
 

@@ -12,6 +12,7 @@ from horae.core.results import Settled, cancel, give_back, lost, skip, start, su
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,
@@ -55,7 +56,7 @@ class Model:
         gate = f"{self.queue}/{variant // 3}" if variant else None
         at = self.now + (which // 2 - 2) * SECOND
         run = one_shot(at, queue=self.queue, priority=which % 2, gate=gate)
-        await self.store.create([run])
+        await acts.create(self.store, [run])
         self.runs[run.id] = run
 
     async def claim(self, which: int, variant: int) -> None:
@@ -115,13 +116,10 @@ class Model:
         if run is None:
             return
         settled = cancel(run, self.now) if how == "cancel" else skip(run, Reason.OVERLAP, self.now)
-        if run.state in HELD:
-            assert await self.store.end_waiting([settled]) == [False]
-            await self._settle(settled)
-        else:
-            assert await self.store.settle([settled]) == [False]
-            assert await self.store.end_waiting([settled]) == [True]
-            self._apply(settled)
+        if run.state in HELD:  # whoever takes it for waiting changes nothing
+            waiting = replace(run, state=State.SCHEDULED, node=None)
+            assert await self.store.settle([cancel(waiting, self.now)]) == [False]
+        await self._settle(settled)
 
     async def _settle(self, settled: Settled) -> None:
         assert await self.store.settle([settled]) == [True]
@@ -150,7 +148,7 @@ class Model:
         if not waiting:
             return
         run = waiting[which % len(waiting)]
-        await self.store.park([run])
+        await acts.park(self.store, [run])
         held = [other for other in self.runs.values() if other.gate == run.gate and other.state in HELD]
         if held or self._ahead(run):
             self.parked.add(run.id)
@@ -158,7 +156,7 @@ class Model:
     async def die(self, which: int) -> None:
         """A node is buried, its runs go back, its gates are freed; another takes its place."""
         dead = self.nodes.pop(which % len(self.nodes))
-        await self.store.unregister(dead)
+        await acts.unregister(self.store, dead)
         held = [run for run in self.runs.values() if run.node == dead and run.state in HELD]
         orphans = [run for run in await self.store.orphans(limit=1000) if run.id in self.runs]
         assert sorted(orphans, key=lambda run: run.id) == sorted(held, key=lambda run: run.id)
@@ -193,7 +191,7 @@ class Model:
         listed = await self.store.list_runs(RunFilter(owner="ada", queue=self.queue), cursor=None, limit=1000)
         assert {run.id: run for run in listed.items} == self.runs
         runs = list(self.runs.values())
-        assert await self.store.held(runs) == [run.state in HELD for run in runs]
+        assert await self.store.still_held(runs) == [run.state in HELD for run in runs]
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,6 +6,7 @@ from horae.core.model import NodeId
 from horae.core.results import give_back
 from horae.core.values import replace
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     DEAD_AFTER,
     MINUTE,
@@ -33,21 +34,21 @@ async def test_a_node_comes_back_as_it_registered(store: Store, connect: Connect
         tasks={"a": "{}", "b": '{"x": 1}'},
         wall_ahead=-MINUTE - TICK,
     )
-    await store.register(node)
+    await acts.register(store, node)
     assert await (await connect()).nodes() == [node]
 
 
 async def test_registering_again_replaces_what_was_known(store: Store) -> None:
     node = a_node()
-    await store.register(node)
+    await acts.register(store, node)
     again = replace(node, name="other", beat_at=NOW + SECOND, concurrency=5, tasks={"other": "{}"})
-    await store.register(again)
+    await acts.register(store, again)
     assert await store.nodes() == [again]
 
 
 async def test_tasks_stay_known_when_their_nodes_are_gone(store: Store) -> None:
     node = await given_node(store, tasks={"a": '{"old": 1}', "b": "{}"})
-    await store.unregister(node)
+    await acts.unregister(store, node)
     await given_node(store, tasks={"a": '{"new": 1}'})
     assert await store.tasks() == {"a": '{"new": 1}', "b": "{}"}
 
@@ -56,7 +57,7 @@ async def test_a_beat_renews_the_lease_and_shows_who_lives(store: Store) -> None
     mine = a_node()
     other, silent = a_node(beat_at=NOW + MINUTE - DEAD_AFTER), a_node(beat_at=NOW + MINUTE - DEAD_AFTER - SECOND)
     for node in (mine, other, silent):
-        await store.register(node)
+        await acts.register(store, node)
 
     beat = await store.beat(mine.id, now=NOW + MINUTE, running=7, dead_after=DEAD_AFTER, wall_ahead=60 * MINUTE)
 
@@ -72,8 +73,8 @@ async def test_the_dead_are_buried_and_cannot_come_back(store: Store, connect: C
     edge = await given_node(store, beat_at=NOW + MINUTE - DEAD_AFTER)
     other = await connect()
 
-    assert await store.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER) == [dead]
-    assert await other.bury(now=NOW + MINUTE, dead_after=DEAD_AFTER) == []
+    assert await acts.bury(store, now=NOW + MINUTE, dead_after=DEAD_AFTER) == [dead]
+    assert await acts.bury(other, now=NOW + MINUTE, dead_after=DEAD_AFTER) == []
 
     assert await store.beat(dead, now=NOW + MINUTE, running=0, dead_after=DEAD_AFTER) is None
     assert not (await claims_of(store, dead)).alive
@@ -88,8 +89,8 @@ async def test_a_node_that_leaves_is_known_no_more(store: Store) -> None:
     node = await given_node(store)
     [run] = await given_claimed(store, one_shot(), node=node)
     await store.settle([give_back(run, NOW)])
-    await store.unregister(node)
-    await store.unregister(node)
+    await acts.unregister(store, node)
+    await acts.unregister(store, node)
     assert await store.nodes() == []
     assert await store.orphans(limit=10) == []
 
@@ -97,7 +98,7 @@ async def test_a_node_that_leaves_is_known_no_more(store: Store) -> None:
 async def test_what_a_node_leaves_behind_is_an_orphan(store: Store) -> None:
     node = await given_node(store)
     [run] = await given_claimed(store, one_shot(), node=node)
-    await store.unregister(node)
+    await acts.unregister(store, node)
     assert await store.orphans(limit=10) == [run]
 
 

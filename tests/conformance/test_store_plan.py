@@ -11,7 +11,9 @@ from horae.core.results import cancel, start
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
-from horae.ports.store import JobChange, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -104,8 +106,8 @@ async def test_backfills_are_looked_at_with_their_jobs(store: Store) -> None:
     job = recurring(plan_at=None)
     await given_job(store, job, slot_run(job, NOW))
     now, later = a_backfill(job), a_backfill(job, trigger=Trigger.BACKFILL, plan_at=NOW + SECOND)
-    await store.backfill(now)
-    await store.backfill(later)
+    await acts.backfill(store, now)
+    await acts.backfill(store, later)
 
     plannable = await store.plannable(ALL, now=NOW, limit=10)
 
@@ -126,7 +128,7 @@ async def test_a_firing_moves_the_job_and_makes_its_runs(store: Store) -> None:
         job, run, skips=(skip,), backfill=backfill, next_fire_at=NOW + MINUTE, plan_at=NOW + SECOND, status=job.status
     )
 
-    assert await store.fire([fired]) == [True]
+    assert await acts.fire(store, [fired]) == [True]
 
     assert await store.job(job.id, owner=None) == replace(job, next_fire_at=NOW + MINUTE, plan_at=NOW + SECOND)
     ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
@@ -138,15 +140,15 @@ async def test_a_slot_that_was_cancelled_ahead_of_its_time_is_not_made_again(sto
     """Its job is changed afterwards, which takes the runs around it back and sets the job back before it."""
     job = await given_job(store)
     runs = [slot_run(job, NOW + n * MINUTE) for n in range(3)]
-    assert await store.fire([firing(job, *runs, next_fire_at=NOW + DAY)]) == [True]
-    assert await store.end_waiting([cancel(runs[1], NOW)]) == [True]
+    assert await acts.fire(store, [firing(job, *runs, next_fire_at=NOW + DAY)]) == [True]
+    assert await store.settle([cancel(runs[1], NOW)]) == [True]
     changed = replace(job, next_fire_at=NOW + DAY, revision=job.revision + 1, updated_at=NOW + TICK)
     change = JobChange(job=changed, expected=job.revision, retract_after=NOW - TICK, rewind=True)
-    assert await store.change(change) is not None
+    assert await acts.change(store, change) is not None
 
     again = replace(changed, next_fire_at=NOW)
     fresh = [slot_run(again, NOW + n * MINUTE) for n in range(3)]
-    assert await store.fire([firing(again, *fresh, next_fire_at=NOW + DAY)]) == [True]
+    assert await acts.fire(store, [firing(again, *fresh, next_fire_at=NOW + DAY)]) == [True]
 
     ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
     assert [run.id for run in ledger.runs] == [fresh[0].id, runs[1].id, fresh[2].id]
@@ -154,9 +156,9 @@ async def test_a_slot_that_was_cancelled_ahead_of_its_time_is_not_made_again(sto
     caught_up = a_backfill(job, start=NOW + MINUTE, end=NOW + MINUTE)
     asked_for = a_backfill(job, start=NOW + MINUTE, end=NOW + MINUTE, trigger=Trigger.BACKFILL)
     for backfill in (caught_up, asked_for):
-        await store.backfill(backfill)
+        await acts.backfill(store, backfill)
         page = slot_run(job, NOW + MINUTE, trigger=backfill.trigger)
-        assert await store.fill([Page(backfill=backfill, runs=(page,), start=None, plan_at=NOW)]) == [True]
+        assert await acts.fill(store, [Page(backfill=backfill, runs=(page,), start=None, plan_at=NOW)]) == [True]
         assert (await store.run(page.id, owner=None) is None) == (backfill is caught_up)
 
 
@@ -164,8 +166,8 @@ async def test_a_firing_is_void_when_somebody_was_first(store: Store, connect: C
     job = await given_job(store)
     first, second = (firing(job, slot_run(job, NOW), next_fire_at=NOW + n * MINUTE) for n in (1, 2))
     other = await connect()
-    assert await store.fire([first]) == [True]
-    assert await other.fire([second, first]) == [False, False]
+    assert await acts.fire(store, [first]) == [True]
+    assert await acts.fire(other, [second, first]) == [False, False]
     assert await slots_of(store, job) == [NOW]
     stored = await store.job(job.id, owner=None)
     assert stored is not None
@@ -178,7 +180,7 @@ async def test_planners_that_race_fire_each_slot_once(store: Store, connect: Con
 
     async def fire_all(one: Store) -> int:
         firings = [firing(job, slot_run(job, NOW), next_fire_at=NOW + MINUTE, plan_at=NOW + MINUTE) for job in jobs]
-        return sum(await one.fire(firings))
+        return sum(await acts.fire(one, firings))
 
     assert sum(await asyncio.gather(*map(fire_all, stores))) == len(jobs)
     for job in jobs:
@@ -187,21 +189,21 @@ async def test_planners_that_race_fire_each_slot_once(store: Store, connect: Con
 
 async def test_a_firing_of_an_old_revision_is_void(store: Store) -> None:
     job = await given_job(store)
-    assert await store.change(JobChange(job=replace(job, revision=2), expected=1)) is not None
-    assert await store.fire([firing(job, slot_run(job, NOW), next_fire_at=NOW + MINUTE)]) == [False]
+    assert await acts.change(store, JobChange(job=replace(job, revision=2), expected=1)) is not None
+    assert await acts.fire(store, [firing(job, slot_run(job, NOW), next_fire_at=NOW + MINUTE)]) == [False]
     assert await slots_of(store, job) == []
 
 
 async def test_a_firing_of_a_job_that_does_not_exist_is_void(store: Store) -> None:
     job = recurring()
-    assert await store.fire([firing(job, slot_run(job, NOW))]) == [False]
+    assert await acts.fire(store, [firing(job, slot_run(job, NOW))]) == [False]
 
 
 async def test_a_job_without_slots_can_be_looked_at_again_and_finished(store: Store) -> None:
     job = await given_job(store, recurring(next_fire_at=None))
-    assert await store.fire([firing(job, plan_at=NOW + SECOND)]) == [True]
+    assert await acts.fire(store, [firing(job, plan_at=NOW + SECOND)]) == [True]
     again = replace(job, plan_at=NOW + SECOND)
-    assert await store.fire([firing(again, plan_at=None, status=JobStatus.FINISHED)]) == [True]
+    assert await acts.fire(store, [firing(again, plan_at=None, status=JobStatus.FINISHED)]) == [True]
     assert await store.job(job.id, owner=None) == replace(job, plan_at=None, status=JobStatus.FINISHED)
     assert await found_jobs(store, NOW + DAY) == []
 
@@ -212,7 +214,7 @@ async def test_one_batch_may_hold_many_firings(store: Store) -> None:
     firings = [
         firing(job, *(slot_run(job, NOW + n * SECOND) for n in range(3)), next_fire_at=NOW + DAY) for job in jobs
     ]
-    assert await store.fire([*firings[:25], firing(lost), *firings[25:]]) == [True] * 25 + [False] + [True] * 25
+    assert await acts.fire(store, [*firings[:25], firing(lost), *firings[25:]]) == [True] * 25 + [False] + [True] * 25
     assert len(await claimed(store, await given_node(store), until=NOW + MINUTE)) == 150
 
 
@@ -222,11 +224,11 @@ async def test_one_batch_may_hold_many_firings(store: Store) -> None:
 async def test_a_page_of_a_backfill_moves_it_on(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill(backfill)
+    await acts.backfill(store, backfill)
     page = Page(backfill=backfill, runs=(slot_run(job, NOW),), start=NOW + MINUTE, plan_at=NOW + SECOND)
 
-    assert await store.fill([page]) == [True]
-    assert await store.fill([page]) == [False]
+    assert await acts.fill(store, [page]) == [True]
+    assert await acts.fill(store, [page]) == [False]
 
     [(moved, due)] = (await store.plannable(ALL, now=NOW + SECOND, limit=10)).backfills
     assert moved == replace(backfill, start=NOW + MINUTE, plan_at=NOW + SECOND)
@@ -236,10 +238,10 @@ async def test_a_page_of_a_backfill_moves_it_on(store: Store) -> None:
 async def test_a_page_without_further_slots_ends_the_backfill(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill(backfill)
+    await acts.backfill(store, backfill)
     page = Page(backfill=backfill, runs=(slot_run(job, NOW),), start=None, plan_at=NOW)
-    assert await store.fill([page, page]) in ([True, False], [True, True])
-    assert await store.fill([page]) == [False]
+    assert await acts.fill(store, [page, page]) in ([True, False], [True, True])
+    assert await acts.fill(store, [page]) == [False]
     assert list((await store.plannable(ALL, now=NOW + DAY, limit=10)).backfills) == []
     assert len((await store.ledger(job.id, start=NOW, end=NOW + DAY, limit=10)).backfills) == 0
 
@@ -247,12 +249,12 @@ async def test_a_page_without_further_slots_ends_the_backfill(store: Store) -> N
 async def test_a_page_leaves_slots_out_if_it_is_applied(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill(backfill)
+    await acts.backfill(store, backfill)
     left_out = Skip(job_id=job.id, revision=1, start=backfill.start, end=backfill.end, count=5, reason=Reason.CANCELLED)
     page = Page(backfill=backfill, runs=(), start=None, plan_at=NOW, skips=(left_out,))
 
-    assert await store.fill([page]) == [True]
-    assert await store.fill([page]) == [False]
+    assert await acts.fill(store, [page]) == [True]
+    assert await acts.fill(store, [page]) == [False]
 
     assert list((await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)).skips) == [left_out]
 
@@ -260,12 +262,12 @@ async def test_a_page_leaves_slots_out_if_it_is_applied(store: Store) -> None:
 async def test_planners_that_race_fill_each_page_once(store: Store, connect: Connect) -> None:
     job = await given_job(store, recurring(plan_at=None))
     backfill = a_backfill(job)
-    await store.backfill(backfill)
+    await acts.backfill(store, backfill)
     stores = [store, await connect(), await connect()]
 
     async def fill(one: Store) -> list[bool]:
-        return await one.fill(
-            [Page(backfill=backfill, runs=(slot_run(job, NOW),), start=NOW + MINUTE, plan_at=NOW + SECOND)]
+        return await acts.fill(
+            one, [Page(backfill=backfill, runs=(slot_run(job, NOW),), start=NOW + MINUTE, plan_at=NOW + SECOND)]
         )
 
     assert sorted(await asyncio.gather(*map(fill, stores))) == [[False], [False], [True]]
@@ -298,7 +300,7 @@ async def test_a_change_writes_every_field_of_the_job(store: Store) -> None:
         revision=2,
         updated_at=NOW + SECOND,
     )
-    answer = await store.change(JobChange(job=changed, expected=1))
+    answer = await acts.change(store, JobChange(job=changed, expected=1))
     assert answer is not None
     assert (answer.job, list(answer.stopped)) == (changed, [])
     assert await store.job(job.id, owner=None) == changed
@@ -307,27 +309,27 @@ async def test_a_change_writes_every_field_of_the_job(store: Store) -> None:
 async def test_a_change_of_an_old_revision_is_void(store: Store, connect: Connect) -> None:
     job = await given_job(store)
     run = slot_run(job, NOW + MINUTE)
-    await store.create([run])
+    await acts.create(store, [run])
     other = await connect()
     changes = [JobChange(job=replace(job, revision=2), expected=1), JobChange(job=replace(job, revision=3), expected=2)]
-    assert await store.change(changes[1]) is None
-    assert await other.change(changes[0]) is not None
-    assert await store.change(replace(changes[0], retract_after=NOW)) is None
+    assert await acts.change(store, changes[1]) is None
+    assert await acts.change(other, changes[0]) is not None
+    assert await acts.change(store, replace(changes[0], retract_after=NOW)) is None
     assert await state_of(store, run) is State.SCHEDULED
     unknown = recurring()
-    assert await store.change(JobChange(job=unknown, expected=1)) is None
+    assert await acts.change(store, JobChange(job=unknown, expected=1)) is None
 
 
 async def test_a_change_of_a_job_that_was_resumed_or_has_ended_since_is_void(store: Store) -> None:
     job = await given_job(store, recurring(status=JobStatus.PAUSED, plan_at=None))
     change = JobChange(job=replace(job, revision=2), expected=1, was=JobStatus.PAUSED)
-    assert await store.fire([firing(job, next_fire_at=job.next_fire_at, status=JobStatus.SCHEDULED)]) == [True]
+    assert await acts.fire(store, [firing(job, next_fire_at=job.next_fire_at, status=JobStatus.SCHEDULED)]) == [True]
 
-    assert await store.change(change) is None
+    assert await acts.change(store, change) is None
     current = await store.job(job.id, owner=None)
     assert current is not None
     assert (current.status, current.revision) == (JobStatus.SCHEDULED, 1)
-    assert await store.change(replace(change, was=JobStatus.SCHEDULED)) is not None
+    assert await acts.change(store, replace(change, was=JobStatus.SCHEDULED)) is not None
 
 
 async def test_a_change_takes_back_what_is_not_yet_due(store: Store) -> None:
@@ -336,12 +338,12 @@ async def test_a_change_takes_back_what_is_not_yet_due(store: Store) -> None:
     manual = replace(slot_run(job, NOW + MINUTE), trigger=Trigger.MANUAL, slot=None)
     asked = replace(slot_run(job, NOW + MINUTE), trigger=Trigger.BACKFILL)
     kept, gone = skipped(job, NOW - DAY, NOW, 3), skipped(job, NOW + SECOND, NOW + SECOND, 1, Reason.DST_GAP)
-    await store.create([firing(job, due, exact, soon, later, skips=(kept, gone)), manual, asked])
+    await acts.create(store, [firing(job, due, exact, soon, later, skips=(kept, gone)), manual, asked])
     foreign = await given_job(store)
     untouched = slot_run(foreign, NOW + MINUTE)
-    await store.create([untouched])
+    await acts.create(store, [untouched])
 
-    changed = await store.change(JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW))
+    changed = await acts.change(store, JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW))
 
     assert changed is not None
     assert changed.job.next_fire_at == NOW + DAY, "without rewind it is what the caller says"
@@ -360,7 +362,7 @@ async def test_rewinding_takes_the_job_back_to_the_earliest_slot_taken_back(stor
     await given_job(store, job, jittery, slot_run(job, slot + MINUTE))
     change = JobChange(job=replace(job, revision=2, plan_at=None), expected=1, retract_after=NOW, rewind=True)
 
-    changed = await store.change(change)
+    changed = await acts.change(store, change)
 
     assert changed is not None
     assert changed.job == replace(job, revision=2, plan_at=None, next_fire_at=slot)
@@ -370,8 +372,10 @@ async def test_rewinding_takes_the_job_back_to_the_earliest_slot_taken_back(stor
 async def test_rewinding_includes_slots_that_were_skipped_ahead(store: Store) -> None:
     job = recurring(next_fire_at=NOW + DAY)
     gap = skipped(job, NOW + SECOND, NOW + SECOND, 1, Reason.DST_GAP)
-    await store.create([firing(job, slot_run(job, NOW + MINUTE), skips=(gap,))])
-    changed = await store.change(JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=True))
+    await acts.create(store, [firing(job, slot_run(job, NOW + MINUTE), skips=(gap,))])
+    changed = await acts.change(
+        store, JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=True)
+    )
     assert changed is not None
     assert changed.job.next_fire_at == NOW + SECOND
 
@@ -379,8 +383,10 @@ async def test_rewinding_includes_slots_that_were_skipped_ahead(store: Store) ->
 async def test_rewinding_begins_at_what_the_store_knows(store: Store) -> None:
     """A planner that fired after the job was read has moved it; its slots must not be fired again."""
     job = await given_job(store)
-    await store.fire([firing(job, slot_run(job, NOW), next_fire_at=NOW + MINUTE)])
-    changed = await store.change(JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=True))
+    await acts.fire(store, [firing(job, slot_run(job, NOW), next_fire_at=NOW + MINUTE)])
+    changed = await acts.change(
+        store, JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=True)
+    )
     assert changed is not None
     assert changed.job.next_fire_at == NOW + MINUTE
 
@@ -389,7 +395,9 @@ async def test_rewinding_begins_at_what_the_store_knows(store: Store) -> None:
 async def test_rewinding_a_job_without_further_slots(store: Store, rewind: bool) -> None:
     job = recurring(next_fire_at=None)
     await given_job(store, job, slot_run(job, NOW + MINUTE))
-    changed = await store.change(JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=rewind))
+    changed = await acts.change(
+        store, JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=rewind)
+    )
     assert changed is not None
     assert changed.job.next_fire_at == (NOW + MINUTE if rewind else None)
 
@@ -402,8 +410,8 @@ async def test_runs_that_a_node_holds_are_asked_to_stop(store: Store) -> None:
     held = await claimed(store, node, until=NOW + SECOND)
     assert len(held) == 2
 
-    changed = await store.change(
-        JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=True, stop=Reason.PAUSED)
+    changed = await acts.change(
+        store, JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, rewind=True, stop=Reason.PAUSED)
     )
 
     assert changed is not None
@@ -417,7 +425,7 @@ async def test_without_a_stop_what_is_held_goes_on(store: Store) -> None:
     await given_job(store, job, slot_run(job, NOW + SECOND))
     node = await given_node(store)
     await claimed(store, node, until=NOW + SECOND)
-    changed = await store.change(JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW))
+    changed = await acts.change(store, JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW))
     assert changed is not None
     assert list(changed.stopped) == []
     assert await store.stops(node) == {}
@@ -427,14 +435,14 @@ async def test_without_a_stop_what_is_held_goes_on(store: Store) -> None:
 async def test_a_job_that_is_over_frees_its_key(store: Store, status: JobStatus) -> None:
     job = await given_job(store, recurring(key="k"))
     over = replace(job, status=status, revision=2, next_fire_at=None, plan_at=None)
-    assert await store.change(JobChange(job=over, expected=1, retract_after=NOW)) is not None
+    assert await acts.change(store, JobChange(job=over, expected=1, retract_after=NOW)) is not None
     again = one_shot(key="k")
-    assert await store.create([again]) == [again.job_id]
+    assert await acts.create(store, [again]) == [again.job_id]
 
 
 async def test_a_one_shot_that_waits_can_be_changed(store: Store) -> None:
     run = one_shot()
-    await store.create([run])
+    await acts.create(store, [run])
     changed = replace(
         run,
         spec=spec(task="other", queue="mail", priority=3, name="n", labels={"a": "b"}, secrets="plain:{}"),
@@ -446,11 +454,11 @@ async def test_a_one_shot_that_waits_can_be_changed(store: Store) -> None:
         revision=2,
     )
 
-    assert await store.change_one_shot(changed, expected=1)
+    assert await acts.change_one_shot(store, changed, expected=1)
 
     assert await store.run(run.id, owner=None) == changed
-    assert not await store.change_one_shot(changed, expected=1)
-    assert await store.change_one_shot(replace(changed, paused=False, revision=3), expected=2)
+    assert not await acts.change_one_shot(store, changed, expected=1)
+    assert await acts.change_one_shot(store, replace(changed, paused=False, revision=3), expected=2)
     node = await given_node(store)
     assert ids(await claimed(store, node, tasks=["other"], queues=["mail"], until=NOW + DAY)) == [run.id]
 
@@ -471,5 +479,5 @@ async def test_a_one_shot_that_moved_on_is_not_changed(store: Store, how: str) -
     run = await given_moved_on(store, how)
     before = await store.run(run.id, owner=None)
     moved = replace(run, due_at=NOW + DAY, wake_at=NOW + DAY, revision=2)
-    assert not await store.change_one_shot(moved, expected=1)
+    assert not await acts.change_one_shot(store, moved, expected=1)
     assert await store.run(run.id, owner=None) == before

@@ -6,6 +6,7 @@ from horae.core.model import JobStatus, Run
 from horae.core.results import start, succeed
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
+from tests import acts
 from tests.conformance.builders import (
     DAY,
     NOW,
@@ -51,7 +52,7 @@ async def test_days_before_go_and_the_day_itself_stays(store: Store) -> None:
 async def test_attempts_go_with_their_runs(store: Store) -> None:
     async def given_failed(at_days_ago: int) -> Run:
         run = one_shot(NOW - 10 * DAY)
-        await store.create([run])
+        await acts.create(store, [run])
         [held] = await claimed(store, await given_node(store))
         result = failed(start(held, NOW), NOW - at_days_ago * DAY)
         await store.settle([result])
@@ -66,7 +67,7 @@ async def test_attempts_go_with_their_runs(store: Store) -> None:
 async def test_what_lives_is_never_pruned(store: Store) -> None:
     waiting, held = one_shot(NOW - 50 * DAY), one_shot(NOW - 50 * DAY)
     job = recurring(created_at=NOW - 50 * DAY)
-    await store.create([waiting, held, firing(job, slot_run(job, NOW - 50 * DAY))])
+    await acts.create(store, [waiting, held, firing(job, slot_run(job, NOW - 50 * DAY))])
     node = await given_node(store)
     runs = await claimed(store, node, limit=1)
     await store.settle([retried(start(run, NOW - 40 * DAY), NOW - 40 * DAY) for run in runs])
@@ -80,7 +81,7 @@ async def test_what_lives_is_never_pruned(store: Store) -> None:
 async def test_skips_of_old_slots_go(store: Store) -> None:
     job = await given_job(store)
     old, new = skipped(job, NOW - 5 * DAY, NOW - 4 * DAY, 3), skipped(job, NOW - 4 * DAY, NOW, 3)
-    await store.fire([firing(job, skips=(old, new))])
+    await acts.fire(store, [firing(job, skips=(old, new))])
     await prune(store, TODAY)
     assert (await store.ledger(job.id, start=NOW - 9 * DAY, end=NOW, limit=5)).skips == [new]
 
@@ -88,7 +89,7 @@ async def test_skips_of_old_slots_go(store: Store) -> None:
 async def test_old_blobs_go_unless_somebody_needs_them(store: Store) -> None:
     finished = recurring(params_blob="params/c", status=JobStatus.FINISHED)
     await store.blobs.put([(key, b"x") for key in ("logs/a", "params/b", "params/c", "params/d")])
-    await store.create([one_shot(params_blob="params/b"), firing(finished)])
+    await acts.create(store, [one_shot(params_blob="params/b"), firing(finished)])
 
     today = (await store.time()).date()
     await prune(store, today)
@@ -100,7 +101,7 @@ async def test_old_blobs_go_unless_somebody_needs_them(store: Store) -> None:
 
 async def test_pruning_goes_in_bounded_steps(store: Store) -> None:
     runs = [one_shot(NOW - 9 * DAY) for _ in range(25)]
-    await store.create(runs)
+    await acts.create(store, runs)
     held = await claimed(store, await given_node(store))
     await store.settle([succeed(start(run, NOW), None, NOW - 5 * DAY) for run in held])
     await prune(store, TODAY, limit=10)

@@ -14,7 +14,9 @@ from horae.core.results import cancel, give_back, start, succeed
 from horae.core.signals import Kind
 from horae.core.values import replace
 from horae.ports.reader import QueueDepth
-from horae.ports.store import JobChange, Retraction, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange, Retraction
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -42,17 +44,17 @@ TICK = timedelta(microseconds=1)
 
 
 async def pause(store: Store, queue: str = "default", **changes: Any) -> None:
-    await store.set_queue(replace(QueueSettings(queue=queue, paused=True), **changes))
+    await acts.set_queue(store, replace(QueueSettings(queue=queue, paused=True), **changes))
 
 
 async def limit(store: Store, concurrency: int | None, queue: str = "default") -> None:
-    await store.set_queue(QueueSettings(queue=queue, concurrency=concurrency))
+    await acts.set_queue(store, QueueSettings(queue=queue, concurrency=concurrency))
 
 
 async def given_waiting(store: Store, count: int, **changes: Any) -> list[Run]:
     """Runs that are due, one microsecond after another; the last at NOW."""
     runs = [one_shot(NOW - (count - 1 - n) * TICK, **changes) for n in range(count)]
-    await store.create(runs)
+    await acts.create(store, runs)
     return runs
 
 
@@ -72,22 +74,22 @@ async def test_a_queue_of_which_nothing_was_said_is_as_usual(store: Store) -> No
 @pytest.mark.parametrize(("paused", "concurrency"), [(True, None), (False, 3), (True, 1), (False, None)])
 async def test_what_was_said_last_holds(store: Store, paused: bool, concurrency: int | None) -> None:
     said = QueueSettings(queue=ODD, paused=paused, concurrency=concurrency)
-    await store.set_queue(QueueSettings(queue=ODD, paused=not paused, concurrency=9))
-    await store.set_queue(said)
+    await acts.set_queue(store, QueueSettings(queue=ODD, paused=not paused, concurrency=9))
+    await acts.set_queue(store, said)
     assert await store.queue_settings(ODD) == said
     assert await store.queue_settings("default") == QueueSettings(queue="default")
 
 
 async def test_of_a_queue_only_what_is_named_is_said(store: Store) -> None:
     """Of two administrators at one instant neither takes back what the other says."""
-    await store.set_queue(QueueSettings(queue=ODD, paused=True, concurrency=9), fields=("paused",))
+    await acts.set_queue(store, QueueSettings(queue=ODD, paused=True, concurrency=9), fields=("paused",))
     assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True)
-    await store.set_queue(QueueSettings(queue=ODD, concurrency=4), fields=("concurrency",))
+    await acts.set_queue(store, QueueSettings(queue=ODD, concurrency=4), fields=("concurrency",))
     assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
-    await store.set_queue(QueueSettings(queue=ODD), fields=())
+    await acts.set_queue(store, QueueSettings(queue=ODD), fields=())
     assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
-    await store.set_queue(QueueSettings(queue=ODD, paused=True), fields=("concurrency",))
-    await store.set_queue(QueueSettings(queue=ODD, concurrency=7), fields=("paused",))
+    await acts.set_queue(store, QueueSettings(queue=ODD, paused=True), fields=("concurrency",))
+    await acts.set_queue(store, QueueSettings(queue=ODD, concurrency=7), fields=("paused",))
     assert await store.queue_settings(ODD) == QueueSettings(queue=ODD)
 
 
@@ -121,7 +123,7 @@ async def test_nothing_is_claimed_from_a_paused_queue(store: Store, connect: Con
 
 
 async def test_a_paused_queue_gives_no_next_time(store: Store) -> None:
-    await store.create([one_shot(LATER, queue="mail"), one_shot(LATER + SECOND)])
+    await acts.create(store, [one_shot(LATER, queue="mail"), one_shot(LATER + SECOND)])
     node = await given_node(store)
     assert (await claims_of(store, node)).next_at == LATER
     await pause(store, "mail")
@@ -176,7 +178,7 @@ async def test_a_limit_is_shared_by_the_owners_of_its_queue(store: Store) -> Non
     await limit(store, 4)
     flood = await given_waiting(store, 20, owner=ada)
     late = [one_shot(owner=bob) for _ in range(3)]
-    await store.create(late)
+    await acts.create(store, late)
     node = await given_node(store)
     taken = await claimed(store, node)
     assert set(ids(run for run in taken if run.owner == ada)) == set(ids(flood[:2]))
@@ -243,12 +245,12 @@ async def test_runs_that_wait_behind_others_take_no_place_of_their_queue(store: 
     await limit(store, 1)
     blocked = await given_waiting(store, 3, gate="g")
     free = one_shot(NOW)
-    await store.create([free])
+    await acts.create(store, [free])
 
     claims = await claims_of(store, yours)
-    await store.park([item.run for item in claims.contested])
+    await acts.park(store, [item.run for item in claims.contested])
     again = await claims_of(store, yours)
-    await store.park([item.run for item in again.contested])
+    await acts.park(store, [item.run for item in again.contested])
     last = await claims_of(store, yours)
 
     assert ids([*claims.runs, *again.runs, *last.runs]) == [free.id]
@@ -307,9 +309,9 @@ async def test_a_run_that_is_taken_back_to_its_schedule_wakes_the_workers(store:
     await given_job(store, job, slot_run(job, LATER))
     [run] = await claimed(store, await given_node(store), until=LATER)
     paused = replace(job, status=JobStatus.PAUSED, plan_at=None, revision=2)
-    assert await store.change(JobChange(job=paused, expected=1)) is not None
+    assert await acts.change(store, JobChange(job=paused, expected=1)) is not None
     ear = Ear(store)
-    assert await store.retract([run], now=NOW) == [Retraction.TAKEN_BACK]
+    assert await acts.retract(store, [run], now=NOW) == [Retraction.TAKEN_BACK]
     assert await heard_due(store, ear)
 
 
@@ -332,7 +334,8 @@ async def test_settings_are_told_with_the_depth(store: Store) -> None:
 
 async def test_an_owner_is_told_of_own_runs_only(store: Store) -> None:
     node = await given_node(store)
-    await store.create(
+    await acts.create(
+        store,
         [
             *(
                 one_shot(NOW - n * SECOND, queue="mail", priority=n, owner=owner)
@@ -346,11 +349,11 @@ async def test_an_owner_is_told_of_own_runs_only(store: Store) -> None:
             one_shot(NOW - MINUTE, queue="paused", paused=True),
             one_shot(NOW - MINUTE, queue="retrying"),
             *(one_shot(NOW - MINUTE, queue="held", owner=owner) for owner in ("ada", "ada", "bob")),
-        ]
+        ],
     )
     line = [one_shot(NOW - MINUTE, queue="line", gate="g"), one_shot(NOW, queue="line", gate="g")]
-    await store.create(line)
-    await store.park([line[1]])
+    await acts.create(store, line)
+    await acts.park(store, [line[1]])
     [first] = await claimed(store, node, queues=["retrying"])
     await store.settle([retried(start(first, NOW))])
     held = await claimed(store, node, queues=["held"])
@@ -389,7 +392,7 @@ async def given_late(store: Store, latenesses: Sequence[timedelta], **changes: A
     """Runs that started so much after they were due, one a second up to NOW, and ended."""
     count = len(latenesses)
     runs = [one_shot(NOW - (count - 1 - n) * SECOND, **changes) for n in range(count)]
-    await store.create(runs)
+    await acts.create(store, runs)
     node = await given_node(store)
     queue = changes.get("queue", "default")
     held = {run.id: run for run in await claimed(store, node, queues=[queue], limit=2 * count)}
@@ -416,7 +419,7 @@ async def test_lateness_is_of_runs_due_lately_that_started_and_ended(store: Stor
     await given_late(store, milliseconds(9000, 8000, 2, 1))
     await given_late(store, milliseconds(60_000), queue="long ago")
     node = await given_node(store)
-    await store.create([one_shot(NOW + SECOND), one_shot(NOW + SECOND), one_shot(NOW + SECOND)])
+    await acts.create(store, [one_shot(NOW + SECOND), one_shot(NOW + SECOND), one_shot(NOW + SECOND)])
     cancelled, given_up, running = await claimed(store, node, now=LATER, until=LATER)
     await store.settle([cancel(cancelled, LATER), failed(start(given_up, NOW + SECOND + 7 * TICK))])
     await store.start([start(running, LATER)])
@@ -429,7 +432,7 @@ async def test_lateness_is_of_runs_due_lately_that_started_and_ended(store: Stor
 
 
 async def test_lateness_is_of_the_first_attempt(store: Store) -> None:
-    await store.create([one_shot(NOW)])
+    await acts.create(store, [one_shot(NOW)])
     node = await given_node(store)
     [run] = await claimed(store, node)
     await store.settle([retried(start(run, NOW + SECOND), NOW + SECOND)])
@@ -473,7 +476,7 @@ async def test_a_run_that_overlaps_is_told_of_although_its_queue_is_full(store: 
         assert list(claims.runs) == []
         [contested] = claims.contested
         assert contested.run.id == second.id
-        assert list(contested.rivals) == [Rival(job_id=job.id, started_at=NOW - SECOND)]
+        assert list(contested.rivals) == [Rival(id=first.id, job_id=job.id, started_at=NOW - SECOND)]
 
 
 async def test_what_only_waits_for_a_place_is_no_contest(store: Store) -> None:

@@ -7,7 +7,9 @@ import pytest
 from horae.core.model import Job, JobStatus, NodeId, Run
 from horae.core.results import start
 from horae.core.values import replace
-from horae.ports.store import JobChange, Retraction, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange, Retraction
 from tests.conformance.builders import NOW, SECOND, claimed, given_job, given_node, recurring, slot_run
 
 
@@ -22,7 +24,7 @@ async def given_held(store: Store, *slots: datetime) -> tuple[Job, list[Run], No
 
 async def given_status(store: Store, job: Job, status: JobStatus) -> None:
     changed = replace(job, status=status, plan_at=None, revision=job.revision + 1)
-    assert await store.change(JobChange(job=changed, expected=job.revision)) is not None
+    assert await acts.change(store, JobChange(job=changed, expected=job.revision)) is not None
 
 
 async def stored(store: Store, job: Job) -> Job:
@@ -34,7 +36,7 @@ async def stored(store: Store, job: Job) -> Job:
 async def test_a_held_run_of_a_paused_job_is_taken_back_with_its_slot(store: Store) -> None:
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, JobStatus.PAUSED)
-    assert await store.retract([run], now=NOW) == [Retraction.TAKEN_BACK]
+    assert await acts.retract(store, [run], now=NOW) == [Retraction.TAKEN_BACK]
     assert await store.run(run.id, owner=None) is None
     assert (await stored(store, job)).next_fire_at == run.slot
 
@@ -42,34 +44,34 @@ async def test_a_held_run_of_a_paused_job_is_taken_back_with_its_slot(store: Sto
 async def test_several_are_taken_back_to_the_earliest(store: Store) -> None:
     job, runs, _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
     await given_status(store, job, JobStatus.PAUSED)
-    assert await store.retract(runs, now=NOW) == [Retraction.TAKEN_BACK] * 2
+    assert await acts.retract(store, runs, now=NOW) == [Retraction.TAKEN_BACK] * 2
     assert (await stored(store, job)).next_fire_at == NOW + SECOND
 
 
 async def test_a_run_of_a_job_that_was_resumed_goes_on(store: Store) -> None:
     _, [run], _ = await given_held(store, NOW + SECOND)
-    assert await store.retract([run], now=NOW) == [Retraction.GOES_ON]
+    assert await acts.retract(store, [run], now=NOW) == [Retraction.GOES_ON]
     assert await store.run(run.id, owner=None) is not None
 
 
 async def test_a_run_that_is_due_goes_on(store: Store) -> None:
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, JobStatus.PAUSED)
-    assert await store.retract([run], now=NOW + SECOND) == [Retraction.GOES_ON]
+    assert await acts.retract(store, [run], now=NOW + SECOND) == [Retraction.GOES_ON]
 
 
 async def test_a_slot_before_one_that_has_its_run_is_not_opened_again(store: Store) -> None:
     job, [first, second], _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
     await store.start([start(second, NOW)])
     await given_status(store, job, JobStatus.PAUSED)
-    assert await store.retract([first], now=NOW) == [Retraction.GOES_ON]
+    assert await acts.retract(store, [first], now=NOW) == [Retraction.GOES_ON]
     assert (await stored(store, job)).next_fire_at == job.next_fire_at
 
 
 async def test_an_old_fence_takes_nothing_back(store: Store) -> None:
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, JobStatus.PAUSED)
-    assert await store.retract([replace(run, fence=run.fence - 1)], now=NOW) == [Retraction.GOES_ON]
+    assert await acts.retract(store, [replace(run, fence=run.fence - 1)], now=NOW) == [Retraction.GOES_ON]
     assert await store.run(run.id, owner=None) is not None
 
 
@@ -77,4 +79,4 @@ async def test_an_old_fence_takes_nothing_back(store: Store) -> None:
 async def test_a_run_of_a_job_that_is_over_is_told_so(store: Store, status: JobStatus) -> None:
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, status)
-    assert await store.retract([run], now=NOW) == [Retraction.OVER]
+    assert await acts.retract(store, [run], now=NOW) == [Retraction.OVER]

@@ -8,7 +8,9 @@ from horae.core.model import JobStatus, Reason
 from horae.core.results import give_back, succeed
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.ports.store import JobChange, Retraction, Store
+from horae.ports.store import Store
+from tests import acts
+from tests.acts import JobChange, Retraction
 from tests.conformance.builders import (
     MINUTE,
     NOW,
@@ -58,7 +60,7 @@ class Ear:
 
 async def test_new_runs_tell_when_the_first_of_them_wakes(store: Store) -> None:
     ear = Ear(store)
-    await store.create([one_shot(LATER), one_shot(NOW + SECOND)])
+    await acts.create(store, [one_shot(LATER), one_shot(NOW + SECOND)])
     signal = await ear.until(lambda signal: signal.kind is Kind.DUE)
     assert signal.at == NOW + SECOND
 
@@ -66,7 +68,7 @@ async def test_new_runs_tell_when_the_first_of_them_wakes(store: Store) -> None:
 async def test_new_jobs_tell_planners_and_workers(store: Store) -> None:
     ear = Ear(store)
     job = recurring(plan_at=LATER)
-    await store.create([firing(job, slot_run(job, NOW + SECOND))])
+    await acts.create(store, [firing(job, slot_run(job, NOW + SECOND))])
     assert (await ear.until(lambda signal: signal.kind is Kind.PLAN)).at == LATER
     assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == NOW + SECOND
 
@@ -75,16 +77,16 @@ async def test_firings_pages_and_changes_are_told(store: Store) -> None:
     job = await given_job(store)
     backfill = a_backfill(job)
     ear = Ear(store)
-    await store.backfill(backfill)
+    await acts.backfill(store, backfill)
     assert (await ear.until(lambda signal: signal.kind is Kind.PLAN)).at == NOW
     ear.clear()
-    await store.fire([firing(job, slot_run(job, NOW + SECOND), next_fire_at=LATER)])
+    await acts.fire(store, [firing(job, slot_run(job, NOW + SECOND), next_fire_at=LATER)])
     assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == NOW + SECOND
     ear.clear()
-    await store.fill([Page(backfill=backfill, runs=(slot_run(job, LATER),), start=None, plan_at=NOW)])
+    await acts.fill(store, [Page(backfill=backfill, runs=(slot_run(job, LATER),), start=None, plan_at=NOW)])
     assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == LATER
     ear.clear()
-    await store.change(JobChange(job=replace(job, revision=2, plan_at=LATER), expected=1))
+    await acts.change(store, JobChange(job=replace(job, revision=2, plan_at=LATER), expected=1))
     assert (await ear.until(lambda signal: signal.kind is Kind.PLAN)).at == LATER
 
 
@@ -102,8 +104,8 @@ async def test_runs_that_wait_again_are_told(store: Store) -> None:
 async def test_a_run_that_is_freed_from_its_gate_is_told(store: Store) -> None:
     first, second = one_shot(NOW - SECOND, gate="g"), one_shot(gate="g")
     [held] = await given_running(store, first)
-    await store.create([second])
-    await store.park([second])
+    await acts.create(store, [second])
+    await acts.park(store, [second])
     ear = Ear(store)
     await store.settle([succeed(held, None, LATER)])
     assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == LATER
@@ -114,11 +116,14 @@ async def test_a_run_that_is_freed_by_one_that_is_taken_back_is_told(store: Stor
     await given_job(store, job, replace(slot_run(job, NOW + SECOND), gate="g"))
     [held] = await claimed(store, await given_node(store), until=LATER)
     behind = one_shot(NOW + 2 * SECOND, gate="g")
-    await store.create([behind])
-    await store.park([behind])
-    assert await store.change(JobChange(job=replace(job, status=JobStatus.PAUSED, revision=2), expected=1)) is not None
+    await acts.create(store, [behind])
+    await acts.park(store, [behind])
+    assert (
+        await acts.change(store, JobChange(job=replace(job, status=JobStatus.PAUSED, revision=2), expected=1))
+        is not None
+    )
     ear = Ear(store)
-    assert await store.retract([held], now=NOW) == [Retraction.TAKEN_BACK]
+    assert await acts.retract(store, [held], now=NOW) == [Retraction.TAKEN_BACK]
     assert (await ear.until(lambda signal: signal.kind is Kind.DUE)).at == behind.wake_at
 
 
@@ -126,7 +131,7 @@ async def test_a_stop_names_the_node(store: Store) -> None:
     node = await given_node(store)
     [run] = await given_claimed(store, one_shot(), node=node)
     ear = Ear(store)
-    await store.request_stop([run.id], Reason.CANCELLED)
+    await acts.request_stop(store, [run.id], Reason.CANCELLED)
     assert (await ear.until(lambda signal: signal.kind is Kind.STOP)).node == node
 
 
@@ -137,18 +142,18 @@ async def test_a_change_that_stops_runs_tells_their_node(store: Store) -> None:
     assert len(await claimed(store, node, until=LATER)) == 1
     ear = Ear(store)
     change = JobChange(job=replace(job, revision=2), expected=1, retract_after=NOW, stop=Reason.CANCELLED)
-    assert await store.change(change) is not None
+    assert await acts.change(store, change) is not None
     assert (await ear.until(lambda signal: signal.kind is Kind.STOP)).node == node
 
 
 async def test_other_processes_hear_of_it_too(store: Store, connect: Connect) -> None:
     ear = Ear(await connect())
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     await ear.until(lambda signal: signal.kind in (Kind.DUE, Kind.ANY))
     ear.clear()
     node = await given_node(store)
     [run] = await claimed(store, node)
-    await store.request_stop([run.id], Reason.CANCELLED)
+    await acts.request_stop(store, [run.id], Reason.CANCELLED)
     await ear.until(lambda signal: signal.kind is Kind.ANY or (signal.kind is Kind.STOP and signal.node == node))
 
 
@@ -156,7 +161,7 @@ async def test_who_stopped_listening_hears_nothing(store: Store) -> None:
     deaf, ear = Ear(store), Ear(store)
     deaf.stop()
     deaf.stop()
-    await store.create([one_shot()])
+    await acts.create(store, [one_shot()])
     await ear.until(lambda signal: signal.kind is Kind.DUE)
     assert deaf.heard == []
 
@@ -165,8 +170,8 @@ async def test_what_was_not_written_is_not_told(store: Store) -> None:
     job = await given_job(store)
     stale = replace(job, revision=9)
     ear = Ear(store)
-    assert await store.fire([firing(stale, slot_run(stale, NOW), plan_at=NOW)]) == [False]
-    assert await store.change(JobChange(job=stale, expected=8)) is None
-    await store.create([one_shot(LATER)])
+    assert await acts.fire(store, [firing(stale, slot_run(stale, NOW), plan_at=NOW)]) == [False]
+    assert await acts.change(store, JobChange(job=stale, expected=8)) is None
+    await acts.create(store, [one_shot(LATER)])
     await ear.until(lambda signal: signal.at == LATER)
     assert {signal.at for signal in ear.heard if signal.kind is not Kind.ANY} == {LATER}

@@ -20,6 +20,7 @@ from horae.engine.worker.worker import Worker
 from horae.loop import Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store
+from tests import acts
 from tests.clocks import ManualClock
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -250,7 +251,7 @@ class SimNode:
                 break
             await self.system.advance(seconds=0.5)
         self.kill()
-        await self.store.unregister(self.heartbeat.node.id)
+        await acts.unregister(self.store, self.heartbeat.node.id)
 
     async def step(self) -> bool:
         """Do what is due now; returns True when there was something."""

@@ -12,6 +12,7 @@ from horae.core.model import JobId, Run
 from horae.jobs import bulk_create
 from horae.jobs.bulk_create import Interrupted
 from horae.ports.store import Store
+from tests import acts
 from tests.engine.system import System
 from tests.engine.test_jobs import jobs_of
 
@@ -40,7 +41,7 @@ class Watched:
         try:
             if self._away_from is not None and place >= self._away_from:
                 raise Unavailable("the store is down")
-            return await self._store.create(items)
+            return await acts.create(self._store, items)
         finally:
             self._on_their_way -= 1
 

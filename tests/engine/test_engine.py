@@ -27,7 +27,8 @@ from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
-from horae.ports.store import JobChange
+from tests import acts
+from tests.acts import JobChange
 from tests.engine.system import START, System, failing, instantly, taking
 
 ERROR = Failure(error=JobError(type="Boom", message="boom"))
@@ -65,7 +66,7 @@ async def one_shots(
     system: System, count: int, task: str = "echo", *, delay: float = 0.0, **changes: object
 ) -> list[Run]:
     runs = [a_one_shot(system, task, delay=delay, **changes) for _ in range(count)]
-    assert await system.store.create(runs) == [run.job_id for run in runs]
+    assert await acts.create(system.store, runs) == [run.job_id for run in runs]
     return runs
 
 
@@ -84,7 +85,7 @@ async def recurring(system: System, schedule: object, task: str = "echo", **poli
         updated_at=now,
     )
     firing = fire(Due(job=job), now=now, horizon=system.timing.horizon, new_id=system.new_id)
-    assert await system.store.create([firing]) == [job.id]
+    assert await acts.create(system.store, [firing]) == [job.id]
     return job
 
 
@@ -95,7 +96,7 @@ async def pause(system: System, job: Job) -> None:
     assert found is not None
     paused = replace(found, status=JobStatus.PAUSED, plan_at=None, revision=found.revision + 1, updated_at=now)
     change = JobChange(job=paused, expected=found.revision, retract_after=now, rewind=True, stop=Reason.PAUSED)
-    assert await system.store.change(change) is not None
+    assert await acts.change(system.store, change) is not None
 
 
 async def outcomes(system: System, job: Job, until: datetime) -> dict[str, int]:
@@ -483,7 +484,7 @@ class TestStops:
         run = await one_shot(system, delay=1.5)
         await system.advance(seconds=1)
         assert node.worker.holding == 1
-        assert await system.store.request_stop([run.id], Reason.CANCELLED) == [node.heartbeat.node.id]
+        assert await acts.request_stop(system.store, [run.id], Reason.CANCELLED) == [node.heartbeat.node.id]
         await system.settle_all()
         await system.advance(seconds=0.1)
         assert (await system.run(run.id)).state is State.CANCELLED
@@ -495,7 +496,7 @@ class TestStops:
         system.scripts["long"] = taking(60)
         run = await one_shot(system, "long")
         await system.advance(seconds=1)
-        await system.store.request_stop([run.id], Reason.CANCELLED)
+        await acts.request_stop(system.store, [run.id], Reason.CANCELLED)
         await system.advance(seconds=1)
         ended = await system.run(run.id)
         assert (ended.state, ended.attempt) == (State.CANCELLED, 1)
@@ -528,7 +529,7 @@ class TestStops:
         run = await one_shot(system, "long")
         await system.advance(seconds=1)
         node.kill()
-        await system.store.request_stop([run.id], Reason.CANCELLED)
+        await acts.request_stop(system.store, [run.id], Reason.CANCELLED)
         await system.add_node()
         await system.advance(seconds=30)
         assert (await system.run(run.id)).state is State.CANCELLED
@@ -540,7 +541,7 @@ class TestStops:
         system.scripts["flaky"] = failing(1, ERROR, seconds=1)
         run = await one_shot(system, "flaky")
         await system.advance(seconds=0.5)
-        await system.store.request_stop([run.id], Reason.CANCELLED)
+        await acts.request_stop(system.store, [run.id], Reason.CANCELLED)
         await system.advance(seconds=20)
         assert (await system.run(run.id)).state is State.CANCELLED
         assert len(system.starts) == 1

@@ -11,7 +11,9 @@ from horae.core.records import QueueSettings
 from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.values import replace
-from horae.ports.store import ClaimRequest, Claims, Resolution
+from horae.ports.store import ClaimRequest, Claims
+from tests import acts
+from tests.acts import Resolution
 from tests.engine.system import System, failing, taking
 from tests.engine.test_engine import one_shot, recurring
 
@@ -20,7 +22,7 @@ SECOND = timedelta(seconds=1)
 
 
 async def limit(system: System, concurrency: int | None, queue: str = "default") -> None:
-    await system.store.set_queue(QueueSettings(queue=queue, concurrency=concurrency))
+    await acts.set_queue(system.store, QueueSettings(queue=queue, concurrency=concurrency))
 
 
 def most_at_once(system: System) -> int:
@@ -74,7 +76,7 @@ async def test_a_slot_that_overlaps_in_a_full_queue_is_skipped(system: System) -
 
 async def test_a_paused_queue_starts_nothing_and_goes_on_at_once_when_it_is_resumed(system: System) -> None:
     await system.add_node()
-    await system.store.set_queue(QueueSettings(queue="default", paused=True))
+    await acts.set_queue(system.store, QueueSettings(queue="default", paused=True))
     runs = [await one_shot(system, delay=n) for n in range(3)]
     await system.advance(seconds=100)
     assert system.starts == []
@@ -108,7 +110,7 @@ class TestBlockedKeys:
     async def test_a_discarded_letter_lets_the_others_go_on_in_order(self, system: System) -> None:
         letter = await self.given_letter(system)
         discarded_at = system.clock.now()
-        assert await system.store.resolve([Resolution(run_id=letter.id)], now=discarded_at) == [True]
+        assert await acts.resolve(system.store, [Resolution(run_id=letter.id)], now=discarded_at) == [True]
         await system.advance(seconds=2)
         starts = system.starts[1:]
         assert [start.run.due_at for start in starts] == sorted(start.run.due_at for start in starts)
@@ -120,7 +122,7 @@ class TestBlockedKeys:
         system.scripts["broken"] = taking(3)
         now = system.clock.now()
         successor = requeued(letter, now=now, new_id=system.new_id)
-        assert await system.store.resolve([Resolution(run_id=letter.id, successor=successor)], now=now) == [True]
+        assert await acts.resolve(system.store, [Resolution(run_id=letter.id, successor=successor)], now=now) == [True]
         await system.advance(seconds=10)
         starts = system.starts[1:]
         assert [start.run.spec.task for start in starts] == ["broken", "echo", "echo"]
@@ -130,7 +132,7 @@ class TestBlockedKeys:
         letter = await self.given_letter(system)
         now = system.clock.now()
         successor = requeued(letter, now=now, new_id=system.new_id)
-        await system.store.resolve([Resolution(run_id=letter.id, successor=successor)], now=now)
+        await acts.resolve(system.store, [Resolution(run_id=letter.id, successor=successor)], now=now)
         await system.advance(seconds=30)
         assert [start.run.spec.task for start in system.starts] == ["broken", "broken"]
         assert await system.store.dead_letters() == 1

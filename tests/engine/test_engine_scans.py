@@ -11,7 +11,9 @@ from horae.core.results import Failure
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
 from horae.engine.worker.settler import RESULT_DELAY
-from horae.ports.store import ClaimRequest, Claims, Contested, Resolution
+from horae.ports.store import ClaimRequest, Claims, Contested
+from tests import acts
+from tests.acts import Resolution
 from tests.engine.system import START, SimNode, System, failing, taking
 from tests.engine.test_engine import a_one_shot, one_shot, recurring
 
@@ -63,7 +65,7 @@ async def stream(system: System, monkeypatch: pytest.MonkeyPatch) -> Stream:
         return claims
 
     monkeypatch.setattr(system.store, "claim", telling)
-    await system.store.create([a_one_shot(system, delay=0.02 * number, name="stream") for number in range(1000)])
+    await acts.create(system.store, [a_one_shot(system, delay=0.02 * number, name="stream") for number in range(1000)])
     await system.advance(seconds=3)
     return stream
 
@@ -111,14 +113,15 @@ class TestWhatIsTold:
         job = await recurring(system, "0 0 1 1 *")
         await stream.just_swept()
         run = manual_run(job, None, now=system.clock.now(), new_id=system.new_id)
-        await system.store.create([run])
+        await acts.create(system.store, [run])
         assert await stream.started() == [run.due_at]
 
     async def test_a_slot_that_is_filled_in(self, system: System, stream: Stream) -> None:
         job = await recurring(system, "0 0 1 1 *")
         await stream.just_swept()
         now, new_year = system.clock.now(), datetime(2026, 1, 1, tzinfo=UTC)
-        await system.store.backfill(
+        await acts.backfill(
+            system.store,
             Backfill(
                 id=system.new_id(),
                 job_id=job.id,
@@ -127,7 +130,7 @@ class TestWhatIsTold:
                 end=new_year,
                 plan_at=now,
                 created_at=now,
-            )
+            ),
         )
         assert await stream.started() == [now]
 
@@ -148,7 +151,7 @@ class TestWhatIsTold:
         await stream.just_swept()
         run, other = await given_held_elsewhere(system, stream)
         other.kill()
-        await system.store.unregister(other.heartbeat.node.id)
+        await acts.unregister(system.store, other.heartbeat.node.id)
         stream.node.sweeping.wake()
         assert await stream.started() == [run.due_at]
 
@@ -167,17 +170,17 @@ class TestWhatIsTold:
 
     async def test_a_job_that_is_resumed(self, system: System, stream: Stream) -> None:
         paused = replace(a_one_shot(system), paused=True)
-        await system.store.create([paused])
+        await acts.create(system.store, [paused])
         await stream.just_swept()
         now = system.clock.now()
-        await system.store.change_one_shot(replace(paused, paused=False, wake_at=now, revision=2), expected=1)
+        await acts.change_one_shot(system.store, replace(paused, paused=False, wake_at=now, revision=2), expected=1)
         assert await stream.started() == [now]
 
     async def test_a_job_that_is_changed(self, system: System, stream: Stream) -> None:
         run = await one_shot(system, delay=3600)
         await stream.just_swept()
         soon = system.clock.now() + timedelta(seconds=0.2)
-        await system.store.change_one_shot(replace(run, due_at=soon, wake_at=soon, revision=2), expected=1)
+        await acts.change_one_shot(system.store, replace(run, due_at=soon, wake_at=soon, revision=2), expected=1)
         assert await stream.started() == [soon]
 
     async def test_a_dead_letter_that_is_requeued(self, system: System, stream: Stream) -> None:
@@ -186,7 +189,7 @@ class TestWhatIsTold:
         await stream.just_swept()
         now = system.clock.now()
         successor = requeued(await system.run(letter.id), now=now, new_id=system.new_id)
-        await system.store.resolve([Resolution(run_id=letter.id, successor=successor)], now=now)
+        await acts.resolve(system.store, [Resolution(run_id=letter.id, successor=successor)], now=now)
         assert await stream.started() == [now]
 
     async def test_what_a_dead_letter_blocked(self, system: System, stream: Stream) -> None:
@@ -197,22 +200,22 @@ class TestWhatIsTold:
         await system.advance(seconds=2)
         await stream.just_swept()
         now = system.clock.now()
-        await system.store.resolve([Resolution(run_id=letter.id)], now=now)
+        await acts.resolve(system.store, [Resolution(run_id=letter.id)], now=now)
         assert await stream.started() == [now]
 
     @pytest.mark.parametrize("before", [QueueSettings(queue="q", paused=True), QueueSettings(queue="q", concurrency=0)])
     async def test_a_queue_that_is_opened(self, system: System, stream: Stream, before: QueueSettings) -> None:
-        await system.store.set_queue(before)
+        await acts.set_queue(system.store, before)
         await one_shot(system, queue="q")
         await system.advance(seconds=3)
         await stream.just_swept()
         now = system.clock.now()
-        await system.store.set_queue(QueueSettings(queue="q"))
+        await acts.set_queue(system.store, QueueSettings(queue="q"))
         assert await stream.started() == [now]
 
     async def test_a_place_in_a_queue(self, system: System, stream: Stream) -> None:
         system.scripts["slow"] = taking(3)
-        await system.store.set_queue(QueueSettings(queue="q", concurrency=1))
+        await acts.set_queue(system.store, QueueSettings(queue="q", concurrency=1))
         for _ in range(2):
             await one_shot(system, "slow", queue="q")
         await system.advance(seconds=2)
@@ -276,7 +279,7 @@ class TestWhatIsNotTold:
         stream.node.unsubscribe()
         late = a_one_shot(system)
         wake_at = late.wake_at - FLOOR_AGE
-        await system.store.create([replace(late, due_at=wake_at, wake_at=wake_at)])
+        await acts.create(system.store, [replace(late, due_at=wake_at, wake_at=wake_at)])
         assert await stream.started() == []
         assert len(await stream.started()) == 1
 

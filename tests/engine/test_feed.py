@@ -20,6 +20,7 @@ from horae.ports.clock import Clock, StoreClock
 from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Store
 from horae.queries.jobs import JobQueries
+from tests import acts
 from tests.conformance.builders import given_ended, given_job, given_running, one_shot, recurring
 from tests.engine.system import System
 
@@ -171,7 +172,7 @@ async def test_a_slow_listener_reads_what_the_tail_has_forgotten(
 async def test_a_large_batch_is_told_in_slices_and_resumed_within(ears: Ears) -> None:
     after = await ears.begin()
     jobs = [one_shot() for _ in range(2 * SLICE + 50)]
-    await ears.store.create(jobs)
+    await acts.create(ears.store, jobs)
     await ears.tail.tick()
     listener = ears.listener(after)
     first = await listener.next(1)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from horae.batcher import Batcher
+from horae.core.changes import Change, Refusal
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
@@ -25,6 +26,7 @@ from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.queries.jobs import JobQueries
 from horae.queries.ledger import SlotEntry, SlotOutcome
+from tests import acts
 from tests.engine.system import System, failing, instantly, taking
 
 TICK = timedelta(microseconds=1)
@@ -96,11 +98,17 @@ async def meanwhile(system: System, act: Awaitable[T]) -> T:
 
 
 class Meddler:
-    """A store before whose verbs something else happens, once for each time it is asked to."""
+    """A store before whose verbs, or single acts on it, something else happens, once for each time it is asked to."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.before: dict[str, list[Callable[[], Awaitable[object]]]] = {}
+
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        for act in map(acts.act_of, changes):
+            if self.before.get(act):
+                await self.before[act].pop(0)()
+        return await self._store.apply(changes)
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.before:
@@ -369,7 +377,7 @@ async def test_a_cancel_also_ends_a_run_that_was_tried_while_it_was_on_its_way(
         assert (await system.run(run.id)).state is State.RETRYING
 
     meddler = Meddler(system.store)
-    meddler.before["end_waiting"] = [tried]
+    meddler.before["settle"] = [tried]
     jobs = jobs_of(system, cast(Store, meddler))
     if of_job:
         await jobs.cancel(run.job_id, keep_running=False, owner=None)
@@ -385,7 +393,7 @@ async def test_a_job_that_is_cancelled_while_it_is_asked_to_run_now_runs_no_more
     await system.add_node()
     job_id = (await create(system, "every 1h")).id if recurs else (await create_once(system, seconds=3600)).job_id
     meddler = Meddler(system.store)
-    meddler.before["create"] = [lambda: jobs_of(system).cancel(job_id, keep_running=False, owner=None)]
+    meddler.before["run_now"] = [lambda: jobs_of(system).cancel(job_id, keep_running=False, owner=None)]
     jobs = jobs_of(system, cast(Store, meddler))
 
     async def issue(run: Run) -> Receipt:
@@ -413,7 +421,7 @@ async def test_a_cancel_also_ends_what_a_one_shot_was_asked_to_run_while_it_was_
     async def run_now() -> None:
         asked.append(await jobs_of(system).run_now(job.job_id, None, owner=None, by="local"))
 
-    meddler.before["request_stop" if running else "end_waiting"] = [run_now]
+    meddler.before["request_stop" if running else "settle"] = [run_now]
     await jobs_of(system, cast(Store, meddler)).cancel(job.job_id, keep_running=False, owner=None)
     assert [(await system.run(run.id)).state for run in asked] == [State.CANCELLED]
     await system.advance(minutes=5)
@@ -453,7 +461,7 @@ async def test_what_a_cancel_that_came_to_no_end_left_to_be_filled_is_given_up(s
         raise Unavailable("the store does not answer")
 
     meddler.before["change"] = [lambda: fill_day_before(jobs_of(system), job)]
-    meddler.before["ledger"] = [nothing, fails]
+    meddler.before["ledger"] = [nothing, nothing, fails]
     with pytest.raises(Unavailable):
         await jobs_of(system, cast(Store, meddler)).cancel(job.id, keep_running=False, owner=None)
     assert len(await backfills_of(system, job)) == 1

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from horae.core.firing import Firing
+from horae.core.changes import Change, Refusal
 from horae.core.ids import Ids
 from horae.core.model import SHARDS
 from horae.engine.duties.planner import BATCH, REST, Planner
@@ -15,6 +15,7 @@ from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
 from tests.clocks import ManualClock
 from tests.conformance.builders import NOW, firing, recurring
 
@@ -32,10 +33,10 @@ class Slow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        fired = await self._store.fire(firings)
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        refusals = await self._store.apply(changes)
         self._clock.advance(seconds=TOOK.total_seconds())
-        return fired
+        return refusals
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 async def again_at(store: Store, *, jobs: int, next_fire_at: datetime) -> datetime | None:
     """Return when a planner plans again after a round with many jobs."""
-    await store.create([firing(recurring(next_fire_at=next_fire_at)) for _ in range(jobs)])
+    await acts.create(store, [firing(recurring(next_fire_at=next_fire_at)) for _ in range(jobs)])
     clock = ManualClock(NOW)
     slow = cast(Store, Slow(store, clock))
     planner = Planner(slow, clock, Metrics(), horizon=HORIZON, shards=lambda: range(SHARDS), new_id=Ids())

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
+from horae.core.changes import Change, Refusal
 from horae.core.errors import Unavailable
 from horae.core.model import JobError, Run, State
 from horae.core.results import Failure, Settled
@@ -14,7 +15,8 @@ from horae.core.schedule.evaluate import next_after
 from horae.core.values import replace
 from horae.engine.execution.outcome import MAX_RESULT, Success
 from horae.engine.worker.settler import MAX_UNSETTLED_SIZE
-from horae.ports.store import ClaimRequest, Claims, Retraction, Store
+from horae.ports.store import ClaimRequest, Claims, Store
+from tests import acts
 from tests.engine.system import System, failing, taking
 from tests.engine.test_engine import a_one_shot, one_shot, one_shots
 from tests.engine.test_jobs import create, jobs_of
@@ -47,10 +49,11 @@ class Forgetful:
             self._lose("claim")
         return claims
 
-    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
-        answers = await self._store.retract(runs, now=now)
-        self._lose("retract")
-        return answers
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        refusals = await self._store.apply(changes)
+        for change in changes:
+            self._lose(acts.act_of(change))
+        return refusals
 
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
         if not self.settles:
@@ -189,11 +192,11 @@ async def test_gates_that_a_silent_node_could_not_free_do_not_hide_what_is_behin
     def one_each() -> list[Run]:
         return [a_one_shot(system, ordering_key=gate, queue=f"q{n % lanes}") for n, gate in enumerate(gates)]
 
-    await system.store.create(one_each())
+    await acts.create(system.store, one_each())
     await system.settle_all()
     silent.freeze()
     assert len(system.starts) == len(gates)
-    await system.store.create(one_each())
+    await acts.create(system.store, one_each())
     await system.advance(seconds=0.01)
     free = [await one_shot(system, queue=f"q{n}") for n in range(lanes)]
     await system.add_node(concurrency=2000)

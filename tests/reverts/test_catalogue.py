@@ -36,4 +36,5 @@ def test_each_property_is_reverted_on_both_stores_where_their_statements_keep_it
     assert {revert.protects for revert in REVERTS} == PROTECTED
     for protected in PROTECTED:
         changes = [revert.change for revert in REVERTS if revert.protects == protected]
-        assert {change.dialect for change in changes if isinstance(change, Statement)} == {"postgres", "sqlite"}
+        dialects = {change.dialect for change in changes if isinstance(change, Statement)}
+        assert dialects in ({"postgres", "sqlite"}, set()), protected

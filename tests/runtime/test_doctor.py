@@ -8,6 +8,7 @@ from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
 from horae.runtime.doctor import Level, examine
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
 
 
 async def test_nodes_whose_machines_have_wrong_clocks_are_named(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ async def test_nodes_whose_machines_have_wrong_clocks_are_named(tmp_path: Path) 
             beat_at=now,
             wall_ahead=timedelta(hours=hours),
         )
-        await store.register(node)
+        await acts.register(store, node)
     await store.close()
 
     found = [finding async for finding in examine(Settings(store=f"sqlite:///{file}"))]

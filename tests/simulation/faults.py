@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from horae.ports.reader import Reader
 from horae.ports.store import Store
+from tests.acts import ACTS
 
 
 def verbs_of(port: type) -> tuple[str, ...]:
@@ -17,12 +18,14 @@ def verbs_of(port: type) -> tuple[str, ...]:
     return tuple(name for name in asked if name not in ("open", "close"))
 
 
-# A host can crash before each verb of the store and after each.
-WRITES, READS = verbs_of(Store), verbs_of(Reader)
+# A host can crash before each verb of the store and after each; `apply` counts as the acts that are applied.
+WRITES = (*(verb for verb in verbs_of(Store) if verb != "apply"), *(f"apply {act}" for act in ACTS))
+READS = verbs_of(Reader)
 VERBS = WRITES + READS
 COMMON = frozenset(  # called often in every life; at any other verb, a planned crash comes with the first call
-    {"time", "beat", "register", "bury", "orphans", "tidy", "stops", "plannable", "fire", "claim", "start", "settle"}
-    | {"create", "change", "change_one_shot", "end_waiting", "park", "request_stop", "job", "run", "receipt"}
+    {"time", "beat", "orphans", "tidy", "stops", "plannable", "claim", "start", "settle", "create", "job", "run"}
+    | {"apply register", "apply bury", "apply fire", "apply change", "apply change_one_shot", "apply park"}
+    | {"apply request_stop", "receipt"}
 )
 
 

@@ -12,7 +12,7 @@ import structlog.testing
 
 from horae.core.errors import Unavailable
 from horae.core.lifecycle import FINAL
-from horae.core.model import SHARDS, Misfire, State
+from horae.core.model import SHARDS, Misfire, Node, State
 from horae.engine.cluster.lease import Timing
 from horae.ports.reader import RunFilter
 from horae.proof.checking.findings import run_name
@@ -293,18 +293,18 @@ class Life:
             case "claim":
                 for run in answer.runs:
                     add(LeaseGranted(at=at, run=run_name(run.id), fence=run.fence, node=args[0].node))
-            case "settle" | "end_waiting":
+            case "settle":
                 for settled, accepted in zip(args[0], answer, strict=True):
                     run = settled.run
                     add(ResultReport(at=at, run=run_name(run.id), fence=run.fence, accepted=accepted, status=run.state))
             case "beat" if answer is not None:
                 add(HeartbeatTaken(at=at, node=args[0], sent_at=options["now"].timestamp()))
-            case "register":
-                add(HeartbeatTaken(at=at, node=args[0].id, sent_at=args[0].beat_at.timestamp()))
-            case "bury":
-                add(*[NodeGone(at=at, node=node) for node in answer])
-            case "unregister":
-                add(NodeGone(at=at, node=args[0]))
+            case "apply":
+                admitted = [change for change, refusal in zip(args[0], answer, strict=True) if refusal is None]
+                for node in (item for change in admitted for item in change.puts if isinstance(item, Node)):
+                    add(HeartbeatTaken(at=at, node=node.id, sent_at=node.beat_at.timestamp()))
+                for node in (item for change in admitted for item in change.deletes if isinstance(item, Node)):
+                    add(NodeGone(at=at, node=node.id))
 
 
 _LIVE = frozenset(State) - FINAL

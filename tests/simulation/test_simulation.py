@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from horae.core.changes import Found, Guard, JobUnchanged
+from horae.core.model import JobId
+from horae.core.records import Receipt
 from horae.engine.duties.janitor import Janitor
 from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
 from horae.proof.checking.history.records import Effect, FinalRun, HandlerEvent, Line
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.store import SqliteStore
+from tests.acts import ACTS
 from tests.reverts.sql_edits import SqlEdit, always, keep
 from tests.simulation.campaign import live
 from tests.simulation.faults import POINTS, READS, VERBS, Kind
@@ -59,7 +63,8 @@ def _earliest(lines: Sequence[Line]) -> float:
 def test_there_are_crash_points_around_every_verb_of_the_store() -> None:
     own = {"open", "close", "migrate", "status"}  # of a process, not of a node
     asked = {name for name, verb in inspect.getmembers(SqliteStore, inspect.iscoroutinefunction)} - own
-    assert set(POINTS) == {f"{side} {verb}" for verb in asked for side in ("before", "after")}
+    applied = {f"apply {act}" for act in ACTS}
+    assert set(POINTS) == {f"{side} {verb}" for verb in asked - {"apply"} | applied for side in ("before", "after")}
     assert set(READ_CALLS) == set(READS)
 
 
@@ -97,8 +102,12 @@ def _without_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    _edit(patch, "fire_job", always("revision", "="))
-    _edit(patch, "fire_job", always("next_fire_at", "is"))
+    check = Found._check
+
+    def unchecked(self: Found, guard: Guard) -> tuple[bool, JobId | Receipt | None]:
+        return (True, None) if isinstance(guard, JobUnchanged) and guard.id in self.jobs else check(self, guard)
+
+    patch.setattr(Found, "_check", unchecked)
 
 
 def _without_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -109,11 +118,11 @@ def _without_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_durable_cancel(patch: pytest.MonkeyPatch) -> None:
-    _edit(patch, "request_stop", keep("stop"))
+    _edit(patch, "set_stop", keep("stop"))
 
 
 def _without_slot_advance(patch: pytest.MonkeyPatch) -> None:
-    _edit(patch, "fire_job", keep("next_fire_at"))
+    _edit(patch, "move_job", keep("next_fire_at"))
 
 
 def _edit(patch: pytest.MonkeyPatch, statement: str, edit: SqlEdit) -> None:

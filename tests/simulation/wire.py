@@ -8,6 +8,7 @@ from typing import Any
 from horae.core.errors import Unavailable
 from horae.core.signals import Signal
 from horae.ports.store import Store
+from tests.acts import act_of
 from tests.simulation.faults import VERBS, CallFate, Faults
 from tests.simulation.virtual import SimulatedLoop
 
@@ -74,7 +75,8 @@ class Wire:
     ) -> Any:
         network, loop = self._network, self._network.loop
         answered: asyncio.Future[Any] = loop.create_future()
-        fate = network.faults.call(verb, loop.time()) if verb in _VERBS else _USUAL
+        act = f"apply {act_of(args[0][0])}" if verb == "apply" and args[0] else verb
+        fate = network.faults.call(act, loop.time()) if act in _VERBS else _USUAL
         if fate.crash is not None and fate.crash.startswith("before"):
             network.unanswered.append(answered)
             self._kill(fate.crash)

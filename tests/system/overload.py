@@ -22,6 +22,7 @@ from horae.core.schedule.parse import parse_schedule
 from horae.proof.bench.start_recorder import FOLDER, count_starts, read_starts
 from horae.proof.bench.tasks import APP
 from horae.stores.postgres.store import PostgresStore
+from tests import acts
 from tests.system.cluster import Cluster, Server
 from tests.system.on_time import percentile
 
@@ -256,7 +257,7 @@ def _number(run: Run) -> int:
 async def _write(store: PostgresStore, runs: Sequence[Run]) -> None:
     for first in range(0, len(runs), 4 * BATCH):
         parts = [runs[place : place + BATCH] for place in range(first, min(first + 4 * BATCH, len(runs)), BATCH)]
-        await asyncio.gather(*(store.create(part) for part in parts))
+        await asyncio.gather(*(acts.create(store, part) for part in parts))
 
 
 def _started_once(records: Path, runs: Iterable[Run], others: Iterable[int] = ()) -> dict[int, float]:

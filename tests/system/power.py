@@ -25,6 +25,7 @@ from horae.ports.store import ClaimRequest, Store
 from horae.proof.checking import Checker
 from horae.stores.sqlite import database
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
 from tests.live import HORAE, environment
 from tests.system.cluster import REPOSITORY
 from tests.system.vfs import Journal, Record, Step
@@ -56,13 +57,13 @@ async def live(folder: Path, jobs: int) -> list[Record]:
         beat_at=datetime.now(UTC),
         tasks={"demo.echo": "{}"},
     )
-    await store.register(node)
+    await acts.register(store, node)
     left = iter(range(jobs))
 
     async def create() -> None:
         for number in left:
             run = _one_shot(number)
-            await store.create([run])
+            await acts.create(store, [run])
             journal.note(Step.CREATED, run.id)
 
     async def work() -> None:

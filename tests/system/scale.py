@@ -28,6 +28,7 @@ from horae.stores.postgres.database import SERVER_SETTINGS
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.database import Database
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
 
 OWNER = "local"
 TASKS = ("demo.echo", "demo.sleep", "effects.work")
@@ -83,7 +84,8 @@ async def sized(kind: str, address: str, runs: int) -> AsyncIterator[Sized]:
 
 async def _register(sized: Sized) -> None:
     now = datetime.now(UTC)
-    await sized.store.register(
+    await acts.register(
+        sized.store,
         Node(
             id=sized.node,
             name="scale",
@@ -93,7 +95,7 @@ async def _register(sized: Sized) -> None:
             started_at=now,
             beat_at=now,
             tasks=dict.fromkeys(TASKS, "{}"),
-        )
+        ),
     )
 
 
@@ -102,11 +104,11 @@ async def _make_templates(sized: Sized) -> None:
     shelves = [(task, queue) for task in TASKS for queue in QUEUES]
     for end in ENDS:
         now = datetime.now(UTC)
-        await sized.store.create([one_shot(task, queue, now) for task, queue in shelves])
+        await acts.create(sized.store, [one_shot(task, queue, now) for task, queue in shelves])
         claims = await sized.store.claim(claim_request(sized, limit=len(shelves)))
         assert len(claims.runs) == len(shelves)
         assert all(await sized.store.settle([_ended(run, end) for run in claims.runs]))
-    await sized.store.create([one_shot(task, queue, datetime.now(UTC) + FAR) for task, queue in shelves])
+    await acts.create(sized.store, [one_shot(task, queue, datetime.now(UTC) + FAR) for task, queue in shelves])
 
 
 def one_shot(task: str, queue: str, due_at: datetime) -> Run:
@@ -282,7 +284,7 @@ async def _one_life(sized: Sized) -> dict[str, float]:
     now = datetime.now(UTC)
     runs = [one_shot(TASKS[place % 3], QUEUES[place % 3], now) for place in range(BATCH)]
     began = time.perf_counter()
-    await sized.store.create(runs)
+    await acts.create(sized.store, runs)
     created = time.perf_counter()
     claims = await sized.store.claim(claim_request(sized))
     claimed = time.perf_counter()
@@ -476,7 +478,7 @@ async def _pages_read(sized: Sized, turns: int) -> dict[str, Touched]:
         seen = await _touched(connection)
         for _ in range(turns):
             now = datetime.now(UTC)
-            await sized.store.create([one_shot(TASKS[n % 3], QUEUES[n % 3], now) for n in range(BATCH)])
+            await acts.create(sized.store, [one_shot(TASKS[n % 3], QUEUES[n % 3], now) for n in range(BATCH)])
         await count("create", turns)
         claimed = [await sized.store.claim(claim_request(sized)) for _ in range(turns)]
         await count("claim", turns)

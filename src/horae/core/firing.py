@@ -1,5 +1,6 @@
 """Planning as pure functions: which runs, skips and backfills the slots of a job become."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from horae.core.events import EventKind
@@ -95,6 +96,12 @@ def may_repeat(firing: Firing) -> bool:
     changed_at = firing.job.updated_at
     changed = changed_at > firing.job.created_at
     return changed and any(run.slot is not None and run.slot < changed_at + LONGEST_HORIZON for run in firing.runs)
+
+
+def without_ended(runs: Sequence[Run], ended: Sequence[Run]) -> tuple[Run, ...]:
+    """The runs but for those of slots that have an ended run; manual ones and backfills by users are no such."""
+    slots = {run.slot for run in ended}
+    return tuple(run for run in runs if run.trigger is not Trigger.SCHEDULE or run.slot not in slots)
 
 
 def _finish(due: Due, now: datetime) -> Firing:

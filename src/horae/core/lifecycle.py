@@ -44,6 +44,7 @@ MOVES: dict[tuple[State, Move], State] = {
 WAITING = frozenset(state for state, move in MOVES if move is Move.CLAIM)  # for a worker
 HELD = frozenset(state for state, move in MOVES if move is Move.GIVE_BACK)  # by a worker
 FINAL = frozenset(State) - {state for state, _ in MOVES}
+ENDS_OF_WAITING = frozenset(after for (state, _), after in MOVES.items() if state in WAITING) & FINAL
 
 
 def next_state(run: Run, move: Move) -> State:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from horae.core.lifecycle import FINAL
-from horae.core.model import JobId, OnFailure, Overlap, Run, Spec, State, Trigger
+from horae.core.model import JobId, OnFailure, Overlap, Run, RunId, Spec, State, Trigger
 from horae.core.values import Value
 
 
@@ -33,6 +33,7 @@ class Verdict(StrEnum):
 class Rival(Value, frozen=True, kw_only=True):
     """A run ahead in the same gate that is not finished, or failed and blocks what comes after it."""
 
+    id: RunId
     job_id: JobId
     started_at: datetime | None  # since when it is going: its first start, also while it waits to be tried again
     failed: bool = False  # a dead letter with `on_failure: block`: to be waited for, but not going

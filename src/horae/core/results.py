@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from zlib import crc32
 
-from horae.core.lifecycle import Move, advance, next_state
+from horae.core.lifecycle import ENDS_OF_WAITING, Move, advance, next_state
 from horae.core.model import Attempt, JobError, Outcome, Reason, Run, State
 from horae.core.values import Value, replace
 
@@ -31,6 +31,17 @@ class Settled(Value, frozen=True, kw_only=True):
 
     run: Run
     attempt: Attempt | None = None  # the record of the attempt, unless it succeeded or never began
+
+    @property
+    def was_held(self) -> bool:
+        """Whether a node held the run before; else it waited, and can only have been cancelled or skipped."""
+        return self.run.node is not None or self.run.state not in ENDS_OF_WAITING
+
+    @property
+    def left_at(self) -> datetime:
+        """When the run left its node; for one that never started, when it wakes again."""
+        ended_at = self.run.finished_at
+        return ended_at or (self.run.wake_at if self.attempt is None else self.attempt.ended_at)
 
 
 def start(run: Run, now: datetime) -> Run:

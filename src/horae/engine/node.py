@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from horae.core.effects import unregister_node
 from horae.core.errors import InternalError, Unavailable
 from horae.core.signals import Kind, Signal
 from horae.engine.cluster.heartbeat import Heartbeat
@@ -103,7 +104,7 @@ class NodeService:
         if self._heartbeat is None:
             return
         try:
-            await self._store.unregister(self._heartbeat.node.id)
+            await self._store.apply([unregister_node(self._heartbeat.node)])
         except Unavailable as exc:
             log.warning("unregister_failed", reason=str(exc))  # the others will miss our heartbeats
 

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from horae.core.effects import begin_backfill
 from horae.core.errors import Conflict, Invalid
 from horae.core.ids import NewId
 from horae.core.model import Backfill, Job, JobId, JobStatus, Trigger
 from horae.core.records import Receipt
 from horae.core.schedule.evaluate import count_between, last_before, next_after
 from horae.core.schedule.timestamps import rfc3339
-from horae.jobs.idempotency import Issue
+from horae.jobs.idempotency import Issue, keep
 from horae.jobs.optimistic import find, over, refuse_over
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -52,13 +53,15 @@ class Backfilling:
         receipt = None if issue is None else await issue(filling)
         if filling.runs == 0:
             return filling if receipt is None else await self._keep(filling, receipt)
-        begun = await self._store.backfill(_backfill(job, filling, now), receipt)
-        if begun is False:
-            raise over(job_id, JobStatus.CANCELLED)
-        return begun if isinstance(begun, Receipt) else filling
+        [refusal] = await self._store.apply([begin_backfill(_backfill(job, filling, now), receipt)])
+        if refusal is None:
+            return filling
+        if isinstance(refusal.found, Receipt):
+            return refusal.found
+        raise over(job_id, JobStatus.CANCELLED)
 
     async def _keep(self, filling: Filling, receipt: Receipt) -> Filling | Receipt:
-        held = await self._store.keep_receipt(receipt)
+        held = await keep(self._store, receipt)
         return filling if held == receipt else held
 
 

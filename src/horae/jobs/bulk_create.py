@@ -9,12 +9,12 @@ from horae.core.errors import Invalid, Unavailable
 from horae.core.firing import Firing
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run
-from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.create import Creating
 from horae.jobs.idempotency import Ask, Receipts, answer_of
+from horae.jobs.new_items import NewItem, earlier_receipt, write_new
 from horae.jobs.params import Parameters
-from horae.ports.store import Receipted, Store
+from horae.ports.store import Store
 
 BATCH = 2000  # jobs that are written in one go
 AT_ONCE = 2  # batches on their way: while the store works on one, the next is made ready
@@ -92,10 +92,9 @@ class Alike:
             await self._store.create(runs)
             return [run.job_id for run in runs]
         pairs = zip(runs, asks, strict=True)
-        written = await self._store.create(
-            [Receipted(item=run, receipt=self._receipts.of(ask, run.job_id)) for run, ask in pairs]
-        )
+        items = [NewItem(item=run, receipt=self._receipts.of(ask, run.job_id)) for run, ask in pairs]
+        refusals = await write_new(self._store, items)
         return [
-            JobId(answer_of(answer, ask)) if isinstance(answer, Receipt) else answer
-            for answer, ask in zip(written, asks, strict=True)
+            run.job_id if (receipt := earlier_receipt(refusal)) is None else JobId(answer_of(receipt, ask))
+            for run, ask, refusal in zip(runs, asks, refusals, strict=True)
         ]

@@ -4,10 +4,10 @@ from horae.core.events import EventKind
 from horae.core.model import Job, JobId, JobStatus, Reason
 from horae.core.values import replace
 from horae.jobs.catch_up import Accounting
-from horae.jobs.optimistic import act, find, next_revision, refuse_over
+from horae.jobs.optimistic import act, find, next_revision, refuse_over, write_change
 from horae.jobs.stop import Stopper
 from horae.ports.clock import Clock
-from horae.ports.store import JobChange, Store
+from horae.ports.store import Store
 
 
 class Cancelling:
@@ -43,16 +43,12 @@ class Cancelling:
         up_to_date = await self._accounting.account_for_past(job, now, for_good=True)
         if up_to_date is None:
             return None
-        changed = await self._store.change(
-            JobChange(
-                job=replace(
-                    next_revision(up_to_date, now), status=JobStatus.CANCELLED, next_fire_at=None, plan_at=None
-                ),
-                expected=job.revision,
-                was=job.status,
-                retract_after=now,
-                stop=Reason.CANCELLED,
-                event=EventKind.JOB_CANCELLED,
-            )
+        changed = await write_change(
+            self._store,
+            up_to_date,
+            replace(next_revision(up_to_date, now), status=JobStatus.CANCELLED, next_fire_at=None, plan_at=None),
+            retract_after=now,
+            stop=Reason.CANCELLED,
+            event=EventKind.JOB_CANCELLED,
         )
         return None if changed is None else changed.job

@@ -7,6 +7,7 @@ from horae.core.ids import NewId
 from horae.core.job_rules import close_pause, fired, give_up
 from horae.core.model import Job, JobStatus, State
 from horae.jobs.optimistic import TRIES, always_changing
+from horae.planning import write_firings, write_pages
 from horae.ports.clock import Clock
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
@@ -49,7 +50,7 @@ class Accounting:
     async def _give_up_filling(self, job: Job) -> Job | None:
         """The job after its backfills were given up; None on a lost race."""
         ledger = await self._store.ledger(job.id, start=_EARLIEST, end=self._clock.now(), limit=1)
-        ended = await self._store.fill([give_up(job, backfill) for backfill in ledger.backfills])
+        ended = await write_pages(self._store, [give_up(job, backfill) for backfill in ledger.backfills])
         return job if all(ended) else None  # else a planner turned some of it into runs meanwhile
 
     async def fire_ahead(self, job: Job) -> Job:
@@ -63,5 +64,5 @@ class Accounting:
 
     async def fire(self, firing: Firing) -> Job | None:
         """The job after a firing; None when somebody moved it first."""
-        [applied] = await self._store.fire([firing])
+        [applied] = await write_firings(self._store, [firing])
         return fired(firing) if applied else None

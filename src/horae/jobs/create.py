@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from horae.batcher import Batcher
+from horae.core.changes import JobNotCancelled, Refusal
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.firing import Firing
@@ -16,11 +17,12 @@ from horae.core.new_runs import manual_run
 from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of
+from horae.jobs.new_items import NewItem, earlier_receipt, other_holder, write_new
 from horae.jobs.optimistic import find, over, refuse_over
 from horae.jobs.params import Parameters
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
-from horae.ports.store import NOBODY, Receipted, Store
+from horae.ports.store import Store
 
 BATCH = 500  # jobs of one request that are written in one go
 SLICE = 100  # jobs that are prepared before other requests get their turn
@@ -54,7 +56,7 @@ class Creating:
         self._parameters = parameters
         self._receipts = receipts
         self._ids = ids
-        self._creates: Batcher[Item | Receipted, JobId | Receipt] = Batcher(store.create)
+        self._creates: Batcher[NewItem, Refusal | None] = Batcher(lambda items: write_new(store, items))
         self._turn: Turn | None = None
 
     # --- one job
@@ -62,13 +64,13 @@ class Creating:
     async def create(self, draft: Draft, *, owner: str, by: str) -> Job:
         """Make one job durable; its first runs are planned with it."""
         item = await self.prepare(draft, owner, by)
-        return _created(item, await self._write(item))
+        return _created(item, await self._creates.add(NewItem(item=item)))
 
     async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | Receipt:
         """Make one job durable together with its receipt, or answer the receipt of an earlier request."""
         item = await self.prepare(draft, owner, by)
-        written = await self._creates.add(Receipted(item=item, receipt=await issue(_job_of(item))))
-        return written if isinstance(written, Receipt) else _created(item, written)
+        refusal = await self._creates.add(NewItem(item=item, receipt=await issue(_job_of(item))))
+        return earlier_receipt(refusal) or _created(item, refusal)
 
     async def prepare(self, draft: Draft, owner: str, by: str) -> Item:
         """The rows of a new job; raises what is wrong with it."""
@@ -85,13 +87,7 @@ class Creating:
 
     async def write_if_free(self, item: Item) -> Job | None:
         """Make prepared rows durable; None when another job holds the key."""
-        return _job_of(item) if await self._write(item) == _id_of(item) else None
-
-    async def _write(self, item: Item) -> JobId:
-        """Write one item with its group; the id of the job that holds its key."""
-        holder = await self._creates.add(item)
-        assert not isinstance(holder, Receipt)
-        return holder
+        return _job_of(item) if await self._creates.add(NewItem(item=item)) is None else None
 
     # --- many jobs
 
@@ -149,16 +145,14 @@ class Creating:
         if not pairs:
             return [item for item in items if isinstance(item, HoraeError)]
         try:
-            written = await self._store.create([self._receipted(*pair) for pair in pairs])
+            refusals = await write_new(self._store, [self._receipted(*pair) for pair in pairs])
         except Unavailable as exc:
             return [item if isinstance(item, HoraeError) else exc for item in items]
-        outcomes = iter([_outcome(*pair, answer) for pair, answer in zip(pairs, written, strict=True)])
+        outcomes = iter([_outcome(*pair, refusal) for pair, refusal in zip(pairs, refusals, strict=True)])
         return [item if isinstance(item, HoraeError) else next(outcomes) for item in items]
 
-    def _receipted(self, item: Item, ask: Ask | None) -> Item | Receipted:
-        if ask is None:
-            return item
-        return Receipted(item=item, receipt=self._receipts.of(ask, _id_of(item)))
+    def _receipted(self, item: Item, ask: Ask | None) -> NewItem:
+        return NewItem(item=item, receipt=None if ask is None else self._receipts.of(ask, _id_of(item)))
 
     # --- running now
 
@@ -180,31 +174,29 @@ class Creating:
             self._preparation.check_params(run.spec, params)
             kept, blob = await self._parameters.keep(params, run.id)
             run = replace(run, spec=replace(run.spec, params=kept, params_blob=blob))
-        written = await self._creates.add(run if issue is None else Receipted(item=run, receipt=await issue(run)))
-        if written == NOBODY:
+        refusal = await self._creates.add(NewItem(item=run, receipt=None if issue is None else await issue(run)))
+        if refusal is not None and isinstance(refusal.guard, JobNotCancelled):
             raise over(job_id, JobStatus.CANCELLED)
-        return written if isinstance(written, Receipt) else run
+        return earlier_receipt(refusal) or run
 
 
-def _created(item: Item, holder: JobId) -> Job:
+def _created(item: Item, refusal: Refusal | None) -> Job:
     """The job that was written; raises KeyTaken when another one holds its key."""
-    _refuse_taken_key(item, holder)
-    return _job_of(item)
+    job = _job_of(item)
+    if (holder := other_holder(refusal)) is not None:
+        raise KeyTaken(job.spec.key or "", f"job_{holder}")
+    return job
 
 
-def _refuse_taken_key(item: Item, holder: JobId) -> None:
-    if holder != _id_of(item):
-        raise KeyTaken(_job_of(item).spec.key or "", f"job_{holder}")
-
-
-def _outcome(item: Item, ask: Ask | None, written: JobId | Receipt) -> JobId | HoraeError:
+def _outcome(item: Item, ask: Ask | None, refusal: Refusal | None) -> JobId | HoraeError:
     """The id of the job that was written for an item, now or before, or why none was."""
+    if refusal is None:
+        return _id_of(item)
     try:
-        if not isinstance(written, Receipt):
-            _refuse_taken_key(item, written)
-            return written
-        assert ask is not None
-        return JobId(answer_of(written, ask))
+        receipt = earlier_receipt(refusal)
+        if receipt is None or ask is None:
+            return _created(item, refusal).id
+        return JobId(answer_of(receipt, ask))
     except HoraeError as exc:
         return exc
 

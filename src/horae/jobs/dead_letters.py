@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from horae.core.effects import resolve_letter
 from horae.core.errors import Conflict, Invalid, NotFound
 from horae.core.ids import NewId
 from horae.core.merge_patch import merge_patch
@@ -17,7 +18,7 @@ from horae.jobs.params import Parameters
 from horae.jobs.task_catalog import TaskBook
 from horae.ports.clock import Clock
 from horae.ports.reader import ErrorGroup, Listing, RunFilter
-from horae.ports.store import Resolution, Store
+from horae.ports.store import Store
 from horae.secrets.sealer import Sealer
 
 MAX_LETTERS = 10_000  # that one call resolves
@@ -77,11 +78,10 @@ class DeadLetters:
         """Give letters up: nothing replaces them."""
         matched = done = 0
         async for letters in self._chunks(selection):
-            resolved = await self._store.resolve(
-                [Resolution(run_id=letter.id) for letter in letters], now=self._clock.now()
-            )
+            now = self._clock.now()
+            refusals = await self._store.apply([resolve_letter(letter, None, now=now) for letter in letters])
             matched += len(letters)
-            done += sum(1 for outcome in resolved if outcome is True)
+            done += refusals.count(None)
         return Tally(matched=matched, done=done, remaining=await self._remaining(selection, 0))
 
     async def requeue(
@@ -100,15 +100,13 @@ class DeadLetters:
                 refuse(task)
             successors = [await self._successor(letter, patch, by) for letter in letters]
             unfit += [successor for successor in successors if isinstance(successor, Invalid)]
-            resolved = await self._store.resolve(
-                [
-                    Resolution(run_id=letter.id, successor=successor)
-                    for letter, successor in zip(letters, successors, strict=True)
-                    if not isinstance(successor, Invalid)
-                ],
-                now=self._clock.now(),
-            )
-            done += sum(1 for outcome in resolved if outcome is True)
+            now = self._clock.now()
+            changes = [
+                resolve_letter(letter, successor, now=now)
+                for letter, successor in zip(letters, successors, strict=True)
+                if not isinstance(successor, Invalid)
+            ]
+            done += (await self._store.apply(changes)).count(None)
         if matched and len(unfit) == matched:
             raise unfit[0]
         return Tally(matched=matched, done=done, remaining=await self._remaining(selection, len(unfit)))
@@ -168,11 +166,10 @@ class DeadLetters:
         _refuse_no_letter(letter)
         successor = await self._requeued(letter, patch, by)
         receipt = None if issue is None else await issue(successor)
-        resolution = Resolution(run_id=run_id, successor=successor, receipt=receipt)
-        [resolved] = await self._store.resolve([resolution], now=self._clock.now())
-        if isinstance(resolved, Receipt):
-            return resolved
-        if not resolved:
+        [refusal] = await self._store.apply([resolve_letter(letter, successor, receipt, now=self._clock.now())])
+        if refusal is not None and isinstance(refusal.found, Receipt):
+            return refusal.found
+        if refusal is not None:
             _refuse_no_letter(await self._find(run_id, owner))
             raise Conflict(f"run_{run_id} is being resolved by somebody else; look at it again")
         return successor

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from horae.core.changes import Change
+from horae.core.effects import declare
 from horae.core.errors import Conflict, Invalid
 from horae.core.model import Job
 from horae.core.records import Declaration
@@ -61,7 +63,8 @@ class Declaring:
         abandoned = sorted(known.keys() - {each.key for each in declared})
         verdicts = [await self._cancel(key, dry_run=dry_run) for key in abandoned]
         if abandoned and not dry_run:
-            await self._store.forget(self._owner, app=self._app, keys=abandoned)
+            gone = tuple(version for key in abandoned for version in known[key])
+            await self._store.apply([Change(deletes=gone)])
         held = [await (self._foresee(each) if dry_run else self._put(each, renew=True)) for each in declared]
         return verdicts + held
 
@@ -83,8 +86,10 @@ class Declaring:
             put = await self._jobs.put(declared.draft, owner=self._owner, by=f"app:{self._app}")
         except (Invalid, Conflict) as exc:
             return Verdict(key=declared.key, outcome=Outcome.REFUSED, detail=str(exc))
-        seen = Declaration(app=self._app, key=declared.key, digest=declared.digest, seen_at=self._clock.now())
-        await self._store.declare(self._owner, [seen], renew=renew)
+        seen = Declaration(
+            owner=self._owner, app=self._app, key=declared.key, digest=declared.digest, seen_at=self._clock.now()
+        )
+        await self._store.apply([declare(seen, renew=renew)])
         if put.created:
             outcome = Outcome.CREATED
         else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeVar
 
+from horae.core.effects import keep_receipt
 from horae.core.errors import InFlight, RequestChanged
 from horae.core.records import Receipt
 from horae.ports.clock import Clock
@@ -65,7 +66,8 @@ class Receipts:
 
     async def keep(self, ask: Ask, answer: str) -> str:
         """Keep the answer to an act that is over; the one that holds, when another process was faster."""
-        return answer_of(await self._store.keep_receipt(self.of(ask, answer)), ask)
+        receipt = self.of(ask, answer)
+        return answer_of(await keep(self._store, receipt), ask)
 
     @contextmanager
     def in_flight(self, ask: Ask) -> Iterator[None]:
@@ -78,6 +80,12 @@ class Receipts:
             yield
         finally:
             self._in_flight.discard(name)
+
+
+async def keep(store: Store, receipt: Receipt) -> Receipt:
+    """Keep a receipt unless there is one already; the receipt that holds."""
+    [refusal] = await store.apply([keep_receipt(receipt)])
+    return refusal.found if refusal is not None and isinstance(refusal.found, Receipt) else receipt
 
 
 def answer_of(receipt: Receipt, ask: Ask) -> str:

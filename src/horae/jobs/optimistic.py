@@ -1,14 +1,19 @@
 """How an act on a job is done: read it, change it, and begin anew when somebody came between."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
+from horae.core.effects import Planned, change_job, rewound
 from horae.core.errors import Conflict, NotFound
+from horae.core.events import EventKind
+from horae.core.firing import MAX_UNSTARTED
 from horae.core.lifecycle import WAITING
-from horae.core.model import Job, JobId, JobStatus, Run
-from horae.core.values import replace
-from horae.ports.reader import Reader
+from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
+from horae.core.values import Value, replace
+from horae.ports.reader import Reader, RunFilter
+from horae.ports.store import Store
 
+_FAR = datetime.max.replace(tzinfo=UTC)
 TRIES = 10  # how often an act is begun anew because somebody else moved the job meanwhile
 
 Change = Callable[[Job], Awaitable[Job | None]]
@@ -56,3 +61,41 @@ def refuse_begun(run: Run) -> None:
     """Raise Conflict when a one-shot no longer waits for its first attempt."""
     if run.state not in WAITING or run.attempt > 0:
         raise Conflict(f"job_{run.job_id} runs once and has already begun; it can be cancelled, but not changed")
+
+
+class Written(Value, frozen=True, kw_only=True):
+    """A new version of a job, and what had been planned of the one before."""
+
+    job: Job
+    planned: Planned
+
+
+async def write_change(
+    store: Store,
+    before: Job,
+    after: Job,
+    *,
+    retract_after: datetime | None,
+    rewind: bool = False,
+    stop: Reason | None = None,
+    event: EventKind | None,
+) -> Written | None:
+    """Write a new version of a recurring job; None when it, or a run of it, moved meanwhile.
+
+    What is planned later than `retract_after` is taken back: waiting runs are deleted, and the nodes of those that are
+    held and not started get the stop request `stop`. With `rewind` the job is set back to the first slot that is open
+    again, instead of what `after` says.
+    """
+    planned = Planned() if retract_after is None else await _planned(store, before.id, retract_after)
+    if rewind:
+        after = rewound(replace(after, next_fire_at=before.next_fire_at), planned)
+    [refusal] = await store.apply([change_job(before, after, planned, stop=stop, event=event)])
+    return Written(job=after, planned=planned) if refusal is None else None
+
+
+async def _planned(store: Store, job_id: JobId, after: datetime) -> Planned:
+    waiting = RunFilter(job_id=job_id, states=WAITING | {State.CLAIMED}, start_at=after)
+    runs = await store.list_runs(waiting, cursor=None, limit=4 * MAX_UNSTARTED)
+    ledger = await store.ledger(job_id, start=after, end=_FAR, limit=1)
+    of_schedule = [run for run in runs.items if run.trigger is Trigger.SCHEDULE]
+    return Planned.among(of_schedule, ledger.skips, after=after)

@@ -1,5 +1,6 @@
 """Pausing jobs and resuming them."""
 
+from horae.core.effects import change_one_shot
 from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.ids import NewId
@@ -8,10 +9,10 @@ from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
 from horae.core.results import skip
 from horae.core.values import replace
 from horae.jobs.catch_up import Accounting
-from horae.jobs.optimistic import act, next_revision, refuse_begun, refuse_over
+from horae.jobs.optimistic import act, next_revision, refuse_begun, refuse_over, write_change
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
-from horae.ports.store import JobChange, Store
+from horae.ports.store import Store
 
 
 class Pausing:
@@ -40,16 +41,14 @@ class Pausing:
         up_to_date = await self._accounting.account_for_past(job, now)
         if up_to_date is None:
             return None
-        changed = await self._store.change(
-            JobChange(
-                job=replace(next_revision(up_to_date, now), status=JobStatus.PAUSED, plan_at=None),
-                expected=job.revision,
-                was=job.status,
-                retract_after=now,
-                rewind=True,
-                stop=Reason.PAUSED,
-                event=EventKind.JOB_PAUSED,
-            )
+        changed = await write_change(
+            self._store,
+            up_to_date,
+            replace(next_revision(up_to_date, now), status=JobStatus.PAUSED, plan_at=None),
+            retract_after=now,
+            rewind=True,
+            stop=Reason.PAUSED,
+            event=EventKind.JOB_PAUSED,
         )
         return None if changed is None else changed.job
 
@@ -58,8 +57,8 @@ class Pausing:
         if run.due_at <= self._clock.now():
             raise Conflict(f"job_{run.job_id} is already due, and what is due still runs; cancel it instead")
         paused = replace(run, paused=True, revision=run.revision + 1)
-        written = await self._store.change_one_shot(paused, expected=run.revision, event=EventKind.JOB_PAUSED)
-        return job_of(paused) if written else None
+        [refusal] = await self._store.apply([change_one_shot(run, paused, event=EventKind.JOB_PAUSED)])
+        return job_of(paused) if refusal is None else None
 
     async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job:
         """End a pause; `missed` says what becomes of the slots that came due in it."""
@@ -83,10 +82,10 @@ class Pausing:
         now = self._clock.now()
         if run.due_at <= now and missed is Misfire.SKIP:
             ended = skip(run, Reason.PAUSED, now)
-            if not (await self._store.end_waiting([ended]))[0]:
+            if not (await self._store.settle([ended]))[0]:
                 return None
             self._metrics.ended(State.SKIPPED)
             return job_of(ended.run)
         resumed = replace(run, paused=False, wake_at=max(run.due_at, now), revision=run.revision + 1)
-        written = await self._store.change_one_shot(resumed, expected=run.revision, event=EventKind.JOB_RESUMED)
-        return job_of(resumed) if written else None
+        [refusal] = await self._store.apply([change_one_shot(run, resumed, event=EventKind.JOB_RESUMED)])
+        return job_of(resumed) if refusal is None else None

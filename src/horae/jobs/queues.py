@@ -4,7 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from horae.core.effects import set_queue
 from horae.core.records import SETTINGS, QueueSettings
+from horae.core.values import replace
+from horae.jobs.optimistic import TRIES, always_changing
 from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth
 from horae.ports.store import Store
@@ -43,7 +46,14 @@ class Queues:
 
     async def set(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> QueueFigures:
         """Say something about a queue, whether or not it has runs; fields that are not named stay as they are."""
-        await self._store.set_queue(settings, fields=fields)
+        for _ in range(TRIES):
+            before = await self._store.queue_settings(settings.queue)
+            after = replace(before, **{name: getattr(settings, name) for name in fields})
+            [refusal] = await self._store.apply([set_queue(before, after)])
+            if refusal is None:
+                break
+        else:
+            raise always_changing(f"the queue {settings.queue!r}")
         figures = {one.queue: one for one in await self.list(owner=None)}
         if settings.queue in figures:
             return figures[settings.queue]

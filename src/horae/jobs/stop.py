@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from horae.core.effects import request_stop
 from horae.core.errors import Conflict, NotFound
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import JobId, Reason, Run, RunId, State
@@ -81,15 +82,19 @@ class Stopper:
         waiting = [cancel(run, now) for run in runs if run.state in WAITING]
         held = [run.id for run in runs if run.state is State.CLAIMED or (run.state in HELD and not keep_running)]
         if waiting:
-            ended = await self._store.end_waiting(waiting)
+            ended = await self._store.settle(waiting)
             self._metrics.ended(State.CANCELLED, sum(ended))
             held += [settled.run.id for settled, done in zip(waiting, ended, strict=True) if not done]  # just claimed
         if not held:
             return []
         # A start is written a moment late, so what looks unstarted may run already. `paused` spares what runs.
-        nodes = await self._store.request_stop(held, Reason.PAUSED if keep_running else Reason.CANCELLED)
-        moved = [run_id for run_id, node in zip(held, nodes, strict=True) if node is None]  # by now it may wait again
-        return [run for run in (await self._store.runs(moved)).values() if run.state not in FINAL] if moved else []
+        reason = Reason.PAUSED if keep_running else Reason.CANCELLED
+        found = [run for run in (await self._store.runs(held)).values() if run.state not in FINAL]
+        asked = [run for run in found if run.state in HELD]
+        refusals = await self._store.apply([request_stop(run, reason) for run in asked])
+        moved = {run.id for run, refusal in zip(asked, refusals, strict=True) if refusal is not None}
+        again = [run for run in found if run.state not in HELD or run.id in moved]  # by now it may wait again
+        return [run for run in (await self._store.runs([run.id for run in again])).values() if run.state not in FINAL]
 
     async def _find(self, run_id: RunId, owner: str | None) -> Run:
         run = await self._store.run(run_id, owner=owner)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from horae.core.drafts import Draft
+from horae.core.effects import change_one_shot
 from horae.core.errors import Conflict, Invalid, RevisionChanged
 from horae.core.events import EventKind
 from horae.core.job_rules import job_of
@@ -16,10 +17,10 @@ from horae.core.values import replace
 from horae.jobs.cancel import Cancelling
 from horae.jobs.catch_up import Accounting
 from horae.jobs.create import Creating
-from horae.jobs.optimistic import TRIES, act, always_changing, next_revision, refuse_begun, refuse_over
+from horae.jobs.optimistic import TRIES, act, always_changing, next_revision, refuse_begun, refuse_over, write_change
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
-from horae.ports.store import JobChange, Store
+from horae.ports.store import Store
 
 Revise = Callable[[Job], Awaitable[Draft]]
 
@@ -124,22 +125,21 @@ class Changing:
                 return None
             job = up_to_date
         active = job.status is JobStatus.SCHEDULED
-        changed = await self._store.change(
-            JobChange(
-                job=replace(
-                    next_revision(job, now),
-                    spec=spec,
-                    schedule=schedule,
-                    next_fire_at=next_after(schedule, now) if moved else job.next_fire_at,
-                    plan_at=now if active else None,
-                ),
-                expected=job.revision,
-                was=job.status,
-                retract_after=now,
-                rewind=not moved,
-                stop=Reason.CANCELLED if moved else None,
-                event=EventKind.JOB_UPDATED,
-            )
+        revised = replace(
+            next_revision(job, now),
+            spec=spec,
+            schedule=schedule,
+            next_fire_at=next_after(schedule, now) if moved else job.next_fire_at,
+            plan_at=now if active else None,
+        )
+        changed = await write_change(
+            self._store,
+            job,
+            revised,
+            retract_after=now,
+            rewind=not moved,
+            stop=Reason.CANCELLED if moved else None,
+            event=EventKind.JOB_UPDATED,
         )
         if changed is None:
             return None
@@ -158,8 +158,8 @@ class Changing:
             gate=gate_of(spec, run.job_id, run.owner, recurring=False),
             revision=run.revision + 1,
         )
-        written = await self._store.change_one_shot(changed, expected=run.revision, event=EventKind.JOB_UPDATED)
-        return job_of(changed) if written else None
+        [refusal] = await self._store.apply([change_one_shot(run, changed, event=EventKind.JOB_UPDATED)])
+        return job_of(changed) if refusal is None else None
 
 
 _OTHER_KIND = {

@@ -15,6 +15,7 @@ from horae.proof.bench.verify import Verification, all_slots_fired
 from horae.proof.checking import Tolerance
 from horae.sdk.connection import Connection
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
 from tests.clocks import ManualClock
 from tests.conformance.builders import OOPS, a_node
 
@@ -44,7 +45,7 @@ async def given_jobs(connection: Connection, *numbers: int) -> list[Run]:
 
 async def claimed(store: Store, task: str, until: datetime = NOW) -> list[Run]:
     node = a_node(tasks={task: "{}"}, beat_at=NOW)
-    await store.register(node)
+    await acts.register(store, node)
     request = ClaimRequest(node=NodeId(node.id), queues=(), tasks=(task,), now=NOW, until=until)
     return list((await store.claim(request)).runs)
 

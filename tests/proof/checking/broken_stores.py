@@ -10,8 +10,10 @@ from horae.core.model import JobId, Run, RunId
 from horae.core.records import Receipt
 from horae.core.results import Settled
 from horae.core.values import replace
-from horae.ports.store import ClaimRequest, Claims, Receipted
+from horae.ports.store import ClaimRequest, Claims
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
+from tests.acts import Receipted
 
 
 class BrokenStore:
@@ -35,7 +37,7 @@ class LosesJobs(BrokenStore):
     async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
         if len(items) == 1 and isinstance(items[0], Run) and self.is_turn(3):
             return [items[0].job_id]
-        return await self.store.create(items)
+        return await acts.create(self.store, items)
 
 
 class IgnoresFences(BrokenStore):
@@ -56,7 +58,7 @@ class DoublesSlots(BrokenStore):
     """Creates two runs for a slot."""
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await self.store.fire([self._doubled(firing) for firing in firings])
+        return await acts.fire(self.store, [self._doubled(firing) for firing in firings])
 
     def _doubled(self, firing: Firing) -> Firing:
         if not firing.runs or not self.is_turn(3):
@@ -69,7 +71,7 @@ class LosesSlots(BrokenStore):
     """Advances to the next slot without storing the run of this one."""
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await self.store.fire([replace(firing, runs=firing.runs[1:]) for firing in firings])
+        return await acts.fire(self.store, [replace(firing, runs=firing.runs[1:]) for firing in firings])
 
 
 class ClaimsEarly(BrokenStore):

@@ -14,7 +14,6 @@ from horae.core.new_runs import requeued
 from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
-from horae.ports.store import Resolution
 from horae.proof.checking import read_final
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.final_state import label_in_params
@@ -32,6 +31,8 @@ from horae.proof.checking.history.records import (
 )
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
+from tests.acts import Resolution
 from tests.clocks import ManualClock
 from tests.engine.system import START, SimNode, System, taking
 from tests.proof.checking.test_clean import SCHEDULES, Life
@@ -187,7 +188,7 @@ class RecordedLife(Life):
             resolution = Resolution(run_id=run.id, successor=successor)
 
             async def resolve(resolution: Resolution = resolution, successor: Run | None = successor) -> Run | None:
-                assert await store.resolve([resolution], now=now) == [True]
+                assert await acts.resolve(store, [resolution], now=now) == [True]
                 return successor
 
             action = Action.DISCARD if successor is None else Action.REQUEUE

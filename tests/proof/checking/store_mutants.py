@@ -26,10 +26,12 @@ from horae.core.results import Failure
 from horae.core.retry import RetryPolicy
 from horae.core.schedule.timestamps import rfc3339
 from horae.ports.reader import RunFilter
-from horae.ports.store import Resolution, Store
+from horae.ports.store import Store
 from horae.proof.checking import Code
 from horae.stores.common.codecs import encode_policy
 from horae.stores.sqlite.executor import InlineExecutor
+from tests import acts
+from tests.acts import Resolution
 from tests.clocks import ManualClock
 from tests.engine.system import System, failing, instantly, taking
 from tests.engine.test_jobs import jobs_of
@@ -92,10 +94,10 @@ async def create_sample_history(store: Store, clock: ManualClock) -> SampleHisto
     await jobs.pause(patient.id, owner=None)
     await system.advance(seconds=12)
     await jobs.resume(patient.id, missed=Misfire.SKIP, owner=None)
-    await store.resolve([Resolution(run_id=blocking.id)], now=clock.now())
+    await acts.resolve(store, [Resolution(run_id=blocking.id)], now=clock.now())
     letter = await system.run(replaced.id)
     successor = requeued(letter, now=clock.now(), new_id=system.new_id)
-    await store.resolve([Resolution(run_id=letter.id, successor=successor)], now=clock.now())
+    await acts.resolve(store, [Resolution(run_id=letter.id, successor=successor)], now=clock.now())
     await system.advance(seconds=40)
     await system.nodes[0].drain()
     return SampleHistory(

@@ -17,10 +17,11 @@ from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.outcome import AttemptResult, Success
 from horae.jobs.service import Jobs
 from horae.ports.reader import RunFilter
-from horae.ports.store import Resolution
 from horae.proof.checking import Checker
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
+from tests import acts
+from tests.acts import Resolution
 from tests.clocks import ManualClock
 from tests.engine.system import START, SimNode, System, taking
 from tests.engine.test_jobs import jobs_of
@@ -126,7 +127,7 @@ class Life:
         now, new_id = self.system.clock.now(), self.system.new_id
         for run in [run for run in await self._runs(State.FAILED) if run.resolution is None][:3]:
             successor = requeued(run, now=now, new_id=new_id) if self.chance.random() < 0.7 else None
-            await self.system.store.resolve([Resolution(run_id=run.id, successor=successor)], now=now)
+            await acts.resolve(self.system.store, [Resolution(run_id=run.id, successor=successor)], now=now)
 
     async def _runs(self, *states: State) -> list[Run]:
         which = RunFilter(states=frozenset(states) or None)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from horae.core.effects import register_node
 from horae.core.model import Node, NodeId
 from horae.core.values import replace
 from horae.engine.cluster.lease import Lease, Timing
@@ -73,7 +74,7 @@ class Heartbeat:
         asked_at = await self._sync()
         now, wall_ahead = self._clock.now(), self._wall_offset()
         node = replace(self.node, id=NodeId(self._new_id()), started_at=now, beat_at=now, wall_ahead=wall_ahead)
-        await self._store.register(node)
+        await self._store.apply([register_node(node)])
         self.node = node
         self.nodes = (*self.nodes, node)
         self._lease.renew(asked_at)

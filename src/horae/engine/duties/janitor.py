@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from horae.core.effects import remove_dead_node
 from horae.core.results import lost
 from horae.engine.cluster.lease import Lease, Timing
 from horae.ports.clock import Clock
@@ -35,10 +36,18 @@ class Janitor:
 
     async def _sweep(self, now: datetime) -> None:
         """Clean up in this order, so that a crash in between only leaves work for the next sweep."""
-        for node in await self._store.bury(now=now, dead_after=self._timing.dead_after):
-            log.warning("node_declared_dead", node=node, dead_after=self._timing.dead_after / timedelta(seconds=1))
+        await self._remove_dead(now)
         await self._return_orphans(now)
         await self._store.tidy(now=now)
+
+    async def _remove_dead(self, now: datetime) -> None:
+        """Remove nodes that stopped beating; one that beats meanwhile stays."""
+        silent = [node for node in await self._store.nodes() if node.beat_at < now - self._timing.dead_after]
+        refusals = await self._store.apply([remove_dead_node(node) for node in silent])
+        seconds = self._timing.dead_after / timedelta(seconds=1)
+        for node, refusal in zip(silent, refusals, strict=True):
+            if refusal is None:
+                log.warning("node_declared_dead", node=node.id, dead_after=seconds)
 
     async def _return_orphans(self, now: datetime) -> None:
         returned = 0

@@ -9,6 +9,7 @@ from horae.core.ids import Ids, NewId
 from horae.core.job_rules import give_up
 from horae.core.model import Backfill, JobStatus
 from horae.metrics import Metrics
+from horae.planning import write_firings, write_pages
 from horae.ports.clock import Clock
 from horae.ports.store import Plannable, Store
 
@@ -58,8 +59,8 @@ class Planner:
         new_id = self._new_id.batched()
         firings = [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]
         pages = [_page(backfill, due, now, new_id) for backfill, due in found.backfills]
-        fired = await self._store.fire(firings) if firings else []
-        filled = await self._store.fill(pages) if pages else []
+        fired = await write_firings(self._store, firings) if firings else []
+        filled = await write_pages(self._store, pages) if pages else []
         return Fired(
             jobs=sum(fired),
             runs=sum(len(firing.runs) for firing, done in zip(firings, fired, strict=True) if done)

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from horae.core.model import Reason, Run, State
+from horae.core.changes import Change
+from horae.core.effects import park
+from horae.core.model import Reason, State
 from horae.core.release import Verdict, overlap_is_open, release
 from horae.core.results import Settled, skip
 from horae.metrics import Metrics
@@ -15,7 +17,7 @@ START_KNOWN = timedelta(seconds=1)  # starts are written lazily, but not later t
 async def decide_contested(contested: Sequence[Contested], now: datetime, store: Store, metrics: Metrics) -> bool:
     """Skip or park runs behind another node's run; return True when some are undecided and must be seen again soon."""
     ended: list[Settled] = []
-    parked: list[Run] = []
+    parked: list[Change] = []
     undecided = False
     for item in contested:
         match release(item.run, item.rivals, now):
@@ -24,12 +26,12 @@ async def decide_contested(contested: Sequence[Contested], now: datetime, store:
             case Verdict.WAIT if now - item.run.due_at < START_KNOWN and overlap_is_open(item.run, item.rivals):
                 undecided = True
             case Verdict.WAIT:
-                parked.append(item.run)
+                parked.append(park(item.run, item.rivals[0]))
             case Verdict.OVERLAP | Verdict.TOO_LATE as verdict:
                 ended.append(skip(item.run, Reason(verdict), now))
     if ended:
-        await store.end_waiting(ended)
+        await store.settle(ended)
         metrics.ended(State.SKIPPED, len(ended))
     if parked:
-        await store.park(parked)
+        await store.apply(parked)
     return undecided

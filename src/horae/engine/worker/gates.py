@@ -73,7 +73,7 @@ class Gates:
         if line is None or (len(line) == 1 and run.id in line):
             return ()  # the usual case
         return [
-            Rival(job_id=other.job_id, started_at=other.first_started_at)
+            Rival(id=other.id, job_id=other.job_id, started_at=other.first_started_at)
             for other in line.values()
             if other.id != run.id and (_is_running(other) or (other.due_at, other.id) < (run.due_at, run.id))
         ]

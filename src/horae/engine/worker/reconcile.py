@@ -38,7 +38,7 @@ class Reconciler:
     async def confirm_claims(self) -> None:
         """Abandon what the store no longer assigns to us, so that work can go on."""
         runs = self._state.all_runs()
-        for run, ours in zip(runs, await self._store.held(runs), strict=True):
+        for run, ours in zip(runs, await self._store.still_held(runs), strict=True):
             if not ours:
                 self._state.abandon(run)
         self._state.phase.move(PhaseCause.CLAIMS_CONFIRMED)

@@ -9,9 +9,10 @@ from horae.core.model import Reason, Run, RunId
 from horae.core.results import cancel, give_back, skip
 from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.releases import Releaser
+from horae.engine.worker.retraction import Retraction, retract
 from horae.engine.worker.state import WorkerState
 from horae.ports.clock import Clock
-from horae.ports.store import Retraction, Store
+from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +52,7 @@ class Withdrawer:
         asked = {run.id for run in runs}
         self._state.retracting |= asked
         try:
-            answers = await self._store.retract(runs, now=self._clock.now())
+            answers = await retract(self._store, runs, now=self._clock.now())
         except Unavailable:
             self._state.phase.move(PhaseCause.ANSWER_LOST)  # they may have been taken back all the same
             raise

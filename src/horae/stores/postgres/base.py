@@ -1,15 +1,14 @@
 """What all parts of the PostgreSQL store share: the connections, the signals, and what is known to exist already."""
 
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import date, datetime
 
-from horae.core.model import JobStatus, Run, band_of
+from horae.core.model import Run, band_of
 from horae.core.signals import Kind, Signal
 from horae.stores.postgres.codecs import Places
 from horae.stores.postgres.database import Database
 from horae.stores.postgres.notify import Signals
 
-OVER = (JobStatus.FINISHED, JobStatus.CANCELLED)
 MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked for anew
 
 
@@ -38,7 +37,7 @@ class PostgresBase:
         async with self._db.session() as session:
             await session.rows("add_lanes", *lanes)
             await session.rows("add_shelves", *shelves)
-            lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes", *lanes)}
+            lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes_among", *lanes)}
             shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
         for owner, task, queue, priority in specs:
             lane, shelf = lane_of[queue, priority, band_of(owner)], shelf_of[owner, task, queue]
@@ -51,6 +50,6 @@ class PostgresBase:
             self._days.add(day)
 
 
-def due_signal(runs: Sequence[Run]) -> list[Signal]:
-    """That runs wait to be claimed, from the earliest on."""
-    return [Signal(kind=Kind.DUE, at=min(run.wake_at for run in runs))] if runs else []
+def due_at(times: Sequence[datetime]) -> list[Signal]:
+    """That runs can be claimed, from the earliest of these times on."""
+    return [Signal(kind=Kind.DUE, at=min(times))] if times else []

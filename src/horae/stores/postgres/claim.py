@@ -1,38 +1,48 @@
-"""Claiming in PostgreSQL: one statement, and before it the locks of queues that have a limit."""
+"""Claiming in PostgreSQL: what lanes offer, what each gives, and one statement that takes it."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from horae.core.fairness import Lane, Offer, part_of_lane, share_out
 from horae.core.model import NodeId, Run, RunId
 from horae.core.release import Rival
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import BEGINNING, ROWS, columns, offered_run
-from horae.stores.postgres.database import retried
+from horae.stores.postgres.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 _ID = 0  # the first column of `claim`
 # The last ones, after those of a run.
-_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LINED_UP_AT = range(-7, 0)
+_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _NEWEST_LANE, _LINED_UP_AT = range(-8, 0)
 
 
 class PostgresClaim(PostgresBase):
     """The verb of the store that gives runs to nodes."""
 
+    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
+        super().__init__(url, pool_size=pool_size, listens=listens)
+        self._lanes: Mapping[int, Lane] = {}  # all that were ever used, as far as we know
+
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node: by priority, from queues in turn, of a queue from owners in turn, by wake-up time."""
+        """Take runs for a node, shared out among lanes by `core.fairness`, within a lane by wake-up time."""
         known = self._limited
         answer, *found = await self._claim(request, known)
         answers = [answer]
-        limited = self._learn_limits(request.queues, answer[_LIMITED] or ())
+        unseen = False  # whether there was no room to look at what was new to us
+        self._limited = limited = frozenset(answer[_LIMITED] or ())
+        new_lanes = (answer[_NEWEST_LANE] or 0) > max(self._lanes, default=0)
+        if new_lanes:
+            await self._learn_lanes()
         runs = await _taken(found, request.node)
-        if not limited <= known:  # of queues whose limit we did not know, nothing came
+        if new_lanes or not limited <= known:  # of lanes and of queues with a limit that we did not know, nothing came
             rest = replace(request, free_gates=(), limit=request.limit - len(runs))
+            unseen = request.limit > 0 >= rest.limit
             answer, *beside = await self._claim(rest, limited)
             answers.append(answer)
             runs = sorted((*runs, *await _taken(beside, request.node)), key=_turn)
@@ -45,16 +55,13 @@ class PostgresClaim(PostgresBase):
             runs=runs,
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=answer[_NEXT_AT],
-            more=any(each[_MORE] for each in answers),
+            more=unseen or any(each[_MORE] for each in answers),
             first_at=_earliest(answers, _FIRST_AT),
             lined_up_at=_earliest(answers, _LINED_UP_AT),
         )
 
-    def _learn_limits(self, queues: Sequence[str], limited: Sequence[str]) -> frozenset[str]:
-        """Remember which of the queues that were asked for have a limit, and what is known of the others."""
-        others = self._limited.difference(queues) if queues else frozenset()
-        self._limited = others.union(limited)
-        return frozenset(limited)
+    async def _learn_lanes(self) -> None:
+        self._lanes = {row[0]: Lane(*row[1:]) for row in await self._db.rows("lanes")}
 
     @retried
     async def _claim(self, request: ClaimRequest, limited: frozenset[str]) -> list[Any]:
@@ -64,24 +71,42 @@ class PostgresClaim(PostgresBase):
         its own, so that the claim sees whatever others have taken before us.
         """
         locked = sorted(limited.intersection(request.queues) if request.queues else limited)
-        arguments = (
+        if not locked:
+            return await self._take(self._db, request, locked)
+        async with self._db.transaction() as session:
+            await session.rows("lock_limits", locked)
+            return await self._take(session, request, locked)
+
+    async def _take(self, place: Database | Session, request: ClaimRequest, locked: Sequence[str]) -> list[Any]:
+        """The answer to a claim, and the runs that it brought; a single lane gives what it can, unasked."""
+        wanted = request.queues
+        lanes = {ident: lane for ident, lane in self._lanes.items() if not wanted or lane.queue in wanted}
+        part = part_of_lane(len(lanes), request.limit)
+        given = (
             request.node,
-            request.queues,
+            list(lanes),
             request.tasks,
             request.now,
             request.until,
             request.floor or BEGINNING,
-            request.limit,
+            part,
             request.full_gates,
             locked,
-            request.free_gates,
             list(request.undecided_gates),
         )
-        if not locked:
-            return await self._db.rows("claim", *arguments)
-        async with self._db.transaction() as session:
-            await session.rows("lock_limits", locked)
-            return await session.rows("claim", *arguments)
+        offers: list[Offer] = []
+        shares = dict.fromkeys(lanes.values(), request.limit)
+        if len(lanes) > 1:
+            offers = [Offer(lanes[row[0]], *row[1:]) for row in await place.rows("offers", *given)]
+            shares = share_out(offers, request.limit, part=part)
+        amounts = [shares.get(lane, 0) for lane in lanes.values()]
+        answer, *found = await place.rows("claim", *given[:6], request.limit, *given[7:], amounts, request.free_gates)
+        if offers:
+            answer = list(answer)
+            answer[_MORE] = answer[_MORE] or (0 < request.limit <= sum(amounts) and len(offers) > 1)
+            times = [answer[_FIRST_AT], *(offer.first_at for offer in offers)]
+            answer[_FIRST_AT] = min(at for at in times if at is not None)
+        return [answer, *found]
 
     async def _beyond_limits(self, request: ClaimRequest, limited: frozenset[str], known: Sequence[Run]) -> list[Run]:
         """Runs that are due behind another one, and were not looked at because their queue is full."""
@@ -93,8 +118,8 @@ class PostgresClaim(PostgresBase):
     async def _contested(self, node: NodeId, blocked: Sequence[Run]) -> list[Contested]:
         given = columns(lambda run: (run.id, run.job_id, run.gate, run.due_at), blocked)
         rivals: dict[RunId, list[Rival]] = defaultdict(list)
-        for run_id, job_id, started_at, failed in await self._db.rows("rivals", node, *given):
-            rivals[run_id].append(Rival(job_id=job_id, started_at=started_at, failed=failed))
+        for run_id, ident, job_id, started_at, failed in await self._db.rows("rivals", node, *given):
+            rivals[run_id].append(Rival(id=ident, job_id=job_id, started_at=started_at, failed=failed))
         return [Contested(run=run, rivals=rivals[run.id]) for run in blocked]
 
 

@@ -7,11 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from horae.core.firing import Firing
-from horae.core.model import NO_LABELS, Attempt, Backfill, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
+from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
 from horae.core.records import Declaration, Receipt
 from horae.core.results import Settled
-from horae.ports.store import JobChange
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,
     STATES,
@@ -157,49 +155,29 @@ def _differing(values: list[T]) -> list[T] | None:
     return None if values[-1] is first and values.count(first) == len(values) else values
 
 
-def new_job(firing: Firing) -> tuple[Any, ...]:
-    """The columns of `create_jobs`: the job as its first firing leaves it."""
-    job = firing.job
+def job(item: Job) -> tuple[Any, ...]:
+    """The columns of `put_jobs`."""
     return (
-        job.id,
-        job.owner,
-        job.created_by,
-        *spec_columns(job.spec),
-        encode_schedule(job.schedule),
-        firing.status,
-        firing.next_fire_at,
-        firing.plan_at,
-        job.revision,
-        job.created_at,
-        job.updated_at,
-        job.shard,
+        item.id,
+        item.owner,
+        item.created_by,
+        *spec_columns(item.spec),
+        encode_schedule(item.schedule),
+        item.status,
+        item.next_fire_at,
+        item.plan_at,
+        item.revision,
+        item.created_at,
+        item.updated_at,
+        item.shard,
     )
 
 
-def changed_job(change: JobChange) -> tuple[Any, ...]:
-    """The parameters of `change_job`."""
-    job = change.job
-    return (
-        job.id,
-        change.expected,
-        *spec_columns(job.spec),
-        encode_schedule(job.schedule),
-        job.status,
-        job.next_fire_at,
-        job.plan_at,
-        job.revision,
-        job.updated_at,
-        change.rewind,
-        change.was,
-    )
-
-
-def changed_one_shot(run: Run, expected: int, places: Places) -> tuple[Any, ...]:
-    """The parameters of `change_one_shot`."""
+def one_shot(run: Run, places: Places) -> tuple[Any, ...]:
+    """The parameters of `revise_one_shot`."""
     spec = run.spec
     return (
         run.id,
-        expected,
         *spec_columns(spec),
         None if run.schedule is None else encode_schedule(run.schedule),
         run.due_at,
@@ -209,11 +187,6 @@ def changed_one_shot(run: Run, expected: int, places: Places) -> tuple[Any, ...]
         run.revision,
         *places[run.owner, spec.task, spec.queue, spec.priority],
     )
-
-
-def firing(item: Firing) -> tuple[Any, ...]:
-    """The columns of `fire_jobs`."""
-    return item.job.id, item.job.revision, item.job.next_fire_at, item.next_fire_at, item.plan_at, item.status
 
 
 def skip(item: Skip) -> tuple[Any, ...]:
@@ -352,8 +325,8 @@ def receipt_of(row: Sequence[Any]) -> Receipt:
 
 
 def declaration(item: Declaration) -> tuple[Any, ...]:
-    """The columns of `declare`, but for the owner."""
-    return item.app, item.key, item.digest, item.seen_at
+    """The columns of `insert_declarations`."""
+    return item.owner, item.app, item.key, item.digest, item.seen_at
 
 
 def node_columns(node: Node) -> tuple[Any, ...]:

@@ -7,14 +7,13 @@ migration). Somebody else's long transaction does not hold up the feed.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from horae.core.errors import Invalid, Unavailable
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import columns
 from horae.stores.postgres.database import TIMEOUT, Session
 
 LAST_POSITION = 2**63 - 1
@@ -89,18 +88,6 @@ class PostgresEvents(PostgresBase):
             [(last, writers)] = await session.rows("event_horizon")
             self._horizon.see(last, frozenset(writers))
         return int(last)
-
-
-async def add_events(session: Session, told: Iterable[Told]) -> None:
-    """Write what happened, in the transaction that made it happen."""
-    events = list(told)
-    if events:
-        await session.rows("add_events", *columns(lambda event: event, events))
-
-
-def telling(items: Iterable[tuple[EventKind | None, str, str]]) -> Iterator[Told]:
-    """Those of the items that listeners are told of."""
-    return ((kind, owner, subject) for kind, owner, subject in items if kind is not None)
 
 
 def _position(text: str) -> int:

@@ -1,14 +1,11 @@
 """Queues in PostgreSQL: what administrators say about them, how full they are and how late."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from horae.core.records import SETTINGS, QueueSettings
-from horae.core.signals import Kind, Signal
+from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.database import retried
-from horae.stores.postgres.held import count_held
 
 MAX_DEPTH = 10_000  # how far the runs of a queue are counted
 LATELY = 1_000  # runs of a queue that its lateness is taken from
@@ -39,13 +36,3 @@ class PostgresQueues(PostgresBase):
         for paused, concurrency in await self._db.rows("queue_settings", queue):
             return QueueSettings(queue=queue, paused=paused, concurrency=concurrency)
         return QueueSettings(queue=queue)
-
-    @retried
-    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
-        """Say something about a queue; whatever it is, waiting workers may now find something to claim."""
-        limits = "concurrency" in fields
-        paused = settings.paused if "paused" in fields else None
-        await self._db.rows("set_queue", settings.queue, paused, limits, settings.concurrency)
-        if limits and settings.concurrency is not None:
-            await count_held(self._db, settings.queue)
-        self._signals.send([Signal(kind=Kind.DUE)])

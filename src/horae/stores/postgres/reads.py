@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from horae.core.effects import OVER
 from horae.core.job_rules import job_of
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
 from horae.stores.common.listing import EARLIEST, micros_of, page
-from horae.stores.postgres.base import OVER, PostgresBase
+from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import FIRST_DAY, ROWS, birthday, first_day, node_of
 from horae.stores.postgres.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery

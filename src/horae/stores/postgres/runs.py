@@ -5,16 +5,15 @@ from datetime import date, datetime
 
 import asyncpg
 
+from horae.core.effects import effects_of_end
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.core.results import Settled
 from horae.core.signals import Kind, Signal
-from horae.ports.store import Retraction
 from horae.stores.postgres import codecs as rows
-from horae.stores.postgres.base import OVER, PostgresBase
+from horae.stores.postgres.base import PostgresBase, due_at
 from horae.stores.postgres.codecs import columns, day_of
 from horae.stores.postgres.database import Database, Session, retried
-from horae.stores.postgres.gates import leave_gates, wake_parked, woken_signal
 from horae.stores.postgres.held import left_behind
 
 
@@ -32,25 +31,17 @@ class PostgresRuns(PostgresBase):
 
     @retried
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
-        """Write results of held runs if their fences still hold; False means the result is void."""
-        return await self._settle(results, held=True)
-
-    @retried
-    async def end_waiting(self, results: Sequence[Settled]) -> list[bool]:
-        """End runs that nobody holds, if they still wait with the same fence."""
-        return await self._settle(results, held=False)
-
-    async def _settle(self, results: Sequence[Settled], *, held: bool) -> list[bool]:
+        """Write results if the fences still hold; False means the run moved on and the result is void."""
         if not results:
             return []
         ordered = sorted(results, key=lambda result: result.run.id)
         await self._ensure_days(_days_of(ordered))
         try:
-            written, woken = await self._write_results(ordered, held=held)
+            written, woken = await self._write_results(ordered)
         except asyncpg.CheckViolationError:  # the partition is gone: days that we know were dropped
             self._days.clear()
             raise
-        self._signals.send([*woken_signal(woken), *self._room_signal([result.run for result in written])])
+        self._signals.send([*due_at(woken), *self._room_signal([result.run for result in written])])
         if len(written) == len(results):
             return [True] * len(results)
         done = set(map(_claim_of, written))
@@ -65,64 +56,28 @@ class PostgresRuns(PostgresBase):
         limited = self._limited
         return [Signal(kind=Kind.DUE)] if limited and any(run.spec.queue in limited for run in left) else []
 
-    async def _write_results(
-        self, results: Sequence[Settled], *, held: bool
-    ) -> tuple[Sequence[Settled], list[datetime]]:
-        """Write results; answers those whose fences held, and when runs wake because of them."""
-        ended = [result for result in results if result.run.state in FINAL]
+    async def _write_results(self, results: Sequence[Settled]) -> tuple[Sequence[Settled], list[datetime]]:
+        """Write results; returns those whose fences held, and when runs wake because of them."""
+        held = [result for result in results if result.run.state in FINAL and result.was_held]
+        if len(held) == len(results) and not any(map(_has_ties, held)):
+            return await _end(self._db, held, held=True, leave=True)  # the usual case is one statement
+        waiting = [result for result in results if not result.was_held]
         returned = [result for result in results if result.run.state not in FINAL]
-        if not returned and not any(map(_has_ties, ended)):
-            return await _end(self._db, ended, held=held, leave=True)  # the usual case is one statement
         async with self._db.transaction() as session:
-            over, _ = await _end(session, ended, held=held, leave=False) if ended else ([], [])
+            over: list[Settled] = []
+            for ended, is_held in ((held, True), (waiting, False)):
+                if ended:
+                    over += (await _end(session, ended, held=is_held, leave=False))[0]
             back = await _return(session, returned) if returned else []
             await _add_attempts(session, [*over, *back])
-            await _free_keys(session, [result.run for result in over])
-            woken = await leave_gates(session, [result.run for result in over])
+            woken = await _write_effects(session, [result.run for result in over])
         return [*over, *back], [*woken, *(result.run.wake_at for result in back)]
-
-    @retried
-    async def park(self, runs: Sequence[Run]) -> None:
-        """Keep blocked runs away from claims until the run before them ends."""
-        if not runs:
-            return
-        given = columns(lambda run: (run.id, run.fence), sorted(runs, key=lambda run: run.id))
-        async with self._db.session() as session:
-            await session.rows("park_runs", *given)
-            await session.rows("park_runs_behind_holders", *given)
-            await session.rows("park_runs_behind_blocks", *given)
-
-    @retried
-    async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
-        """Ask the nodes that hold the runs to stop them; None where nobody holds it."""
-        holders = {row[0]: row[1] for row in await self._db.rows("request_stop", sorted(run_ids), reason)}
-        self._signals.send(Signal(kind=Kind.STOP, node=node) for node in sorted(set(holders.values())))
-        return [holders.get(run_id) for run_id in run_ids]
-
-    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
-        """Take back held runs of paused jobs, the latest slot first, so that none has a later one in its way."""
-        answers: dict[RunId, Retraction] = {}
-        for run in sorted(runs, key=lambda run: run.slot or run.due_at, reverse=True):
-            answers[run.id] = await self._retract(run, now)
-        self._signals.send(self._room_signal([run for run in runs if answers[run.id] is Retraction.TAKEN_BACK]))
-        return [answers[run.id] for run in runs]
-
-    @retried
-    async def _retract(self, run: Run, now: datetime) -> Retraction:
-        async with self._db.transaction() as session:
-            taken = await session.rows("retract_held", run.id, run.fence, now)
-            woken = await wake_parked(session, {gate: now for (gate,) in taken if gate is not None})
-            status = None if taken else await session.value("job_status", run.job_id)
-        self._signals.send(woken_signal(woken))
-        if taken:
-            return Retraction.TAKEN_BACK
-        return Retraction.OVER if status in (None, *OVER) else Retraction.GOES_ON
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         """The stop requests that are open for runs which a node holds."""
         return {RunId(row[0]): Reason(row[1]) for row in await self._db.rows("stops", node)}
 
-    async def held(self, runs: Sequence[Run]) -> list[bool]:
+    async def still_held(self, runs: Sequence[Run]) -> list[bool]:
         """Which of the runs their nodes still hold under the same fence."""
         if not runs:
             return []
@@ -159,12 +114,11 @@ def _claim_of(result: Settled) -> tuple[str, int]:
 
 
 def _has_ties(result: Settled) -> bool:
-    """Whether the end of a run concerns more than its own row and those behind it in its gate.
-
-    What fails, and may block these, comes with an attempt.
-    """
-    run = result.run
-    return result.attempt is not None or (run.spec.key is not None and run.one_shot)
+    """Whether the end of a run concerns more than its own row, its event and those behind it in its gate."""
+    if result.attempt is not None or result.run.spec.key is None:
+        return result.attempt is not None  # what fails comes with an attempt
+    effects = effects_of_end(result.run)
+    return effects is not None and effects.frees_key
 
 
 def _days_of(results: Sequence[Settled]) -> set[date]:
@@ -181,7 +135,20 @@ async def _add_attempts(session: Session, results: Sequence[Settled]) -> None:
         await session.rows("add_attempts", *columns(rows.attempt, attempts))
 
 
-async def _free_keys(session: Session, runs: Sequence[Run]) -> None:
-    keyed = [run for run in runs if run.one_shot and run.spec.key is not None]
+async def _write_effects(session: Session, ended: Sequence[Run]) -> list[datetime]:
+    """Write what ends bring with them; returns when runs wake that were parked behind them."""
+    effects = [(run, effects) for run in ended if (effects := effects_of_end(run)) is not None]
+    keyed = [run for run, each in effects if each.frees_key]
     if keyed:
-        await session.rows("free_keys", *columns(lambda run: (run.owner, run.spec.key, run.job_id), keyed))
+        await session.rows("delete_keys", *columns(lambda run: (run.owner, run.spec.key, run.job_id), keyed))
+    blocking = [run for run, each in effects if each.blocks_gate]
+    if blocking:
+        await session.rows("insert_blocks", *columns(rows.block, blocking))
+    left: dict[str, datetime] = {}
+    for run, each in effects:
+        if each.leaves_gate and run.gate is not None and run.finished_at is not None:
+            left[run.gate] = max(run.finished_at, left.get(run.gate, run.finished_at))
+    if not left:
+        return []
+    # A statement of its own, so that it sees what was parked meanwhile.
+    return await session.value("wake_parked", list(left), list(left.values())) or []

@@ -69,13 +69,43 @@ SELECT ensure_history_day($1);
 SELECT pg_notify($1, $2);
 
 
+-- ------------------------------------------------------------------------------------------------- guards of changes
+-- What is named is locked until the transaction ends, in the order of the ids.
+
+-- name: guarded_jobs
+SELECT id, revision, next_fire_at, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: guarded_runs
+SELECT id, state, fence, revision, stop FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: guarded_letters
+-- $2: the first day to look at. `state || ''` keeps the indexes of letters away, which would be read as a whole to find an id.
+SELECT id FROM history
+ WHERE id = ANY($1::uuid[]) AND ended_on >= $2 AND state || '' = 'failed' AND resolution IS NULL
+ ORDER BY id
+   FOR NO KEY UPDATE;
+
+-- name: guarded_backfills
+SELECT id, start_at FROM backfills WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: guarded_nodes
+SELECT id, beat_at FROM nodes WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE;
+
+-- name: reserve_queues
+INSERT INTO queues (queue, paused) SELECT queue, false FROM unnest($1::text[]) AS given(queue) ORDER BY queue
+    ON CONFLICT DO NOTHING;
+
+-- name: guarded_queues
+SELECT queue, paused, concurrency FROM queues WHERE queue = ANY($1::text[]) ORDER BY queue FOR NO KEY UPDATE;
+
+
 -- ---------------------------------------------------------------------------------------------------------- creating
 
 -- name: add_lanes
 INSERT INTO lanes (queue, priority, band) SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[])
     ON CONFLICT DO NOTHING;
 
--- name: lanes
+-- name: lanes_among
 SELECT queue, priority, band, lanes.id
   FROM unnest($1::text[], $2::smallint[], $3::smallint[]) AS given(queue, priority, band)
   JOIN lanes USING (queue, priority, band);
@@ -87,67 +117,66 @@ INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::te
 SELECT owner, task, queue, shelves.id
   FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
 
--- name: create_runs
--- $1 batches of runs that are alike, $2 whether some may be there already: sent again, because the answer was lost. Only
--- then are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
--- One-shots are jobs, of which listeners are told.
-WITH made AS (
-    INSERT INTO runs ({new_run_columns})
-    SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(own.params, batch.params), params_blob,
-           name, key, labels, queue, priority, ordering_key, policy, secrets, coalesce(own.schedule, batch.schedule),
-           trigger,
-           CASE WHEN punctual AND batch.slot IS NOT NULL THEN coalesce(own.due_at, batch.due_at)
-                ELSE coalesce(own.slot, batch.slot) END,
-           coalesce(own.due_at, batch.due_at),
-           CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.wake_at, batch.wake_at) END,
-           coalesce(own.gate, batch.gate), paused, revision, created_at, requeue_of,
-           lane, shelf
-      FROM unnest($1::new_runs[]) AS batch
-     CROSS JOIN LATERAL unnest(ids, job_ids, all_params, schedules, slots, due_ats, wake_ats, gates)
-                        AS own(id, job_id, params, schedule, slot, due_at, wake_at, gate)
-     WHERE NOT ($2::boolean AND coalesce((SELECT true FROM runs WHERE runs.id = own.id), false))
-    RETURNING job_id, owner, schedule IS NOT NULL AS one_shot
-)
-INSERT INTO events (kind, owner, subjects)
-SELECT 'job.created', owner, array_agg(job_id) FROM made WHERE one_shot GROUP BY owner;
-
--- name: fire_runs
--- Batches of runs of schedules that are alike. They are written in the order in which they wake, not job by job: so what is
--- claimed and ends together lies in the same pages.
-INSERT INTO runs ({new_run_columns})
-SELECT own.id, own.job_id, owner, created_by, task, coalesce(own.params, batch.params), params_blob, name, key, labels, queue,
-       priority, ordering_key, policy, secrets, NULL, trigger,
-       CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.slot, batch.slot) END,
+-- fragment: new_run_rows
+-- $1 batches of runs that are alike.
+SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(own.params, batch.params), params_blob, name,
+       key, labels, queue, priority, ordering_key, policy, secrets, coalesce(own.schedule, batch.schedule), trigger,
+       CASE WHEN punctual AND batch.slot IS NOT NULL THEN coalesce(own.due_at, batch.due_at)
+            ELSE coalesce(own.slot, batch.slot) END,
        coalesce(own.due_at, batch.due_at),
        CASE WHEN punctual THEN coalesce(own.due_at, batch.due_at) ELSE coalesce(own.wake_at, batch.wake_at) END AS wake_at,
        coalesce(own.gate, batch.gate), paused, revision, created_at, requeue_of, lane, shelf
   FROM unnest($1::new_runs[]) AS batch
- CROSS JOIN LATERAL unnest(ids, job_ids, all_params, slots, due_ats, wake_ats, gates)
-                    AS own(id, job_id, params, slot, due_at, wake_at, gate)
+ CROSS JOIN LATERAL unnest(ids, job_ids, all_params, schedules, slots, due_ats, wake_ats, gates)
+                    AS own(id, job_id, params, schedule, slot, due_at, wake_at, gate);
+
+-- name: create_runs
+-- New one-shots, with their events. $2 whether some may be there already: sent again, because the answer was lost. Only then
+-- are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
+WITH made AS (
+    INSERT INTO runs ({new_run_columns})
+    {new_run_rows}
+     WHERE NOT ($2::boolean AND coalesce((SELECT true FROM runs WHERE runs.id = own.id), false))
+    RETURNING job_id, owner
+)
+INSERT INTO events (kind, owner, subjects) SELECT 'job.created', owner, array_agg(job_id) FROM made GROUP BY owner;
+
+-- name: insert_runs
+-- They are written in the order in which they wake, not job by job: so what is claimed and ends together lies in the same
+-- pages.
+INSERT INTO runs ({new_run_columns})
+{new_run_rows}
  ORDER BY wake_at;
 
--- name: create_jobs
+-- name: put_jobs
 INSERT INTO jobs ({job_columns}, shard)
 SELECT *
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
               $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
               $17::timestamptz[], $18::timestamptz[], $19::integer[], $20::timestamptz[], $21::timestamptz[],
               $22::smallint[])
-    ON CONFLICT DO NOTHING
-RETURNING id;
+    ON CONFLICT (id) DO UPDATE
+   SET task = excluded.task, params = excluded.params, params_blob = excluded.params_blob, name = excluded.name,
+       key = excluded.key, labels = excluded.labels, queue = excluded.queue, priority = excluded.priority,
+       ordering_key = excluded.ordering_key, policy = excluded.policy, secrets = excluded.secrets,
+       schedule = excluded.schedule, status = excluded.status, next_fire_at = excluded.next_fire_at,
+       plan_at = excluded.plan_at, revision = excluded.revision, updated_at = excluded.updated_at;
 
 -- name: take_keys
--- In the order of the keys, so that two batches never wait for each other; within one batch the first of a key wins.
+-- In the order of the keys, so that two batches never wait for each other.
 INSERT INTO keys (owner, key, job_id)
-SELECT owner, key, job_id
-  FROM unnest($1::text[], $2::text[], $3::uuid[]) WITH ORDINALITY AS given(owner, key, job_id, place)
- ORDER BY owner, key, place
-    ON CONFLICT DO NOTHING;
+SELECT * FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id) ORDER BY owner, key
+    ON CONFLICT DO NOTHING
+RETURNING owner, key;
 
 -- name: key_holders
-SELECT given.place, keys.job_id
-  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given(owner, key, place)
+SELECT keys.owner, keys.key, keys.job_id
+  FROM unnest($1::text[], $2::text[]) AS given(owner, key)
   JOIN keys ON keys.owner = given.owner AND keys.key = given.key;
+
+-- name: put_keys
+INSERT INTO keys (owner, key, job_id) SELECT * FROM unnest($1::text[], $2::text[], $3::uuid[])
+    ON CONFLICT (owner, key) DO UPDATE SET job_id = excluded.job_id;
 
 -- name: hold_jobs
 -- Locked, in the order of their ids as by firings, so that who cancels one waits for us or has happened.
@@ -157,23 +186,27 @@ SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 -- As above, of jobs that run once. A claim passes over what is locked, so it is told of them afterwards.
 SELECT * FROM live_runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 
--- name: free_keys
+-- name: delete_keys
 DELETE FROM keys USING unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id)
  WHERE keys.owner = given.owner AND keys.key = given.key AND keys.job_id = given.job_id;
 
 -- name: key_holder
 SELECT job_id FROM keys WHERE owner = $1 AND key = $2;
 
--- name: add_skips
+-- name: insert_skips
 INSERT INTO skips (job_id, revision, start_at, end_at, count, reason)
 SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::text[]);
 
--- name: add_backfills
+-- name: delete_skips
+DELETE FROM skips USING unnest($1::uuid[], $2::timestamptz[]) AS given(job_id, start_at)
+ WHERE skips.job_id = given.job_id AND skips.start_at = given.start_at;
+
+-- name: put_backfills
 INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
 SELECT *
   FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
               $7::timestamptz[], $8::smallint[])
-    ON CONFLICT DO NOTHING;
+    ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.plan_at;
 
 
 -- ----------------------------------------------------------------------------------------------------------- receipts
@@ -196,7 +229,13 @@ SELECT receipts.owner, receipts.key, fingerprint, answer, created_at
   FROM unnest($1::text[], $2::text[]) AS given(owner, key)
   JOIN receipts ON receipts.owner = given.owner AND receipts.key = given.key;
 
--- name: drop_receipts
+-- name: put_receipts
+INSERT INTO receipts (owner, key, fingerprint, answer, created_at)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
+    ON CONFLICT (owner, key) DO UPDATE
+   SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at;
+
+-- name: delete_receipts
 DELETE FROM receipts USING unnest($1::text[], $2::text[]) AS given(owner, key)
  WHERE receipts.owner = given.owner AND receipts.key = given.key;
 
@@ -281,174 +320,91 @@ SELECT least(min(job.plan_at), min(page.plan_at))
   LEFT JOIN LATERAL (SELECT plan_at FROM backfills
                       WHERE backfills.shard = shards.shard AND plan_at > $2 ORDER BY plan_at LIMIT 1) AS page ON true;
 
--- name: fire_jobs
--- Compare-and-set: whoever moved the job first has accounted for its slots.
+-- name: move_jobs
 UPDATE jobs SET next_fire_at = given.next_fire_at, plan_at = given.plan_at, status = given.status
-  FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::text[])
-       AS given(id, revision, expected, next_fire_at, plan_at, status)
- WHERE jobs.id = given.id AND jobs.revision = given.revision
-   AND jobs.next_fire_at IS NOT DISTINCT FROM given.expected
-RETURNING jobs.id;
+  FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[]) AS given(id, next_fire_at, plan_at, status)
+ WHERE jobs.id = given.id;
 
--- name: ended_slots
-SELECT history.job_id, history.slot
-  FROM unnest($1::uuid[], $2::timestamptz[]) AS given(job_id, slot)
-  JOIN history ON history.job_id = given.job_id AND history.slot = given.slot AND history.trigger = 'schedule';
-
--- name: move_backfills
-UPDATE backfills SET start_at = given.start_at, plan_at = given.plan_at
-  FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])
-       AS given(id, expected, start_at, plan_at)
- WHERE backfills.id = given.id AND backfills.start_at = given.expected
-RETURNING backfills.id;
-
--- name: end_backfills
-DELETE FROM backfills USING unnest($1::uuid[], $2::timestamptz[]) AS given(id, expected)
- WHERE backfills.id = given.id AND backfills.start_at = given.expected
-RETURNING backfills.id;
+-- name: delete_backfills
+DELETE FROM backfills WHERE id = ANY($1::uuid[]);
 
 
 -- ---------------------------------------------------------------------------------------------------------- changing
 
--- name: change_job
--- $20: keep next_fire_at as it is, for a planner may have moved it since the job was read.
-UPDATE jobs
-   SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
-       ordering_key = $11, policy = $12, secrets = $13, schedule = $14, status = $15,
-       next_fire_at = CASE WHEN $20 THEN next_fire_at ELSE $16::timestamptz END, plan_at = $17, revision = $18,
-       updated_at = $19
- WHERE id = $1 AND revision = $2 AND ($21::text IS NULL OR status = $21)
-RETURNING next_fire_at;
+-- name: delete_runs
+DELETE FROM runs WHERE id = ANY($1::uuid[]);
 
--- name: retract_runs
-DELETE FROM runs
- WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND state = 'scheduled'
-RETURNING slot, gate;
-
--- name: retract_skips
-DELETE FROM skips WHERE job_id = $1 AND start_at > $2 RETURNING start_at;
-
--- name: stop_unstarted
-UPDATE runs SET stop = $3
- WHERE job_id = $1 AND job_id <> id AND due_at > $2 AND trigger = 'schedule' AND state = 'claimed'
-RETURNING id, node;
-
--- name: rewind_job
-UPDATE jobs SET next_fire_at = least(next_fire_at, $2) WHERE id = $1 RETURNING next_fire_at;
-
--- name: change_one_shot
+-- name: revise_one_shot
 UPDATE runs
-   SET task = $3, params = $4, params_blob = $5, name = $6, key = $7, labels = $8, queue = $9, priority = $10,
-       ordering_key = $11, policy = $12, secrets = $13, schedule = $14, due_at = $15, wake_at = $16, gate = $17,
-       paused = $18, revision = $19, lane = $20, shelf = $21, parked = false
-  FROM (SELECT id, gate, wake_at FROM runs WHERE id = $1 FOR UPDATE) AS before
- WHERE runs.id BETWEEN before.id AND before.id AND revision = $2 AND state IN ('scheduled', 'retrying')
-RETURNING before.gate, before.wake_at;
+   SET task = $2, params = $3, params_blob = $4, name = $5, key = $6, labels = $7, queue = $8, priority = $9,
+       ordering_key = $10, policy = $11, secrets = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16,
+       paused = $17, revision = $18, lane = $19, shelf = $20, parked = false
+ WHERE id = $1;
 
 
 -- ---------------------------------------------------------------------------------------------------------- claiming
 
--- name: claim
--- $1 node, $2 queues, $3 tasks, $4 now, $5 until, $6 floor, $7 limit, $8 full gates, $9 queues whose limit is locked,
--- $10 gates that the node holds and has no run of, $11 gates of others of which we were just told what is due
--- In one statement: which lanes offer something, how much each may give, lock that much, pass the gates, take the rest, and
--- free the gates of which nothing came.
-WITH me AS MATERIALIZED (
-    SELECT id FROM nodes WHERE id = $1
-), said AS MATERIALIZED (
-    -- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else
-    -- takes of it: without its lock it gives nothing.
-    SELECT queue, paused, concurrency, changed_at,
+-- name: lanes
+SELECT id, queue, priority, band FROM lanes;
+
+-- fragment: open_lanes
+-- Both statements of a claim begin with this: $1 node, $2 lanes, $3 tasks, $4 now, $5 until, $6 floor, $8 full gates, $9
+-- queues whose limit is locked, $10 gates of other nodes whose due runs we have just read.
+-- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else takes of
+-- it: without its lock it gives nothing.
+settings AS MATERIALIZED (
+    SELECT queue, concurrency, changed_at,
            paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
            CASE WHEN queue = ANY($9::text[])
                 THEN concurrency - (SELECT count(*) FROM runs WHERE counted AND runs.queue = queues.queue)
             END AS room
       FROM queues
-     WHERE cardinality($2::text[]) = 0 OR queue = ANY($2::text[])
 ), open AS MATERIALIZED (
     -- What could not be taken for a while lies below the floor: there it is looked for as long as there is a limit, and
-    -- for a while after anything else was said.
-    SELECT id AS lane, priority, queue, room,
+    -- for a while after any other setting has changed.
+    SELECT lanes.id AS lane, priority, queue, room,
            CASE WHEN concurrency IS NULL AND coalesce(changed_at < $4::timestamptz - interval '1 min', true)
                 THEN $6::timestamptz ELSE '-infinity' END AS floor
-      FROM lanes LEFT JOIN said USING (queue)
-     WHERE (cardinality($2::text[]) = 0 OR queue = ANY($2::text[])) AND closed IS NOT TRUE
-), offers AS MATERIALIZED (
-    -- A single lane is not asked whether it has something: that would walk once more over what a long transaction elsewhere
-    -- keeps dead at its head. Nor does a lane offer what we do not know: claims would begin to look there for ever.
-    SELECT open.*, first.wake_at AS first_at
-      FROM open
-      LEFT JOIN LATERAL (SELECT wake_at FROM runs
-                          WHERE runs.lane = open.lane
-                            AND wake_at >= open.floor AND wake_at <= $5::timestamptz
-                            AND node IS NULL AND NOT parked AND NOT paused
-                            AND task = ANY($3::text[])
-                            AND (SELECT count(*) FROM open) > 1
-                          ORDER BY wake_at
-                          LIMIT 1) AS first ON true
-     WHERE EXISTS (SELECT FROM me) AND coalesce(room, 1) > 0
-       AND ((SELECT count(*) FROM open) = 1 OR first.wake_at IS NOT NULL)
-), turns AS MATERIALIZED (
-    -- How many a lane gives in its turns: one at first, then a fifth more each time, so that few turns share out many runs.
-    SELECT start, lead(start, 1, $7::bigint) OVER (ORDER BY start) - start AS size
-      FROM (SELECT DISTINCT floor(1.2::float8 ^ n)::bigint - 1 AS start
-              FROM generate_series(0, ceil(ln($7::float8 + 1) / ln(1.2::float8))::integer) AS n) AS growing
-     WHERE start < $7::bigint
-), counted AS MATERIALIZED (
-    -- How much each of several lanes has. Counted is what is picked below, by the same conditions, or what nobody may take
-    -- would use up the share of what can be taken. As that walks over it once more, a lane that has its part, which is what it
-    -- would give if all had plenty, is taken to have plenty.
-    SELECT lane, queue, priority, first_at, CASE WHEN first.count < part THEN first.count ELSE most END AS has
-      FROM (SELECT *, least($7::bigint, room) AS most,
-                   greatest(least($7::bigint / count(*) OVER (PARTITION BY priority), 4 * $7::bigint / count(*) OVER ()),
-                            10) AS part
-              FROM offers
-             WHERE (SELECT count(*) FROM offers) > 1) AS offer
-     CROSS JOIN LATERAL (SELECT count(*)
-                           FROM (SELECT FROM runs
-                                  WHERE runs.lane = offer.lane
-                                    AND wake_at >= offer.floor AND wake_at <= $5::timestamptz
-                                    AND node IS NULL AND NOT parked AND NOT paused
-                                    AND task = ANY($3::text[])
-                                    AND (gate IS NULL
-                                         OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($11::text[])
-                                         OR gate <> ALL($8::text[])
-                                            AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
-                                  ORDER BY wake_at
-                                  LIMIT least(part, most)) AS few) AS first
-), shares AS MATERIALIZED (
-    -- A single lane may give all. Of several, the highest priorities give first, within one of them the queues in turn, and
-    -- of a queue its lanes in turn, so that a flood in one queue, or of one owner, takes no more than what the others leave.
-    SELECT lane, least($7::bigint, room) AS share FROM offers WHERE (SELECT count(*) FROM offers) = 1
-    UNION ALL
-    SELECT lane, sum(least(size, $7::bigint - given)::integer)
-      FROM (SELECT lane, size,
-                   sum(size) OVER (ORDER BY priority DESC, given_of_queue, first_at, lane, start
-                                    ROWS UNBOUNDED PRECEDING) - size AS given
-              FROM (SELECT lane, priority, first_at, start, size,
-                           sum(size) OVER (PARTITION BY priority, queue ORDER BY start, first_at, lane
-                                            ROWS UNBOUNDED PRECEDING) - size AS given_of_queue
-                      FROM (SELECT lane, priority, queue, first_at, start, least(size, has - start)::integer AS size
-                              FROM counted JOIN turns ON start < has) AS turn) AS of_queue) AS of_all
-     WHERE given < $7::bigint
-     GROUP BY lane
-), found AS MATERIALIZED (
-    -- Runs of gates that are full or another node's are none of our business before they are due. Where there is little
-    -- room, a few more are looked at: what is blocked must not take the place of what is not.
-    SELECT run.*, shares.share, offers.lane, offers.queue, offers.priority, offers.room
-      FROM shares JOIN offers USING (lane)
+      FROM lanes LEFT JOIN settings USING (queue)
+     WHERE lanes.id = ANY($2::integer[]) AND closed IS NOT TRUE
+);
+
+-- fragment: claimable
+-- Runs of gates that are full or another node's are none of our business before they are due.
+runs.lane = open.lane AND wake_at >= open.floor AND wake_at <= $5::timestamptz
+AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($3::text[])
+AND (gate IS NULL
+     OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($10::text[])
+     OR gate <> ALL($8::text[]) AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1::uuid) = $1::uuid);
+
+-- name: offers
+-- How much each lane has to give, counted up to $7: what is picked by `claim`, by the same conditions, or what nobody may
+-- take would use up the share of what can be taken.
+WITH {open_lanes}
+SELECT lane, count, first_at, room
+  FROM open
+ CROSS JOIN LATERAL (SELECT count(*), min(wake_at) AS first_at
+                       FROM (SELECT wake_at FROM runs
+                              WHERE {claimable}
+                              ORDER BY wake_at
+                              LIMIT least($7::bigint, room)) AS few) AS first
+ WHERE coalesce(room, 1) > 0 AND count > 0;
+
+-- name: claim
+-- $7 limit, $11 how many each lane gives (`core.fairness`), $12 gates that the node holds and has no run of.
+-- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates of which nothing came.
+WITH me AS MATERIALIZED (
+    SELECT id FROM nodes WHERE id = $1
+), {open_lanes}, found AS MATERIALIZED (
+    -- Where there is little room, a few more are looked at: what is blocked must not take the place of what is not.
+    SELECT run.*, given.share, open.lane, open.queue, open.priority, open.room
+      FROM unnest($2::integer[], $11::integer[]) AS given(lane, share) JOIN open USING (lane)
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
-                          WHERE runs.lane = offers.lane
-                            AND wake_at >= offers.floor AND wake_at <= $5::timestamptz
-                            AND node IS NULL AND NOT parked AND NOT paused
-                            AND task = ANY($3::text[])
-                            AND (gate IS NULL
-                                 OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($11::text[])
-                                 OR gate <> ALL($8::text[])
-                                    AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1) = $1)
+                          WHERE {claimable}
                           ORDER BY wake_at
-                          LIMIT shares.share + CASE WHEN offers.room IS NULL THEN 0 ELSE 100 END
+                          LIMIT least(given.share, open.room) + CASE WHEN open.room IS NULL THEN 0 ELSE 100 END
                             FOR UPDATE SKIP LOCKED) AS run
+     WHERE given.share > 0 AND coalesce(open.room, 1) > 0 AND EXISTS (SELECT FROM me)
 ), taker AS MATERIALIZED (
     -- Locked, so that a burial waits for us, or we find ourselves buried; but not for nothing, for that is a write.
     SELECT id FROM nodes WHERE id = $1 AND EXISTS (SELECT FROM found) FOR KEY SHARE
@@ -499,7 +455,7 @@ WITH me AS MATERIALIZED (
     SELECT gate FROM kept UNION ALL SELECT gate FROM taken
 ), freed AS (
     DELETE FROM gates
-     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($10::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
+     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($12::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
        AND node IS NOT DISTINCT FROM $1
 ), passed AS MATERIALIZED (
     -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
@@ -545,20 +501,19 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
                               ORDER BY wake_at
                               LIMIT 1) AS later) AS next_at,
        $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
-                           OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint
-                           OR (SELECT count(*) FROM offers) > 1
-                              AND (SELECT sum(share) FROM shares) >= $7::bigint) AS more,
-       least((SELECT min(first_at) FROM offers), (SELECT min(wake_at) FROM found)) AS first_at,
-       (SELECT array_agg(queue) FROM said WHERE concurrency IS NOT NULL) AS limited,
+                           OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint) AS more,
+       (SELECT min(wake_at) FROM found) AS first_at,
+       (SELECT array_agg(queue) FROM settings WHERE concurrency IS NOT NULL) AS limited,
+       (SELECT max(id) FROM lanes) AS newest_lane,
        (SELECT min(wake_at) FROM found
          WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
  UNION ALL
-SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
+SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
 SELECT runs.id, nullif(job_id, runs.id), owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
        ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes,
        revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL,
-       NULL, NULL
+       NULL, NULL, NULL
   FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
@@ -590,7 +545,7 @@ SELECT live_runs.*
 -- name: rivals
 -- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
 -- those can have started; the nearest of the same job is added, for it may wait further back.
-SELECT given.id, rival.job_id, rival.first_started_at, rival.failed
+SELECT given.id, rival.id, rival.job_id, rival.first_started_at, rival.failed
   FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
  CROSS JOIN LATERAL (
        (SELECT id, job_id, first_started_at, false AS failed FROM runs AS ahead
@@ -617,50 +572,7 @@ SELECT given.id, rival.job_id, rival.first_started_at, rival.failed
          LIMIT 1)) AS rival;
 
 -- name: park_runs
--- The run ahead is locked: had it ended meanwhile, it is not there; if it ends after us, its end finds us parked.
-UPDATE runs SET parked = true
-  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
- CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
-                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
-                        AND state IN ('scheduled', 'retrying') AND gate IS NOT NULL) AS waiting
- CROSS JOIN LATERAL (SELECT ahead.id FROM runs AS ahead
-                      WHERE ahead.gate = waiting.gate AND ahead.id <> waiting.id
-                        AND (ahead.due_at, ahead.id) < (waiting.due_at, waiting.id)
-                      ORDER BY ahead.due_at, ahead.id
-                      LIMIT 1
-                        FOR KEY SHARE) AS ahead
- WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
-
--- name: park_runs_behind_holders
--- As above, for a run that was put in front of one that another node holds.
-UPDATE runs SET parked = true
-  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
- CROSS JOIN LATERAL (SELECT id, gate FROM runs AS waiting
-                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
-                        AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
- CROSS JOIN LATERAL (SELECT held.id
-                       FROM (SELECT id, node FROM runs AS line
-                              WHERE line.gate = waiting.gate
-                              ORDER BY line.due_at, line.id
-                              LIMIT 100) AS line
-                       JOIN runs AS held ON held.id BETWEEN line.id AND line.id
-                      WHERE line.node IS NOT NULL AND held.node IS NOT NULL
-                      LIMIT 1
-                        FOR KEY SHARE OF held) AS held
- WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
-
--- name: park_runs_behind_blocks
--- As above, for a run behind a dead letter: who resolves that waits for us and finds us parked, or was first.
-UPDATE runs SET parked = true
-  FROM unnest($1::uuid[], $2::bigint[]) AS given(id, fence)
- CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS waiting
-                      WHERE waiting.id BETWEEN given.id AND given.id AND waiting.fence = given.fence
-                        AND state IN ('scheduled', 'retrying') AND NOT parked AND gate IS NOT NULL) AS waiting
- CROSS JOIN LATERAL (SELECT run_id FROM blocks
-                      WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (waiting.due_at, waiting.id)
-                      LIMIT 1
-                        FOR KEY SHARE) AS block
- WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('scheduled', 'retrying');
+UPDATE runs SET parked = true WHERE id = ANY($1::uuid[]);
 
 -- name: wake_parked
 SELECT wake_parked($1::text[], $2::timestamptz[]);
@@ -739,40 +651,14 @@ SELECT *, (ended_at AT TIME ZONE 'UTC')::date
               $8::text[]) AS given(run_id, number, fence, node, started_at, ended_at, outcome, error)
     ON CONFLICT DO NOTHING;
 
--- name: add_blocks
+-- name: insert_blocks
 INSERT INTO blocks (gate, due_at, run_id, job_id, ended_on)
 SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::uuid[], $4::uuid[], $5::date[])
     ON CONFLICT DO NOTHING;
 
--- name: request_stop
--- A cancel is never taken back by a pause.
-UPDATE runs SET stop = CASE WHEN stop = 'cancelled' THEN stop ELSE $2 END
- WHERE id = ANY($1::uuid[]) AND state IN ('claimed', 'running')
-RETURNING id, node;
-
--- name: retract_held
--- $1 run, $2 fence, $3 now. The job is locked first, so that a resume waits for us or has happened.
-WITH paused AS MATERIALIZED (
-    SELECT jobs.id FROM runs JOIN jobs ON jobs.id = runs.job_id
-     WHERE runs.id = $1::uuid AND jobs.status = 'paused'
-       FOR UPDATE OF jobs
-), gone AS (
-    DELETE FROM runs USING paused
-     WHERE runs.id = $1::uuid AND fence = $2::bigint AND state = 'claimed' AND due_at > $3::timestamptz
-       AND NOT EXISTS (SELECT FROM runs AS later
-                        WHERE later.job_id = paused.id AND later.job_id <> later.id AND later.trigger = 'schedule'
-                          AND later.due_at >= runs.slot AND later.slot > runs.slot)
-       AND NOT EXISTS (SELECT FROM history AS later
-                        WHERE later.job_id = paused.id AND later.trigger = 'schedule' AND later.slot > runs.slot)
-    RETURNING job_id, slot, gate
-)
-UPDATE jobs SET next_fire_at = least(jobs.next_fire_at, gone.slot)
-  FROM gone
- WHERE jobs.id = gone.job_id
-RETURNING gone.gate;
-
--- name: job_status
-SELECT status FROM jobs WHERE id = $1::uuid;
+-- name: set_stops
+UPDATE runs SET stop = given.stop FROM unnest($1::uuid[], $2::text[]) AS given(id, stop)
+ WHERE runs.id BETWEEN given.id AND given.id;
 
 -- name: stops
 SELECT id, stop FROM runs WHERE stop IS NOT NULL AND node = $1;
@@ -786,17 +672,14 @@ SELECT given.id, given.fence
 -- ------------------------------------------------------------------------------------------------------- dead letters
 
 -- name: resolve_letters
--- Whoever is first resolves it: the others find a resolution. `state || ''` keeps the indexes of letters away, which would
--- be read as a whole to find an id.
+-- $3: the first day to look at.
 UPDATE history SET resolution = given.resolution
   FROM unnest($1::uuid[], $2::text[]) AS given(id, resolution)
- WHERE history.id = given.id AND history.state || '' = 'failed' AND history.resolution IS NULL
-RETURNING history.id, history.gate, history.due_at;
+ WHERE history.id = given.id AND history.ended_on >= $3;
 
--- name: lift_blocks
+-- name: delete_blocks
 DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS given(gate, due_at, run_id)
- WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id
-RETURNING blocks.gate;
+ WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id;
 
 -- name: count_dead_letters
 -- $1 bound. The order is that of the smallest index which has them all, and of no other.
@@ -812,21 +695,20 @@ SELECT count(*)
 -- name: declarations
 SELECT app, key, digest, seen_at FROM declarations WHERE owner = $1 ORDER BY app, key, seen_at, digest;
 
--- name: declare
--- No two are the same. $6 whether those seen before count as seen now.
+-- name: insert_declarations
 INSERT INTO declarations (owner, app, key, digest, seen_at)
-SELECT $1, app, key, digest, seen_at
-  FROM unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[]) AS given(app, key, digest, seen_at)
- ORDER BY app, key, digest
-    ON CONFLICT (owner, app, key, digest) DO UPDATE SET seen_at = excluded.seen_at WHERE $6;
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
+    ON CONFLICT DO NOTHING;
 
--- name: forget
-DELETE FROM declarations WHERE owner = $1 AND app = $2 AND key = ANY($3::text[]);
+-- name: delete_declarations
+DELETE FROM declarations USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given(owner, app, key, digest)
+ WHERE declarations.owner = given.owner AND declarations.app = given.app AND declarations.key = given.key
+   AND declarations.digest = given.digest;
 
 
 -- ------------------------------------------------------------------------------------------------------------- nodes
 
--- name: register_node
+-- name: put_node
 INSERT INTO nodes ({node_columns})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
     ON CONFLICT (id) DO UPDATE
@@ -834,7 +716,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
        concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
        running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
 
--- name: register_tasks
+-- name: put_tasks
 INSERT INTO tasks (name, schema) SELECT * FROM unnest($1::text[], $2::text[]) AS given(name, schema) ORDER BY name
     ON CONFLICT (name) DO UPDATE SET schema = excluded.schema WHERE tasks.schema <> excluded.schema;
 
@@ -846,12 +728,11 @@ SELECT {node_columns} FROM nodes
  WHERE beat_at >= $1
  ORDER BY started_at, id;
 
--- name: unregister
-WITH freed AS (DELETE FROM gates WHERE node = $1)
-DELETE FROM nodes WHERE id = $1;
+-- name: delete_gates_of_nodes
+DELETE FROM gates WHERE node = ANY($1::uuid[]);
 
--- name: bury
-DELETE FROM nodes WHERE beat_at < $1 RETURNING id;
+-- name: delete_nodes
+DELETE FROM nodes WHERE id = ANY($1::uuid[]);
 
 -- name: graves
 -- Nodes that are gone and may have left something behind.
@@ -1139,14 +1020,10 @@ SELECT queue, percentile_disc(0.99) WITHIN GROUP (ORDER BY lateness)
 -- name: queue_settings
 SELECT paused, concurrency FROM queues WHERE queue = $1;
 
--- name: set_queue
--- $1 queue, $2 whether it is paused or NULL, $3 whether its limit is said, $4 the limit. What is not said stays as it is.
-INSERT INTO queues (queue, paused, concurrency)
-VALUES ($1, coalesce($2::boolean, false), CASE WHEN $3::boolean THEN $4::integer END)
+-- name: put_queues
+INSERT INTO queues (queue, paused, concurrency) SELECT * FROM unnest($1::text[], $2::boolean[], $3::integer[])
     ON CONFLICT (queue) DO UPDATE
-   SET paused = coalesce($2::boolean, queues.paused),
-       concurrency = CASE WHEN $3::boolean THEN $4::integer ELSE queues.concurrency END,
-       changed_at = DEFAULT;
+   SET paused = excluded.paused, concurrency = excluded.concurrency, changed_at = DEFAULT;
 
 -- name: await_claims
 SELECT await_claims();

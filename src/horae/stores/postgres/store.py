@@ -6,34 +6,34 @@ from datetime import datetime
 from horae.core.signals import Signal
 from horae.ports.blobs import Blobs
 from horae.stores.postgres import schema
+from horae.stores.postgres.apply import PostgresApply
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim
 from horae.stores.postgres.create import PostgresCreate
 from horae.stores.postgres.dead_letters import PostgresLetters
-from horae.stores.postgres.declarations import PostgresDeclarations
 from horae.stores.postgres.events import PostgresEvents
-from horae.stores.postgres.idempotency import PostgresReceipts
-from horae.stores.postgres.jobs import PostgresJobs
-from horae.stores.postgres.nodes import PostgresNodes
+from horae.stores.postgres.planning import PostgresPlanning
 from horae.stores.postgres.queues import PostgresQueues
 from horae.stores.postgres.reads import PostgresReads
+from horae.stores.postgres.records import PostgresRecords
 from horae.stores.postgres.runs import PostgresRuns
 from horae.stores.postgres.transactional import PostgresEnlistment
+from horae.stores.postgres.upkeep import PostgresUpkeep
 
 
 class PostgresStore(
     PostgresReads,
     PostgresCreate,
     PostgresEnlistment,
-    PostgresJobs,
+    PostgresApply,
+    PostgresPlanning,
     PostgresClaim,
     PostgresRuns,
     PostgresLetters,
-    PostgresReceipts,
+    PostgresRecords,
     PostgresEvents,
     PostgresQueues,
-    PostgresDeclarations,
-    PostgresNodes,
+    PostgresUpkeep,
 ):
     """A store in one schema of a PostgreSQL database.
 

@@ -129,22 +129,8 @@ def job_values(job: Job) -> Values:
     )
 
 
-def changed_job_values(job: Job) -> Values:
-    """A changed job, in the order of the statement change_job."""
-    return (
-        *_spec_values(job.spec),
-        encode_schedule(job.schedule),
-        job.status.value,
-        maybe_micros(job.next_fire_at),
-        maybe_micros(job.plan_at),
-        job.revision,
-        to_micros(job.updated_at),
-        to_blob(job.id),
-    )
-
-
-def changed_one_shot_values(run: Run, expected: int) -> Values:
-    """A changed one-shot, in the order of the statement change_one_shot."""
+def one_shot_values(run: Run) -> Values:
+    """A new version of a one-shot, in the order of the statement revise_one_shot."""
     assert run.schedule is not None
     return (
         *_spec_values(run.spec),
@@ -155,7 +141,6 @@ def changed_one_shot_values(run: Run, expected: int) -> Values:
         run.paused,
         run.revision,
         to_blob(run.id),
-        expected,
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from horae.core.errors import Invalid
 from horae.core.events import EventKind
-from horae.ports.events import EVENT_LIFE, EventBatch
+from horae.ports.events import EventBatch
 from horae.stores.sqlite.codecs import LAST, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
@@ -40,12 +40,6 @@ def last_event(db: sqlite3.Connection) -> str:
     """The last position that was given."""
     [position] = db.execute(STATEMENTS["last_event"]).fetchone()
     return str(position)
-
-
-def expire(transaction: Transaction, now: datetime, limit: int) -> int:
-    """Delete old events, at most `limit` batches."""
-    which = {"before": to_micros(now - EVENT_LIFE), "limit": limit}
-    return transaction.db.execute(STATEMENTS["expire_events"], which).rowcount
 
 
 def _position(text: str) -> int:

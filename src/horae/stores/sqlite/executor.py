@@ -33,13 +33,17 @@ class Transaction:
 
     db: sqlite3.Connection
     due_at: datetime | None = None
+    due_now: bool = False
     plan_at: datetime | None = None
     stops: set[NodeId] = field(default_factory=set)
     events: defaultdict[tuple[str, EventKind], list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def due(self, at: datetime) -> None:
-        """There will be runs to claim from `at` on."""
-        self.due_at = at if self.due_at is None else min(self.due_at, at)
+    def due(self, at: datetime | None) -> None:
+        """There will be runs to claim from `at` on; None: right away."""
+        if at is None:
+            self.due_now = True
+        else:
+            self.due_at = at if self.due_at is None else min(self.due_at, at)
 
     def plan(self, at: datetime | None) -> None:
         """There will be jobs to plan from `at` on; None when there are none."""
@@ -50,8 +54,8 @@ class Transaction:
         """A run of the node is to be stopped."""
         self.stops.add(node)
 
-    def tell(self, kind: EventKind, owner: str, *subjects: str) -> None:
-        """Something happened to jobs or runs of an owner."""
+    def emit(self, kind: EventKind, owner: str, *subjects: str) -> None:
+        """Write an event about jobs or runs of an owner with the commit."""
         self.events[owner, kind] += subjects
 
 
@@ -61,6 +65,7 @@ def signals_of(transactions: Sequence[Transaction]) -> list[Signal]:
     plan = [each.plan_at for each in transactions if each.plan_at is not None]
     stops = {node for each in transactions for node in each.stops}
     return [
+        *([Signal(kind=Kind.DUE)] if any(each.due_now for each in transactions) else []),
         *([Signal(kind=Kind.DUE, at=min(due))] if due else []),
         *([Signal(kind=Kind.PLAN, at=min(plan))] if plan else []),
         *(Signal(kind=Kind.STOP, node=node) for node in sorted(stops)),

@@ -1,22 +1,19 @@
 """Queues in SQLite: what administrators say about them, what that leaves to a claim, and how much waits in them."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth
-from horae.stores.sqlite.batches import Waiting
 from horae.stores.sqlite.codecs import maybe_time, to_micros
 from horae.stores.sqlite.database import STATEMENTS
-from horae.stores.sqlite.executor import Transaction
 from horae.stores.sqlite.reads import MAX_DEPTH
 
 MAX_LOOK = 100_000  # due runs of one owner that are looked at
 LATELY = 1_000  # runs of a queue that its lateness is taken from
-LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 
 
 def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
@@ -25,16 +22,6 @@ def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
         queue: QueueSettings(queue=queue, paused=bool(paused), concurrency=concurrency)
         for queue, paused, concurrency in db.execute(STATEMENTS["queue_settings"])
     }
-
-
-def set_queue(transaction: Transaction, said: QueueSettings, fields: Collection[str], now: datetime) -> None:
-    """Say something about a queue; unless that is a pause, waiting workers may now find something to claim."""
-    paused = said.paused if "paused" in fields else None
-    named = {"queue": said.queue, "paused": paused}
-    limit = {"limited": "concurrency" in fields, "concurrency": said.concurrency}
-    transaction.db.execute(STATEMENTS["set_queue"], named | limit)
-    if not paused:
-        transaction.due(now)
 
 
 def limited(db: sqlite3.Connection) -> frozenset[str]:
@@ -57,15 +44,6 @@ class Rooms:
         """A run of the queue is taken."""
         if queue in self.left:
             self.left[queue] -= 1
-
-    def within(self, queue: str, rows: Iterator[Waiting]) -> Iterator[Waiting]:
-        """The rows of a queue while there is room for them, and a few more, which may turn out to overlap."""
-        beyond = 0
-        for row in rows:
-            beyond += self.is_full(queue)
-            if beyond > LOOK_BEYOND:
-                return
-            yield row
 
 
 def rooms(db: sqlite3.Connection, said: Mapping[str, QueueSettings], queues: Iterable[str]) -> Rooms:

@@ -24,15 +24,39 @@ state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band;
 :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of, :band;
 
 
+-- ===== guards of changes ============================================================================================
+
+-- name: guarded_jobs
+SELECT id, revision, next_fire_at, status FROM jobs WHERE id = :id;
+
+-- name: guarded_runs
+SELECT id, state, fence, revision, stop FROM runs WHERE id = :id AND finished_at IS NULL;
+
+-- name: cancelled_jobs
+SELECT id FROM jobs WHERE id = :id AND status = 'cancelled'
+UNION ALL
+SELECT id FROM runs
+ WHERE id = :id AND schedule IS NOT NULL AND (state = 'cancelled' OR (stop = 'cancelled' AND finished_at IS NULL));
+
+-- name: guarded_letters
+SELECT id FROM letters WHERE id = :id;
+
+-- name: guarded_backfills
+SELECT id, start_at FROM backfills WHERE id = :id;
+
+-- name: guarded_nodes
+SELECT id, beat_at FROM nodes WHERE id = :id;
+
+
 -- ===== creating and firing ===========================================================================================
 
--- name: take_key
+-- name: insert_key
 INSERT INTO keys (owner, key, job_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: key_holder
 SELECT job_id FROM keys WHERE owner = ? AND key = ?;
 
--- name: free_key
+-- name: delete_key
 DELETE FROM keys WHERE owner = ? AND key = ? AND job_id = ?;
 
 -- name: insert_run
@@ -68,20 +92,25 @@ ON CONFLICT (id) DO NOTHING;
 -- name: last_runs_inserted
 SELECT id FROM runs ORDER BY seq DESC LIMIT ?;
 
--- name: insert_job
+-- name: put_job
 INSERT INTO jobs (
     id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
     secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO NOTHING;
+ON CONFLICT (id) DO UPDATE SET
+    task = excluded.task, params = excluded.params, params_blob = excluded.params_blob, name = excluded.name,
+    key = excluded.key, labels = excluded.labels, queue = excluded.queue, priority = excluded.priority,
+    ordering_key = excluded.ordering_key, policy = excluded.policy, secrets = excluded.secrets,
+    schedule = excluded.schedule, status = excluded.status, next_fire_at = excluded.next_fire_at,
+    plan_at = excluded.plan_at, revision = excluded.revision, updated_at = excluded.updated_at;
 
 -- name: insert_skip
 INSERT INTO skips (job_id, revision, start_at, end_at, count, reason) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: insert_backfill
+-- name: put_backfill
 INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO NOTHING;
+ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.plan_at;
 
 -- name: plannable_jobs
 SELECT * FROM jobs INDEXED BY jobs_plan
@@ -121,58 +150,23 @@ SELECT
          WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL
          LIMIT :bound));
 
--- name: fire_job
-UPDATE jobs SET next_fire_at = ?, plan_at = ?, status = ?
- WHERE id = ? AND revision = ? AND next_fire_at IS ?;
+-- name: move_job
+UPDATE jobs SET next_fire_at = ?, plan_at = ?, status = ? WHERE id = ?;
 
--- name: ended_slot
-SELECT 1 FROM runs INDEXED BY runs_slot
- WHERE job_id = ? AND slot = ? AND trigger = 'schedule' AND schedule IS NULL AND finished_at IS NOT NULL;
+-- name: delete_backfill
+DELETE FROM backfills WHERE id = ?;
 
--- name: move_backfill
-UPDATE backfills SET start_at = ?, plan_at = ? WHERE id = ? AND start_at = ?;
+-- name: delete_run
+DELETE FROM runs WHERE id = ?;
 
--- name: end_backfill
-DELETE FROM backfills WHERE id = ? AND start_at = ?;
+-- name: delete_skip
+DELETE FROM skips WHERE job_id = ? AND start_at = ?;
 
--- name: change_job
-UPDATE jobs
-   SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,
-       policy = ?, secrets = ?, schedule = ?, status = ?, next_fire_at = ?, plan_at = ?, revision = ?, updated_at = ?
- WHERE id = ?;
-
--- name: retract_runs
-DELETE FROM runs INDEXED BY runs_live_of_job
- WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at > :after
-   AND trigger = 'schedule' AND state IN ('scheduled', 'retrying')
-RETURNING slot, gate;
-
--- name: retract_skips
-DELETE FROM skips WHERE job_id = :job_id AND start_at > :after RETURNING start_at;
-
--- name: stop_unstarted
--- A cancel is never turned into something weaker.
-UPDATE runs INDEXED BY runs_live_of_job SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :stop END
- WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at > :after
-   AND trigger = 'schedule' AND state = 'claimed'
-RETURNING id, node;
-
--- name: has_later_slot
-SELECT 1 FROM runs INDEXED BY runs_slot
- WHERE job_id = :job_id AND trigger = 'schedule' AND schedule IS NULL AND slot > :slot
- LIMIT 1;
-
--- name: retract_held
-DELETE FROM runs WHERE id = :id AND fence = :fence AND state = 'claimed';
-
--- name: rewind_job
-UPDATE jobs SET next_fire_at = min(coalesce(next_fire_at, :slot), :slot) WHERE id = :job_id;
-
--- name: change_one_shot
+-- name: revise_one_shot
 UPDATE runs
    SET task = ?, params = ?, params_blob = ?, name = ?, key = ?, labels = ?, queue = ?, priority = ?, ordering_key = ?,
        policy = ?, secrets = ?, schedule = ?, due_at = ?, wake_at = ?, gate = ?, paused = ?, revision = ?, parked = 0
- WHERE id = ? AND revision = ? AND schedule IS NOT NULL AND state IN ('scheduled', 'retrying');
+ WHERE id = ?;
 
 
 -- ===== claiming ======================================================================================================
@@ -256,6 +250,20 @@ SELECT json_group_array(json_array(
          LIMIT :limit)
  CROSS JOIN runs ON runs.seq = place;
 
+-- name: offer_of_lane
+-- How many runs a lane has to give, up to a limit, and when the first of them woke. Runs of gates that are full or another
+-- node's are none of our business before they are due.
+SELECT count(*), min(wake_at)
+  FROM (SELECT wake_at FROM runs INDEXED BY runs_claim
+         WHERE {waiting} AND queue = :queue AND priority = :priority AND band = :band
+           AND wake_at >= :after AND wake_at <= :until AND task IN (SELECT value FROM json_each(:tasks))
+           AND (gate IS NULL
+                OR (due_at <= :now AND wake_at <= :now AND gate NOT IN (SELECT value FROM json_each(:undecided)))
+                OR (gate NOT IN (SELECT value FROM json_each(:full))
+                    AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), :node) = :node))
+         ORDER BY wake_at
+         LIMIT :limit);
+
 -- name: next_in_lane
 SELECT min(wake_at) FROM runs INDEXED BY runs_claim
  WHERE {waiting}
@@ -291,7 +299,7 @@ SELECT 1 FROM letters INDEXED BY letters_gate
  LIMIT 1;
 
 -- name: blocking_letters
-SELECT job_id FROM letters INDEXED BY letters_gate
+SELECT id, job_id FROM letters INDEXED BY letters_gate
  WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id)
  ORDER BY due_at, id
  LIMIT :limit;
@@ -299,7 +307,7 @@ SELECT job_id FROM letters INDEXED BY letters_gate
 -- name: rivals
 -- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by, with
 -- the nearest of the same job, which may wait further back. A run that waits for its next attempt is still going.
-SELECT job_id, first_started_at
+SELECT id, job_id, first_started_at
   FROM runs
  WHERE seq IN (
         SELECT seq FROM (
@@ -319,17 +327,7 @@ SELECT job_id, first_started_at
  ORDER BY due_at, id;
 
 -- name: park_run
-UPDATE runs SET parked = 1
- WHERE id = :id AND fence = :fence AND gate IS NOT NULL AND state IN ('scheduled', 'retrying')
-   AND (EXISTS (
-            SELECT 1 FROM runs AS other
-             WHERE other.gate = runs.gate AND other.gate IS NOT NULL AND other.finished_at IS NULL
-               AND other.id <> runs.id
-               AND ((other.due_at, other.id) < (runs.due_at, runs.id) OR other.state IN ('claimed', 'running')))
-        OR EXISTS (
-            SELECT 1 FROM letters INDEXED BY letters_gate
-             WHERE letters.gate = runs.gate AND letters.gate IS NOT NULL
-               AND (letters.due_at, letters.id) < (runs.due_at, runs.id)));
+UPDATE runs SET parked = 1 WHERE id = ?;
 
 -- name: unpark_next
 -- It wakes now, not at its old time, which the floor of the claims may have passed.
@@ -349,7 +347,7 @@ DELETE FROM gates
          WHERE runs.gate = gates.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND runs.node = gates.node)
 RETURNING gate;
 
--- name: free_gates_of_node
+-- name: delete_gates_of_node
 DELETE FROM gates WHERE node = ?;
 
 -- name: parked_gates
@@ -454,10 +452,8 @@ INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
--- name: request_stop
-UPDATE runs SET stop = CASE stop WHEN 'cancelled' THEN stop ELSE :reason END
- WHERE id = :id AND {held}
-RETURNING node;
+-- name: set_stop
+UPDATE runs SET stop = ? WHERE id = ?;
 
 -- name: stops
 SELECT id, stop FROM runs INDEXED BY runs_stop
@@ -466,7 +462,7 @@ SELECT id, stop FROM runs INDEXED BY runs_stop
 
 -- ===== nodes =========================================================================================================
 
--- name: register_node
+-- name: put_node
 INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
@@ -474,7 +470,7 @@ ON CONFLICT (id) DO UPDATE SET
     concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
     running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
 
--- name: register_task
+-- name: put_task
 INSERT INTO tasks (name, schema) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET schema = excluded.schema;
 
 -- name: beat
@@ -483,11 +479,8 @@ UPDATE nodes SET beat_at = max(beat_at, ?), running = ?, wall_ahead = ? WHERE id
 -- name: nodes_since
 SELECT * FROM nodes WHERE beat_at >= ? ORDER BY started_at, id;
 
--- name: unregister_node
+-- name: delete_node
 DELETE FROM nodes WHERE id = ?;
-
--- name: bury_nodes
-DELETE FROM nodes WHERE beat_at < ? RETURNING id;
 
 -- name: held_by
 SELECT * FROM runs INDEXED BY runs_held WHERE {held} AND node = ? AND wake_at <= ?;
@@ -515,9 +508,6 @@ SELECT name, schema FROM tasks ORDER BY name;
 -- name: insert_letter
 INSERT INTO letters (run, id, owner, job_id, due_at, gate)
 SELECT seq, id, owner, job_id, due_at, iif(:blocks, gate, NULL) FROM runs WHERE id = :id;
-
--- name: letter
-SELECT runs.* FROM letters CROSS JOIN runs ON runs.seq = letters.run WHERE letters.id = ?;
 
 -- name: delete_letter
 DELETE FROM letters WHERE id = ?;
@@ -582,7 +572,7 @@ SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_job}) {by_error
 SELECT owner, key, fingerprint, answer, created_at FROM receipts
  WHERE owner = :owner AND key = :key AND created_at >= :valid_since;
 
--- name: write_receipt
+-- name: put_receipt
 -- One that is no longer valid gives way.
 INSERT INTO receipts (owner, key, fingerprint, answer, created_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (owner, key) DO UPDATE SET
@@ -625,25 +615,18 @@ DELETE FROM events WHERE position IN (
 -- name: declarations
 SELECT app, key, digest, seen_at FROM declarations WHERE owner = ? ORDER BY app, key, seen_at, digest;
 
--- name: declare
+-- name: insert_declaration
 INSERT INTO declarations (owner, app, key, digest, seen_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
--- name: declare_anew
-INSERT INTO declarations (owner, app, key, digest, seen_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (owner, app, key, digest) DO UPDATE SET seen_at = excluded.seen_at;
-
--- name: forget
-DELETE FROM declarations WHERE owner = ? AND app = ? AND key = ?;
+-- name: delete_declaration
+DELETE FROM declarations WHERE owner = ? AND app = ? AND key = ? AND digest = ?;
 
 
 -- ===== queues ========================================================================================================
 
--- name: set_queue
--- What is not said stays as it is: paused when it is NULL, the limit unless it is said to be one.
-INSERT INTO queues (queue, paused, concurrency)
-VALUES (:queue, coalesce(:paused, 0), CASE WHEN :limited THEN :concurrency END)
-ON CONFLICT (queue) DO UPDATE
-   SET paused = coalesce(:paused, paused), concurrency = CASE WHEN :limited THEN :concurrency ELSE concurrency END;
+-- name: put_queue
+INSERT INTO queues (queue, paused, concurrency) VALUES (?, ?, ?)
+ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, concurrency = excluded.concurrency;
 
 -- name: queue_settings
 SELECT queue, paused, concurrency FROM queues ORDER BY queue;

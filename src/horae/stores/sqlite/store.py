@@ -1,35 +1,28 @@
 """The SQLite store: one file on one host, shared by any number of its processes."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
-from horae.core.events import EventKind
-from horae.core.firing import Firing, Page
-from horae.core.model import Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, RunId
-from horae.core.records import SETTINGS, Declaration, QueueSettings, Receipt
+from horae.core.changes import Change, Refusal
+from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
+from horae.core.records import Declaration, QueueSettings, Receipt
 from horae.core.results import Settled
 from horae.core.signals import Signal
 from horae.ports.events import EventBatch
 from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, RunFilter
-from horae.ports.store import (
-    Beat,
-    Changed,
-    ClaimRequest,
-    Claims,
-    JobChange,
-    Plannable,
-    Receipted,
-    Resolution,
-    Retraction,
-)
-from horae.stores.sqlite import claim, dead_letters, events, idempotency, jobs, list_queries, queues, reads
-from horae.stores.sqlite import declarations as sqlite_declarations
+from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
+from horae.stores.sqlite import dead_letters, events, list_queries, queues, reads, records, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
+from horae.stores.sqlite.apply import apply
 from horae.stores.sqlite.blobs import SqliteBlobs
+from horae.stores.sqlite.claim import claim
 from horae.stores.sqlite.codecs import to_micros
+from horae.stores.sqlite.create import creating
 from horae.stores.sqlite.database import Database, expected_version, migrate, version
 from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
+from horae.stores.sqlite.gates import tidy
+from horae.stores.sqlite.planning import plannable
 
 
 class SqliteStore:
@@ -85,31 +78,19 @@ class SqliteStore:
 
     # --- creating and firing
 
-    async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
-        return await self._executor.write(jobs.creating(items))
+    async def create(self, runs: Sequence[Run]) -> None:
+        await self._executor.write(creating(runs))
+
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        return await self._executor.write(lambda transaction: apply(transaction, changes))
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
-        return await self._executor.read(lambda db: jobs.plannable(db, shards, now, limit))
-
-    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await self._executor.write(lambda transaction: jobs.fire(transaction, firings))
-
-    async def fill(self, pages: Sequence[Page]) -> list[bool]:
-        return await self._executor.write(lambda transaction: jobs.fill(transaction, pages))
-
-    async def backfill(self, backfill: Backfill, receipt: Receipt | None = None) -> bool | Receipt:
-        return await self._executor.write(lambda transaction: jobs.begin_backfill(transaction, backfill, receipt))
-
-    async def change(self, change: JobChange) -> Changed | None:
-        return await self._executor.write(lambda transaction: jobs.change(transaction, change))
-
-    async def change_one_shot(self, run: Run, *, expected: int, event: EventKind | None = None) -> bool:
-        return await self._executor.write(lambda transaction: jobs.change_one_shot(transaction, run, expected, event))
+        return await self._executor.read(lambda db: plannable(db, shards, now, limit))
 
     # --- the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        taken = await self._executor.write(lambda transaction: claim.claim(transaction, request))
+        taken = await self._executor.write(lambda transaction: claim(transaction, request))
         return taken.decoded()
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
@@ -118,81 +99,36 @@ class SqliteStore:
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
         return await self._executor.write(sqlite_runs.settling(results))
 
-    async def end_waiting(self, results: Sequence[Settled]) -> list[bool]:
-        return await self._executor.write(lambda transaction: sqlite_runs.end_waiting(transaction, results))
-
-    async def park(self, runs: Sequence[Run]) -> None:
-        await self._executor.write(lambda transaction: claim.park(transaction, runs))
-
-    async def request_stop(self, run_ids: Sequence[RunId], reason: Reason) -> list[NodeId | None]:
-        return await self._executor.write(lambda transaction: sqlite_runs.request_stop(transaction, run_ids, reason))
-
-    async def retract(self, runs: Sequence[Run], *, now: datetime) -> list[Retraction]:
-        return await self._executor.write(lambda transaction: jobs.retract(transaction, runs, now))
-
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
         return await self._executor.read(lambda db: sqlite_runs.stops(db, node))
 
-    async def held(self, runs: Sequence[Run]) -> list[bool]:
+    async def still_held(self, runs: Sequence[Run]) -> list[bool]:
         return await self._executor.read(lambda db: sqlite_runs.held(db, runs))
 
     async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
         return await self._executor.read(lambda db: sqlite_runs.held_by(db, node, until))
 
-    async def resolve(self, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
-        return await self._executor.write(lambda transaction: dead_letters.resolve(transaction, resolutions, now))
+    async def orphans(self, *, limit: int) -> list[Run]:
+        return await self._executor.read(lambda db: sqlite_runs.orphans(db, limit))
 
-    # --- repeated requests, queues, declared schedules
-
-    async def keep_receipt(self, receipt: Receipt) -> Receipt:
-        return await self._executor.write(lambda transaction: idempotency.keep(transaction, receipt))
-
-    async def set_queue(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
-        now = self._wall()
-        await self._executor.write(lambda transaction: queues.set_queue(transaction, settings, fields, now))
-
-    async def declare(self, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
-        await self._executor.write(
-            lambda transaction: sqlite_declarations.declare(transaction, owner, declarations, renew)
-        )
-
-    async def forget(self, owner: str, *, app: str, keys: Sequence[str]) -> None:
-        await self._executor.write(lambda transaction: sqlite_declarations.forget(transaction, owner, app, keys))
-
-    # --- nodes
-
-    async def register(self, node: Node) -> None:
-        await self._executor.write(lambda transaction: sqlite_runs.register(transaction, node))
+    # --- upkeep
 
     async def beat(
         self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
     ) -> Beat | None:
         return await self._executor.write(
-            lambda transaction: sqlite_runs.beat(transaction, node, now, running, dead_after, wall_ahead)
+            lambda transaction: upkeep.beat(transaction, node, now, running, dead_after, wall_ahead)
         )
-
-    async def unregister(self, node: NodeId) -> None:
-        await self._executor.write(lambda transaction: sqlite_runs.unregister(transaction, node))
-
-    async def bury(self, *, now: datetime, dead_after: timedelta) -> list[NodeId]:
-        return await self._executor.write(lambda transaction: sqlite_runs.bury(transaction, now, dead_after))
-
-    async def orphans(self, *, limit: int) -> list[Run]:
-        return await self._executor.read(lambda db: sqlite_runs.orphans(db, limit))
 
     async def tidy(self, *, now: datetime) -> int:
-        return await self._executor.write(lambda transaction: claim.tidy(transaction, now))
-
-    # --- history
+        return await self._executor.write(lambda transaction: tidy(transaction, now))
 
     async def expire(self, *, now: datetime, limit: int) -> int:
-        return await self._executor.write(
-            lambda transaction: idempotency.expire(transaction, now, limit) + events.expire(transaction, now, limit)
-        )
+        return await self._executor.write(lambda transaction: upkeep.expire(transaction, now, limit))
 
     async def prune(self, *, before: date, limit: int) -> int:
         moment = to_micros(datetime.combine(before, time(), UTC))
-        return await self._executor.write(lambda transaction: sqlite_runs.prune(transaction, moment, limit))
+        return await self._executor.write(lambda transaction: upkeep.prune(transaction, moment, limit))
 
     # --- look-ups and lists
 
@@ -258,7 +194,7 @@ class SqliteStore:
         return await self._executor.read(lambda db: dead_letters.groups(db, which))
 
     async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
-        return await self._executor.read(lambda db: idempotency.receipt(db, owner, key, now))
+        return await self._executor.read(lambda db: records.receipt(db, owner, key, now))
 
     async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
         return await self._executor.read(lambda db: events.events(db, after, owner, limit))
@@ -267,4 +203,4 @@ class SqliteStore:
         return await self._executor.read(events.last_event)
 
     async def declarations(self, owner: str) -> list[Declaration]:
-        return await self._executor.read(lambda db: sqlite_declarations.declarations(db, owner))
+        return await self._executor.read(lambda db: records.declarations(db, owner))

@@ -13,12 +13,15 @@ from horae.core.records import Receipt
 from horae.core.results import cancel
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.ports.store import NOBODY, JobChange
+from horae.stores.common.apply import Named
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows
+from horae.stores.postgres.codecs import columns
 from horae.stores.postgres.database import Address, Session
-from horae.stores.postgres.job_locks import hold
+from horae.stores.postgres.guards import lock
 from horae.stores.postgres.store import PostgresStore
+from tests import acts
+from tests.acts import NOBODY, JobChange
 from tests.conformance.builders import (
     NOW,
     SECOND,
@@ -59,7 +62,7 @@ async def until_blocked(other: Any, task: asyncio.Task[Any]) -> None:
 
 async def created_beside(store: PostgresStore, url: str, run: Run, name: str, *arguments: object) -> JobId | Receipt:
     """What becomes of a new run while somebody else is at a statement that is not committed yet."""
-    [answer] = await beside(store.create([run]), url, name, *arguments)
+    [answer] = await beside(acts.create(store, [run]), url, name, *arguments)
     return answer
 
 
@@ -76,32 +79,30 @@ async def beside(verb: Coroutine[Any, Any, T], url: str, name: str, *arguments: 
 
 async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(store: PostgresStore, url: str) -> None:
     job = recurring(plan_at=None)
-    await store.create([firing(job)])
+    await acts.create(store, [firing(job)])
     manual = manual_run(job, None, now=NOW, new_id=new_id)
-    change = rows.changed_job(
-        JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
-    )
+    change = columns(rows.job, [replace(job, status=JobStatus.CANCELLED, revision=2)])
 
-    assert await created_beside(store, url, manual, "change_job", *change) == NOBODY
+    assert await created_beside(store, url, manual, "put_jobs", *change) == NOBODY
 
     assert await store.run(manual.id, owner=None) is None
 
 
 async def test_a_manual_run_that_meets_another_change_of_its_job_is_written(store: PostgresStore, url: str) -> None:
     job = recurring(plan_at=None)
-    await store.create([firing(job)])
+    await acts.create(store, [firing(job)])
     manual = manual_run(job, None, now=NOW, new_id=new_id)
-    change = rows.changed_job(JobChange(job=replace(job, status=JobStatus.PAUSED, revision=2), expected=job.revision))
+    change = columns(rows.job, [replace(job, status=JobStatus.PAUSED, revision=2)])
 
-    assert await created_beside(store, url, manual, "change_job", *change) == job.id
+    assert await created_beside(store, url, manual, "put_jobs", *change) == job.id
 
     assert await store.run(manual.id, owner=None) == manual
 
 
 async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(store: PostgresStore, url: str) -> None:
     once = [one_shot(), one_shot()]
-    await store.create(once)
-    await store.end_waiting([cancel(once[1], NOW)])  # so that the day is there
+    await acts.create(store, once)
+    await store.settle([cancel(once[1], NOW)])  # so that the day is there
     manual = manual_run(job_of(once[0]), None, now=NOW, new_id=new_id)
     ends = rows.run_ends([cancel(once[0], NOW)])
 
@@ -112,23 +113,21 @@ async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(st
 
 async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(store: PostgresStore, url: str) -> None:
     once, node = one_shot(), await given_node(store)
-    await store.create([once])
+    await acts.create(store, [once])
     assert len((await claims_of(store, node)).runs) == 1
     manual = manual_run(job_of(once), None, now=NOW, new_id=new_id)
 
-    assert await created_beside(store, url, manual, "request_stop", [once.id], Reason.CANCELLED) == NOBODY
+    assert await created_beside(store, url, manual, "set_stops", [once.id], [Reason.CANCELLED]) == NOBODY
 
     assert await store.run(manual.id, owner=None) is None
 
 
 async def test_a_backfill_that_meets_the_cancel_of_its_job_does_not_begin(store: PostgresStore, url: str) -> None:
     job = recurring(plan_at=None)
-    await store.create([firing(job)])
-    change = rows.changed_job(
-        JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
-    )
+    await acts.create(store, [firing(job)])
+    change = columns(rows.job, [replace(job, status=JobStatus.CANCELLED, revision=2)])
 
-    assert await beside(store.backfill(a_backfill(job)), url, "change_job", *change) is False
+    assert await beside(acts.backfill(store, a_backfill(job)), url, "put_jobs", *change) is False
 
     assert (await store.plannable(range(64), now=NOW, limit=10)).backfills == []
 
@@ -138,18 +137,19 @@ async def test_a_cancel_waits_for_a_manual_run_that_is_being_written(
     store: PostgresStore, url: str, recurs: bool
 ) -> None:
     job, once, node = recurring(plan_at=None), one_shot(), await given_node(store)
-    await store.create([firing(job), once])
+    await acts.create(store, [firing(job), once])
     assert len((await claims_of(store, node)).runs) == 1
     change = JobChange(job=replace(job, status=JobStatus.CANCELLED, revision=2), expected=job.revision)
     other = await Address(url).connect()
 
     async def cancelled() -> bool:
         if recurs:
-            return await store.change(change) is not None
-        return await store.request_stop([once.id], Reason.CANCELLED) == [node]
+            return await acts.change(store, change) is not None
+        return await acts.request_stop(store, [once.id], Reason.CANCELLED) == [node]
 
     async with other.transaction():
-        assert (await hold(Session(other), [job.id, once.job_id])).cancelled == frozenset()
+        locked = await lock(Session(other), Named(open_jobs={job.id, once.job_id}))
+        assert locked.found.cancelled == set()
         cancelling = asyncio.create_task(cancelled())
         await until_blocked(other, cancelling)
     await other.close()
@@ -159,9 +159,9 @@ async def test_a_cancel_waits_for_a_manual_run_that_is_being_written(
 async def test_what_claims_pass_over_because_of_a_manual_run_is_told_of_again(store: PostgresStore) -> None:
     told: list[Signal] = []
     once = one_shot(NOW - SECOND)
-    await store.create([once])
+    await acts.create(store, [once])
     store.subscribe(told.append)
 
-    await store.create([manual_run(job_of(once), None, now=NOW, new_id=new_id)])
+    await acts.create(store, [manual_run(job_of(once), None, now=NOW, new_id=new_id)])
 
     assert NOW - SECOND in {signal.at for signal in told if signal.kind is Kind.DUE}

@@ -1,46 +1,31 @@
-"""Nodes in PostgreSQL: their lease, what they leave behind, and the history that grows too old."""
+"""Heartbeats in PostgreSQL, what dead nodes leave behind, and the removal of what is too old to be kept."""
 
 from datetime import UTC, date, datetime, time, timedelta
 
-from horae.core.model import Node, NodeId, Run
+from horae.core.model import NodeId, Run
+from horae.core.records import RECEIPT_LIFE
 from horae.core.signals import Kind, Signal
+from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Beat
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import day_of, node_columns, node_of
+from horae.stores.postgres.codecs import day_of, node_of
 from horae.stores.postgres.database import retried
 from horae.stores.postgres.held import left_behind
 
 
-class PostgresNodes(PostgresBase):
-    """The verbs of the store that deal with nodes and with what is left over."""
-
-    @retried
-    async def register(self, node: Node) -> None:
-        """Make a node and its tasks known."""
-        async with self._db.transaction() as session:
-            await session.rows("register_node", *node_columns(node))
-            await session.rows("register_tasks", list(node.tasks), list(node.tasks.values()))
+class PostgresUpkeep(PostgresBase):
+    """The verbs of the store that keep it in order."""
 
     @retried
     async def beat(
         self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
     ) -> Beat | None:
-        """Renew a node's lease, and tell how it stands; None when it was buried."""
+        """Renew a node's lease and return the live nodes; None when the node was removed."""
         async with self._db.session() as session:
             if await session.value("beat", node, now, running, wall_ahead) is None:
                 return None
             found = await session.rows("live_nodes", now - dead_after)
         return Beat(nodes=[node_of(row) for row in found])
-
-    @retried
-    async def unregister(self, node: NodeId) -> None:
-        """A node leaves in order; its gates are free."""
-        await self._db.rows("unregister", node)
-
-    @retried
-    async def bury(self, *, now: datetime, dead_after: timedelta) -> list[NodeId]:
-        """Remove nodes whose last beat is older; from here on they can claim and beat no more."""
-        return [NodeId(row[0]) for row in await self._db.rows("bury", now - dead_after)]
 
     async def orphans(self, *, limit: int) -> list[Run]:
         """Held runs whose node is not registered; those of nodes that left nothing are not looked for again.
@@ -69,6 +54,14 @@ class PostgresNodes(PostgresBase):
         if woken or freed:
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
         return len(freed) + len(woken)
+
+    @retried
+    async def expire(self, *, now: datetime, limit: int) -> int:
+        """Delete receipts older than RECEIPT_LIFE and events older than EVENT_LIFE; how many rows, 0 when done."""
+        async with self._db.session() as session:
+            receipts = await session.rows("expire_receipts", now - RECEIPT_LIFE, limit)
+            events = await session.rows("expire_events", now - EVENT_LIFE, limit)
+        return len(receipts) + len(events)
 
     @retried
     async def prune(self, *, before: date, limit: int) -> int:

@@ -1,0 +1,315 @@
+"""A change of the store as a value: what must still hold, and what is then written as one.
+
+The core computes changes (`effects`), stores apply them: they lock the rows that the guards name, ask `admit` for each
+change, and write what was admitted. No change names more than 100 rows, which is what DynamoDB allows in a transaction.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
+
+from horae.core.events import EventKind
+from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
+from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.signals import Signal
+from horae.core.values import Value
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+
+class JobUnchanged(Value, frozen=True):
+    """The recurring job is still as it was read."""
+
+    id: JobId
+    revision: int
+    next_fire_at: datetime | None
+    status: JobStatus
+
+    @classmethod
+    def of(cls, job: Job) -> "JobUnchanged":
+        return cls(job.id, job.revision, job.next_fire_at, job.status)
+
+
+class JobNotCancelled(Value, frozen=True):
+    """Nobody has cancelled the job, whatever its schedule."""
+
+    id: JobId
+
+
+class RunUnchanged(Value, frozen=True):
+    """The live run is still as it was read."""
+
+    id: RunId
+    state: State
+    fence: int
+    revision: int
+    stop: Reason | None
+
+    @classmethod
+    def of(cls, run: Run) -> "RunUnchanged":
+        return cls(run.id, run.state, run.fence, run.revision, run.stop)
+
+
+class RunLive(Value, frozen=True):
+    """The run has not ended."""
+
+    id: RunId
+
+
+class Absent(Value, frozen=True):
+    """No recurring job and no live run has this id: the change was not written before and sent again."""
+
+    id: JobId | RunId
+
+
+class LetterOpen(Value, frozen=True):
+    """The run failed, and nobody has resolved it."""
+
+    id: RunId
+
+
+class BackfillUnchanged(Value, frozen=True):
+    """The backfill still goes on from the same slot."""
+
+    id: str
+    start: datetime
+
+
+class KeyFree(Value, frozen=True):
+    """No other unfinished job of the owner holds the key."""
+
+    holder: KeyHolder
+
+
+class RequestNew(Value, frozen=True):
+    """The owner sent no other request under this idempotency key, as far as it is still remembered."""
+
+    receipt: Receipt
+
+
+class QueueUnchanged(Value, frozen=True):
+    """The settings of the queue are still what was read."""
+
+    settings: QueueSettings
+
+
+class NodeUnchanged(Value, frozen=True):
+    """The node has not beaten since."""
+
+    id: NodeId
+    beat_at: datetime
+
+
+Guard = (
+    JobUnchanged
+    | JobNotCancelled
+    | RunUnchanged
+    | RunLive
+    | Absent
+    | LetterOpen
+    | BackfillUnchanged
+    | KeyFree
+    | RequestNew
+    | QueueUnchanged
+    | NodeUnchanged
+)
+
+# --- writes -----------------------------------------------------------------------------------------------------------
+
+
+class JobMoved(Value, frozen=True):
+    """A recurring job whose slots were accounted for; its definition stays."""
+
+    id: JobId
+    next_fire_at: datetime | None
+    plan_at: datetime | None
+    status: JobStatus
+
+
+class OneShotRevised(Value, frozen=True):
+    """A new version of a one-shot that still waits."""
+
+    run: Run
+
+
+class StopRequested(Value, frozen=True):
+    """A request to the node that holds the run."""
+
+    run_id: RunId
+    reason: Reason
+
+
+class Parked(Value, frozen=True):
+    """A run that claims pass over until the run before it leaves their gate."""
+
+    run_id: RunId
+
+
+class LetterResolved(Value, frozen=True):
+    """What became of a dead letter: `discarded`, or the id of the run that replaces it."""
+
+    letter: Run
+    resolution: str
+
+
+class GatesOf(Value, frozen=True):
+    """Every gate that a node holds."""
+
+    node: NodeId
+
+
+class GateLeft(Value, frozen=True):
+    """A run went out of the way in a gate: the next parked run there may be claimed, from `at` on."""
+
+    gate: str
+    at: datetime
+
+
+class NewEvent(Value, frozen=True):
+    """An event for listeners, about a job (`job.*`) or a run (`run.*`)."""
+
+    kind: EventKind
+    owner: str
+    subject: str
+
+
+Put = (
+    Job
+    | JobMoved
+    | Run
+    | OneShotRevised
+    | StopRequested
+    | Parked
+    | LetterResolved
+    | Skip
+    | Backfill
+    | KeyHolder
+    | Receipt
+    | Declaration
+    | QueueSettings
+    | Node
+    | TaskSchema
+)
+Delete = Run | Skip | Backfill | KeyHolder | Declaration | Node | GatesOf
+
+
+class Change(Value, frozen=True, kw_only=True):
+    """What is written as one if every guard holds, and not at all if one does not.
+
+    Deletes come before puts. A `Job` or `Backfill` that is put replaces the one with its id; a `Run` or `Declaration`
+    that is there already stays as it is.
+    """
+
+    guards: tuple[Guard, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    puts: tuple[Put, ...] = ()
+    gates_left: tuple[GateLeft, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+    signals: tuple[Signal, ...] = ()
+
+
+class Refusal(Value, frozen=True, kw_only=True):
+    """The first guard of a change that does not hold, and what was found instead where that tells something."""
+
+    guard: Guard
+    found: JobId | Receipt | None = None  # the job that holds the key, the answer to the earlier request
+
+
+# --- admission --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Found:
+    """The rows that the guards of a batch name, as they stand while nobody else can change them."""
+
+    jobs: dict[JobId, JobUnchanged] = field(default_factory=dict)
+    cancelled: set[JobId] = field(default_factory=set)  # jobs, whatever their schedule
+    runs: dict[RunId, RunUnchanged] = field(default_factory=dict)  # live ones
+    letters: set[RunId] = field(default_factory=set)
+    backfills: dict[str, datetime] = field(default_factory=dict)  # id → start
+    keys: dict[tuple[str, str], JobId] = field(default_factory=dict)  # (owner, key) → its holder
+    receipts: dict[tuple[str, str], Receipt] = field(default_factory=dict)  # (owner, key) → while it is valid
+    queues: dict[str, QueueSettings] = field(default_factory=dict)
+    nodes: dict[NodeId, datetime] = field(default_factory=dict)  # id → beat_at
+    created: set[str] = field(default_factory=set)  # ids of jobs and runs that this batch writes
+
+    def admit(self, change: Change) -> Refusal | None:
+        """Check a change, and take what it writes into account for those after it; None when it is admitted."""
+        for guard in change.guards:
+            holds, instead = self._check(guard)
+            if not holds:
+                return Refusal(guard=guard, found=instead)
+        self.created.update(guard.id for guard in change.guards if isinstance(guard, Absent))
+        self._delete(change.deletes)
+        self._put(change.puts)
+        return None
+
+    def _check(self, guard: Guard) -> tuple[bool, JobId | Receipt | None]:
+        match guard:
+            case JobUnchanged():
+                return self.jobs.get(guard.id) == guard, None
+            case JobNotCancelled():
+                return guard.id not in self.cancelled, None
+            case RunUnchanged():
+                return self.runs.get(guard.id) == guard, None
+            case RunLive():
+                return guard.id in self.runs, None
+            case Absent():
+                there = guard.id in self.created or guard.id in self.jobs or guard.id in self.runs
+                return not there, None
+            case LetterOpen():
+                return guard.id in self.letters, None
+            case BackfillUnchanged():
+                return self.backfills.get(guard.id) == guard.start, None
+            case KeyFree(holder):
+                instead = self.keys.get(holder.place, holder.job_id)
+                return instead == holder.job_id, instead
+            case RequestNew(receipt):
+                earlier = self.receipts.get(receipt.place)
+                return earlier is None, earlier
+            case QueueUnchanged(settings):
+                return self.queues.get(settings.queue, QueueSettings(queue=settings.queue)) == settings, None
+            case NodeUnchanged():
+                return self.nodes.get(guard.id) == guard.beat_at, None
+            case _:
+                assert_never(guard)
+
+    def _delete(self, deletes: Iterable[Delete]) -> None:
+        for item in deletes:
+            match item:
+                case Run():
+                    self.runs.pop(item.id, None)
+                case Backfill():
+                    self.backfills.pop(item.id, None)
+                case KeyHolder():
+                    self.keys.pop(item.place, None)
+                case Node():
+                    self.nodes.pop(item.id, None)
+
+    def _put(self, puts: Iterable[Put]) -> None:
+        for item in puts:
+            match item:
+                case Job():
+                    self.jobs[item.id] = JobUnchanged.of(item)
+                case JobMoved():
+                    before = self.jobs[item.id]
+                    self.jobs[item.id] = JobUnchanged(item.id, before.revision, item.next_fire_at, item.status)
+                case OneShotRevised(run):
+                    self.runs[run.id] = RunUnchanged.of(run)
+                case StopRequested(run_id, reason):
+                    self.runs[run_id] = _stopped(self.runs[run_id], reason)
+                case LetterResolved(letter):
+                    self.letters.discard(letter.id)
+                case Backfill():
+                    self.backfills[item.id] = item.start
+                case KeyHolder():
+                    self.keys[item.place] = item.job_id
+                case Receipt():
+                    self.receipts[item.place] = item
+                case QueueSettings():
+                    self.queues[item.queue] = item
+
+
+def _stopped(run: RunUnchanged, reason: Reason) -> RunUnchanged:
+    return RunUnchanged(run.id, run.state, run.fence, run.revision, reason)

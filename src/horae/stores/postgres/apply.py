@@ -1,0 +1,155 @@
+"""Applies changes in PostgreSQL: locks what the guards name, then writes what was admitted, table by table."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from horae.core.changes import (
+    Change,
+    GatesOf,
+    JobMoved,
+    LetterResolved,
+    OneShotRevised,
+    Parked,
+    Refusal,
+    StopRequested,
+)
+from horae.core.model import Backfill, Job, Node, Run, Skip
+from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.signals import Kind, Signal
+from horae.stores.common.apply import Named, Writes
+from horae.stores.postgres import codecs
+from horae.stores.postgres.base import PostgresBase
+from horae.stores.postgres.codecs import Places, columns, first_day
+from horae.stores.postgres.database import Collision, Session, retried
+from horae.stores.postgres.guards import Locked, lock
+from horae.stores.postgres.held import count_held
+
+Encode = Callable[[Any], tuple[Any, ...]]
+
+_DELETES: Mapping[type, tuple[str, Encode]] = {
+    Run: ("delete_runs", lambda run: (run.id,)),
+    Skip: ("delete_skips", lambda skip: (skip.job_id, skip.start)),
+    Backfill: ("delete_backfills", lambda backfill: (backfill.id,)),
+    KeyHolder: ("delete_keys", lambda holder: (holder.owner, holder.key, holder.job_id)),
+    Declaration: ("delete_declarations", lambda seen: (seen.owner, seen.app, seen.key, seen.digest)),
+    GatesOf: ("delete_gates_of_nodes", lambda gates: (gates.node,)),
+    Node: ("delete_nodes", lambda node: (node.id,)),
+}
+_PUTS: Mapping[type, tuple[str, Encode]] = {
+    Job: ("put_jobs", codecs.job),
+    JobMoved: ("move_jobs", lambda job: (job.id, job.next_fire_at, job.plan_at, job.status)),
+    StopRequested: ("set_stops", lambda stop: (stop.run_id, stop.reason)),
+    Parked: ("park_runs", lambda parked: (parked.run_id,)),
+    Skip: ("insert_skips", codecs.skip),
+    Backfill: ("put_backfills", codecs.backfill),
+    KeyHolder: ("put_keys", lambda holder: (holder.owner, holder.key, holder.job_id)),
+    Receipt: ("put_receipts", codecs.receipt),
+    Declaration: ("insert_declarations", codecs.declaration),
+    QueueSettings: ("put_queues", lambda queue: (queue.queue, queue.paused, queue.concurrency)),
+    TaskSchema: ("put_tasks", lambda task: (task.name, task.schema)),
+}
+
+
+class PostgresApply(PostgresBase):
+    """The verb of the store that applies changes."""
+
+    @retried
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        """Write each change whose guards hold; None, or the guard that does not. Earlier ones of the batch count."""
+        if not changes:
+            return []
+        places = await self._places_of(_runs_of(changes))
+        async with self._db.transaction() as session:
+            locked = await lock(session, Named.by(changes))
+            limits = {queue.queue: queue.concurrency for queue in locked.found.queues.values()}
+            refusals = [locked.found.admit(change) for change in changes]
+            writes = Writes.of(changes, refusals)
+            _settle_reserved(writes, locked)
+            woken = await _write(session, writes, places)
+        self._signals.send(_merged([*writes.signals, *map(_due, [*woken, *locked.passed_over])]))
+        for queue in writes.puts[QueueSettings]:
+            if queue.concurrency is not None and queue.concurrency != limits[queue.queue]:
+                await count_held(self._db, queue.queue)
+        return refusals
+
+
+def _runs_of(changes: Sequence[Change]) -> Iterable[Run]:
+    for change in changes:
+        for put in change.puts:
+            if isinstance(put, Run):
+                yield put
+            elif isinstance(put, OneShotRevised):
+                yield put.run
+
+
+def _settle_reserved(writes: Writes, locked: Locked) -> None:
+    """Leave out what was written when it was reserved, and take back what nobody was admitted for."""
+    for kind, reserved in ((KeyHolder, locked.keys), (Receipt, locked.receipts)):
+        puts = writes.puts[kind]
+        taken = {record.place for record in puts}
+        writes.deletes[kind] += [record for place, record in reserved.items() if place not in taken]
+        writes.puts[kind] = [record for record in puts if reserved.get(record.place) != record]
+
+
+async def _write(session: Session, writes: Writes, places: Places) -> list[datetime]:
+    """Write changes; returns when runs wake that wait behind others in their gates."""
+    for table, kinds in ((_DELETES, writes.deletes), (_PUTS, writes.puts)):
+        for kind, (statement, encode) in table.items():
+            if items := kinds.get(kind):
+                await session.rows(statement, *columns(encode, items))
+    if receipts := writes.deletes[Receipt]:
+        await session.rows("delete_receipts", *columns(lambda new: new.place, receipts))
+    for node in writes.puts[Node]:
+        await session.rows("put_node", *codecs.node_columns(node))
+    for revised in writes.puts[OneShotRevised]:
+        await session.rows("revise_one_shot", *codecs.one_shot(revised.run, places))
+    await _resolve(session, writes.puts[LetterResolved])
+    await insert_runs(session, writes.puts[Run], places)
+    if writes.events:
+        await session.rows(
+            "add_events", *columns(lambda event: (event.kind, event.owner, event.subject), writes.events)
+        )
+    gates: dict[str, datetime] = {}
+    for left in writes.gates_left:
+        gates[left.gate] = max(left.at, gates.get(left.gate, left.at))
+    if not gates:
+        return []
+    return await session.value("wake_parked", list(gates), list(gates.values())) or []
+
+
+async def _resolve(session: Session, resolved: Sequence[LetterResolved]) -> None:
+    if resolved:
+        given = columns(lambda each: (each.letter.id, each.resolution), resolved)
+        await session.rows("resolve_letters", *given, first_day(given[0]))
+        gated = [each.letter for each in resolved if each.letter.gate is not None]
+        if gated:
+            await session.rows("delete_blocks", *columns(lambda run: (run.gate, run.due_at, run.id), gated))
+
+
+async def insert_runs(session: Session, runs: Sequence[Run], places: Places) -> None:
+    """Write new runs; their guards keep them from being written twice."""
+    if not runs:
+        return
+    once = {run.id: run for run in runs}.values()  # a page may come twice
+    try:
+        await session.rows("insert_runs", codecs.new_runs(once, places))
+    except asyncpg.UniqueViolationError as exc:
+        raise Collision("runs with these ids are being written; try again") from exc
+
+
+def _due(at: datetime) -> Signal:
+    return Signal(kind=Kind.DUE, at=at)
+
+
+def _merged(signals: Iterable[Signal]) -> list[Signal]:
+    """Each hint once: the earliest time of a kind, and every node."""
+    merged: dict[tuple[Any, ...], Signal] = {}
+    for signal in signals:
+        place = (signal.kind, signal.node)
+        other = merged.get(place)
+        if other is None or (signal.at is not None and other.at is not None and signal.at < other.at):
+            merged[place] = signal
+    return list(merged.values())

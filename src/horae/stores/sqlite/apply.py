@@ -1,0 +1,159 @@
+"""Applies changes in SQLite: the write lock keeps what guards name as it is found."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from horae.core.changes import (
+    Change,
+    Found,
+    GatesOf,
+    JobMoved,
+    JobUnchanged,
+    LetterResolved,
+    OneShotRevised,
+    Parked,
+    Refusal,
+    RunUnchanged,
+    StopRequested,
+)
+from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
+from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.signals import Kind, Signal
+from horae.stores.common.apply import Named, Writes
+from horae.stores.sqlite import batches
+from horae.stores.sqlite.codecs import (
+    Values,
+    backfill_values,
+    job_values,
+    maybe_micros,
+    maybe_time,
+    node_values,
+    one_shot_values,
+    skip_values,
+    to_blob,
+    to_hex,
+    to_micros,
+    to_time,
+)
+from horae.stores.sqlite.database import STATEMENTS
+from horae.stores.sqlite.executor import Transaction
+from horae.stores.sqlite.gates import wake_next
+from horae.stores.sqlite.queues import settings
+from horae.stores.sqlite.records import receipt
+
+
+def apply(transaction: Transaction, changes: Sequence[Change]) -> list[Refusal | None]:
+    """Write each change whose guards hold; what those before it in the batch wrote counts."""
+    found = _find(transaction.db, Named.by(changes))
+    refusals = [found.admit(change) for change in changes]
+    _write(transaction, Writes.of(changes, refusals))
+    return refusals
+
+
+def _find(db: sqlite3.Connection, named: Named) -> Found:
+    return Found(
+        jobs={
+            JobId(to_hex(ident)): JobUnchanged(
+                JobId(to_hex(ident)), revision, maybe_time(next_fire_at), JobStatus(status)
+            )
+            for ident, revision, next_fire_at, status in _rows(db, "guarded_jobs", named.jobs)
+        },
+        cancelled={JobId(to_hex(ident)) for (ident,) in _rows(db, "cancelled_jobs", named.open_jobs)},
+        runs={
+            RunId(to_hex(ident)): RunUnchanged(
+                RunId(to_hex(ident)), State(state), fence, revision, None if stop is None else Reason(stop)
+            )
+            for ident, state, fence, revision, stop in _rows(db, "guarded_runs", named.runs)
+        },
+        letters={RunId(to_hex(ident)) for (ident,) in _rows(db, "guarded_letters", named.letters)},
+        backfills={to_hex(ident): to_time(start) for ident, start in _rows(db, "guarded_backfills", named.backfills)},
+        keys={
+            place: JobId(to_hex(row[0]))
+            for place in named.keys
+            if (row := db.execute(STATEMENTS["key_holder"], place).fetchone()) is not None
+        },
+        receipts={
+            place: earlier
+            for place, new in named.receipts.items()
+            if (earlier := receipt(db, new.owner, new.key, new.created_at))
+        },
+        queues=dict(settings(db)) if named.queues else {},
+        nodes={NodeId(to_hex(ident)): to_time(at) for ident, at in _rows(db, "guarded_nodes", named.nodes)},
+    )
+
+
+def _rows(db: sqlite3.Connection, statement: str, ids: Iterable[str]) -> list[Any]:
+    return [row for ident in ids for row in db.execute(STATEMENTS[statement], {"id": to_blob(ident)})]
+
+
+Encode = Callable[[Any], Values]
+
+_DELETES: Mapping[type, tuple[tuple[str, Encode], ...]] = {
+    Run: (("delete_run", lambda run: (to_blob(run.id),)),),
+    Skip: (("delete_skip", lambda skip: (to_blob(skip.job_id), to_micros(skip.start))),),
+    Backfill: (("delete_backfill", lambda backfill: (to_blob(backfill.id),)),),
+    KeyHolder: (("delete_key", lambda holder: (*holder.place, to_blob(holder.job_id))),),
+    Declaration: (("delete_declaration", lambda seen: (seen.owner, seen.app, seen.key, seen.digest)),),
+    GatesOf: (("delete_gates_of_node", lambda gates: (to_blob(gates.node),)),),
+    Node: (("delete_node", lambda node: (to_blob(node.id),)),),
+}
+_PUTS: Mapping[type, tuple[tuple[str, Encode], ...]] = {
+    Job: (("put_job", job_values),),
+    JobMoved: (
+        (
+            "move_job",
+            lambda job: (maybe_micros(job.next_fire_at), maybe_micros(job.plan_at), job.status.value, to_blob(job.id)),
+        ),
+    ),
+    OneShotRevised: (("revise_one_shot", lambda revised: one_shot_values(revised.run)),),
+    StopRequested: (("set_stop", lambda stop: (stop.reason.value, to_blob(stop.run_id))),),
+    Parked: (("park_run", lambda parked: (to_blob(parked.run_id),)),),
+    LetterResolved: (
+        ("resolve_run", lambda resolved: (resolved.resolution, to_blob(resolved.letter.id))),
+        ("delete_letter", lambda resolved: (to_blob(resolved.letter.id),)),
+    ),
+    Skip: (("insert_skip", skip_values),),
+    Backfill: (("put_backfill", backfill_values),),
+    KeyHolder: (("insert_key", lambda holder: (*holder.place, to_blob(holder.job_id))),),
+    Receipt: (
+        (
+            "put_receipt",
+            lambda new: (new.owner, new.key, new.fingerprint, new.answer, to_micros(new.created_at)),
+        ),
+    ),
+    Declaration: (
+        (
+            "insert_declaration",
+            lambda seen: (seen.owner, seen.app, seen.key, seen.digest, to_micros(seen.seen_at)),
+        ),
+    ),
+    QueueSettings: (("put_queue", lambda queue: (queue.queue, queue.paused, queue.concurrency)),),
+    Node: (("put_node", node_values),),
+    TaskSchema: (("put_task", lambda task: (task.name, task.schema)),),
+}
+
+
+def _write(transaction: Transaction, writes: Writes) -> None:
+    db = transaction.db
+    for table, kinds in ((_DELETES, writes.deletes), (_PUTS, writes.puts)):
+        for kind, items in kinds.items():
+            for statement, encode in table.get(kind, ()):
+                db.executemany(STATEMENTS[statement], map(encode, items))
+    batches.insert(db, batches.encode(writes.puts[Run]))
+    for left in writes.gates_left:
+        wake_next(transaction, left.gate, left.at)
+    for event in writes.events:
+        transaction.emit(event.kind, event.owner, event.subject)
+    for signal in writes.signals:
+        _send(transaction, signal)
+
+
+def _send(transaction: Transaction, signal: Signal) -> None:
+    match signal.kind:
+        case Kind.DUE:
+            transaction.due(signal.at)
+        case Kind.PLAN:
+            transaction.plan(signal.at)
+        case Kind.STOP if signal.node is not None:
+            transaction.stop(signal.node)
