@@ -15,7 +15,7 @@ from tests.core.cron_oracle import Window, fires, fits_day, look, numbers
 
 POLICIES = [Dst(gap, fold) for gap in (None, *Gap) for fold in (None, *Fold)]
 REACH = timedelta(hours=7)
-CASES = 20_000
+CASES = 8_000  # the acceptance test tries 200,000
 LISTED = 12  # fires compared in one case, at most
 
 
@@ -53,9 +53,9 @@ def disagreements(seed: int, cases: int) -> list[str]:
     return [found for found in checked if found]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_evaluator_agrees_with_a_brute_force_oracle_around_clock_changes(seed: int) -> None:
-    assert disagreements(seed, CASES // 4) == []
+    assert disagreements(seed, CASES // 2) == []
 
 
 def day_disagreements(seed: int, cases: int) -> list[str]:
