@@ -9,7 +9,8 @@ ENGINE_TESTS = "tests/engine/test_engine.py"
 FLOOR_TESTS = "tests/engine/test_scan_floor.py"
 LIFE_TESTS = "tests/conformance/test_store_life.py"
 PLAN_TESTS = "tests/conformance/test_store_plan.py"
-CORE_TESTS = "tests/core/test_decisions.py"
+RESULT_TESTS = "tests/core/test_results.py"
+FIRING_TESTS = "tests/core/test_firing.py"
 UNANSWERED_TESTS = "tests/engine/test_unanswered.py"
 
 
@@ -150,7 +151,7 @@ REVERTS = (
         protects="durable cancel",
         name="a cancel is forgotten when the node dies",
         change=Function("horae.core.results", "lost", ignore_if("stop", "CANCELLED")),
-        tests=_of(CORE_TESTS, "TestResults::test_a_cancel_outlives_the_worker_that_should_have_confirmed_it"),
+        tests=_of(RESULT_TESTS, "TestResults::test_a_cancel_outlives_the_worker_that_should_have_confirmed_it"),
     ),
     Revert(
         protects="durable cancel",
@@ -183,6 +184,6 @@ REVERTS = (
             "fire",
             replace_argument("Firing", "next_fire_at", beside=("runs", "backfill"), by="job.next_fire_at"),
         ),
-        tests=_of(CORE_TESTS, "TestFiring::test_every_slot_of_the_horizon_becomes_a_run"),
+        tests=_of(FIRING_TESTS, "TestFiring::test_every_slot_of_the_horizon_becomes_a_run"),
     ),
 )
