@@ -169,6 +169,17 @@ async def test_a_repeated_submission_makes_no_second_job(tasks: Tasks, store: St
     assert await count(store) == 1
 
 
+async def test_a_repeated_submission_may_name_its_options_in_another_order_but_not_others(
+    tasks: Tasks, store: Store
+) -> None:
+    first = await tasks.add.using(idempotency_key="k", labels={"a": "1", "b": "2"}, queue="mail").submit(1)
+    again = tasks.add.using(queue="mail", labels={"b": "2", "a": "1"}, idempotency_key="k")
+    assert await again.submit(1) == first
+    with pytest.raises(RequestChanged):
+        await again.using(queue="other").submit(1)
+    assert await count(store) == 1
+
+
 async def test_many_are_submitted_in_batches(tasks: Tasks, store: Store) -> None:
     handles = await tasks.add.using(queue="bulk").submit_many({"left": number} for number in range(2500))
     assert len({handle.id for handle in handles}) == 2500

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.model import Job, JobId
@@ -35,7 +37,7 @@ class JobCreator:
     async def create(self, params: str, connection: "Connection") -> JobId:
         """Create one job durably, in one write with others that are submitted at the same time."""
         draft = self._draft(params, connection)
-        ask = self._ask(draft, [params])
+        ask = self._ask([params])
         if ask is None:
             return (await connection.jobs.create(draft, owner=self.owner, by=self.owner)).id
 
@@ -48,9 +50,7 @@ class JobCreator:
     async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
         """Create many jobs durably."""
         draft = self._draft("{}", connection)
-        return await connection.jobs.alike.create(
-            draft, params, owner=self.owner, by=self.owner, ask=self._ask(draft, params)
-        )
+        return await connection.jobs.alike.create(draft, params, owner=self.owner, by=self.owner, ask=self._ask(params))
 
     async def enlist(self, params: Sequence[str], connection: "Connection") -> EnlistedJobs:
         """Prepare jobs for the caller's transaction; only large parameters are written now."""
@@ -64,9 +64,11 @@ class JobCreator:
         schedule = self.options.schedule(connection.clock.now())
         return self.options.job.draft(self.task, params, schedule, self.options.secrets)
 
-    def _ask(self, draft: Draft, params: Sequence[str]) -> Ask | None:
-        key = self.options.job.idempotency_key
+    def _ask(self, params: Sequence[str]) -> Ask | None:
+        options = self.options
+        key = options.job.idempotency_key
         if key is None:
             return None
-        request = repr((self.options, draft.task)).encode()
+        given = {name: value for name, value in msgspec.structs.asdict(options.job).items() if value is not None}
+        request = msgspec.json.encode((self.task, options.at, options.delay, given), order="deterministic")
         return Ask(owner=self.owner, key=key, fingerprint=fingerprint(request, *(text.encode() for text in params)))
