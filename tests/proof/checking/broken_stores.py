@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from horae.core.firing import Firing
+from horae.core.changes import Change, JobMoved, Refusal
 from horae.core.lifecycle import FINAL
-from horae.core.model import JobId, Run, RunId
-from horae.core.records import Receipt
+from horae.core.model import Run, RunId
 from horae.core.results import Settled
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims
 from horae.stores.sqlite.store import SqliteStore
-from tests import acts
-from tests.acts import Receipted
 
 
 class BrokenStore:
@@ -31,13 +28,17 @@ class BrokenStore:
         return self.turn % each == 0
 
 
+def _runs_of_firing(change: Change) -> list[Run]:
+    fires = any(isinstance(put, JobMoved) for put in change.puts)
+    return [put for put in change.puts if isinstance(put, Run)] if fires else []
+
+
 class LosesJobs(BrokenStore):
     """Acknowledges jobs without storing them."""
 
-    async def create(self, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
-        if len(items) == 1 and isinstance(items[0], Run) and self.is_turn(3):
-            return [items[0].job_id]
-        return await acts.create(self.store, items)
+    async def create(self, runs: Sequence[Run]) -> None:
+        if len(runs) > 1 or not self.is_turn(3):
+            await self.store.create(runs)
 
 
 class IgnoresFences(BrokenStore):
@@ -57,21 +58,26 @@ class IgnoresFences(BrokenStore):
 class DoublesSlots(BrokenStore):
     """Creates two runs for a slot."""
 
-    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await acts.fire(self.store, [self._doubled(firing) for firing in firings])
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        return await self.store.apply([self._doubled(change) for change in changes])
 
-    def _doubled(self, firing: Firing) -> Firing:
-        if not firing.runs or not self.is_turn(3):
-            return firing
-        twin = replace(firing.runs[0], id=RunId(f"{self.turn:032x}"))
-        return replace(firing, runs=(*firing.runs, twin))
+    def _doubled(self, change: Change) -> Change:
+        runs = _runs_of_firing(change)
+        if not runs or not self.is_turn(3):
+            return change
+        twin = replace(runs[0], id=RunId(f"{self.turn:032x}"))
+        return replace(change, puts=(*change.puts, twin))
 
 
 class LosesSlots(BrokenStore):
     """Advances to the next slot without storing the run of this one."""
 
-    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await acts.fire(self.store, [replace(firing, runs=firing.runs[1:]) for firing in firings])
+    async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
+        return await self.store.apply([self._without_first(change) for change in changes])
+
+    def _without_first(self, change: Change) -> Change:
+        first = _runs_of_firing(change)[:1]
+        return replace(change, puts=tuple(put for put in change.puts if put not in first))
 
 
 class ClaimsEarly(BrokenStore):
