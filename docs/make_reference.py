@@ -12,7 +12,7 @@ from cyclopts import App
 
 from horae.api.app import create_app
 from horae.api.dispatch.context import Services
-from horae.api.openapi.document import REFUSALS, TAGS, document
+from horae.api.openapi.document import PROBLEMS, TAGS, document
 from horae.cli.app import build
 
 DOCS = Path(__file__).parent
@@ -127,7 +127,7 @@ def _referred(name: str) -> str:
 
 def refusals() -> str:
     """Return what each status of an error means."""
-    return _table(("status", "means that"), [[str(status), meaning] for status, meaning in REFUSALS.items()])
+    return _table(("status", "means that"), [[str(status), meaning] for status, meaning in PROBLEMS.items()])
 
 
 # --- the command line -------------------------------------------------------------------------------------------------

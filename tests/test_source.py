@@ -90,9 +90,7 @@ UNFINISHED = {
     "stores/postgres/codecs.py",
     "engine/worker/worker.py: __init__",
     "testing/node.py: __init__",
-    "Claims",
     "Outcome",
-    "Page",
     "Verdict",
 }
 

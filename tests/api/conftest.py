@@ -71,5 +71,5 @@ async def api(services: Services, store: Store, clock: ManualClock) -> AsyncIter
 
 @pytest.fixture
 def unready(services: Services) -> Services:
-    """A node that does not beat."""
+    """A node without a valid lease."""
     return replace(services, ready=lambda: False)

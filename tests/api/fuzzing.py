@@ -1,4 +1,4 @@
-"""Schemathesis against a running server: requests made from the OpenAPI document, and what must never be answered."""
+"""Runs schemathesis against a server, with requests generated from its OpenAPI document."""
 
 import itertools
 import time
@@ -19,14 +19,14 @@ from schemathesis.engine import events, from_schema
 SHOWN_FAILURES = 10
 PATIENCE_SECONDS = 10
 STREAMS = ("/v1/events", "/v1/jobs/{id}/logs", "/v1/runs/{id}/logs")
-STREAM_SECONDS = 1  # of listening to what may go on for ever
+STREAM_SECONDS = 1  # of reading an endless stream
 STREAM_EXAMPLES = 20  # at most
 LINES = "application/x-ndjson"
 ACCEPTED = "Schema-violating request accepted"
-DOCUMENT = "GET /openapi.json"  # schemathesis does not ask again for what it read at the beginning
+DOCUMENT = "GET /openapi.json"  # schemathesis fetches it once, at the start
 
 CHECKS = {
-    "use_after_free": {"enabled": False},  # DELETE cancels a job, which stays to be looked at
+    "use_after_free": {"enabled": False},  # DELETE cancels a job, which can still be read
     "negative_data_rejection": {"expected-statuses": [400, 401, 403, 404, 405, 409, 410, 412, 413, 414, 422, 429, 431]},
     "positive_data_acceptance": {"enabled": False},  # a job may be well-formed and its task unknown, or its key taken
 }
@@ -41,17 +41,17 @@ _FIELDS = {"minute": _MINUTES, "second": _MINUTES, "hour": _HOURS, "day": _DAYS,
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What schemathesis saw."""
+    """The findings of schemathesis."""
 
     answers: dict[str, Counter[int]] = field(default_factory=dict)  # by operation
     phases: Counter[str] = field(default_factory=Counter)
     failures: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    lenient: list[str] = field(default_factory=list)  # accepted although the document says that it is wrong
-    broken: list[str] = field(default_factory=list)  # schemathesis itself could not go on
+    lenient: list[str] = field(default_factory=list)  # accepted although invalid by the document
+    broken: list[str] = field(default_factory=list)  # errors of schemathesis itself
     seconds: float = 0.0
 
     def __add__(self, other: "Seen") -> "Seen":
-        """What two saw one after the other."""
+        """Return the findings of two runs together."""
         names, kinds = self.answers.keys() | other.answers, self.failures.keys() | other.failures
         return Seen(
             answers={name: self.answers.get(name, Counter()) + other.answers.get(name, Counter()) for name in names},
@@ -67,31 +67,31 @@ class Seen:
         return sum(answers.total() for answers in self.answers.values())
 
     def without_success(self) -> list[str]:
-        """The operations that never answered 2xx."""
+        """Return the operations that never responded with 2xx."""
         return [name for name, answers in self.answers.items() if not any(200 <= status < 300 for status in answers)]
 
     def story(self) -> str:
-        """Every kind of failure with one example."""
+        """Return every kind of failure with one example."""
         kinds = [
-            f"{len(told)} × {name}: {title}\n{min(told, key=len)[:2000]}"
-            for (name, title), told in self.failures.items()
+            f"{len(example)} × {name}: {title}\n{min(example, key=len)[:2000]}"
+            for (name, title), example in self.failures.items()
         ]
         return "\n\n".join([*self.broken, *kinds[:SHOWN_FAILURES]])
 
     def table(self) -> Iterator[str]:
-        """The answers of each operation by status."""
+        """Return the number of responses of each operation by status."""
         phases = ", ".join(f"{phase} {count}" for phase, count in self.phases.items())
         yield f"{self.requests} requests in {self.seconds:.0f} s ({self.requests / self.seconds:.0f}/s): {phases}"
         for name, answers in sorted(self.answers.items()):
             statuses = "  ".join(f"{status}: {count}" for status, count in sorted(answers.items()))
             yield f"{name:42} {answers.total():6}   {statuses}"
-        yield from (f"accepted, but wrong by the document: {told}" for told in self.lenient)
+        yield from (f"accepted, but wrong by the document: {failure}" for failure in self.lenient)
 
 
 def _is_mistaken(case: schemathesis.Case, failure: Failure) -> bool:
-    """Whether what was accepted was not wrong, or is told of in the answer.
+    """Whether schemathesis wrongly reports that an invalid request was accepted.
 
-    A body may be left out, lines may be any text, and a batch is accepted whatever is wrong with some of its jobs.
+    A body may be left out, NDJSON may be any text, and a batch is accepted even if some of its jobs are invalid.
     """
     return (
         "positive test case" in failure.message
@@ -104,14 +104,14 @@ def _is_mistaken(case: schemathesis.Case, failure: Failure) -> bool:
 
 
 class Guide:
-    """Turns most of the requests that are meant to be right into ones that can succeed; wrong ones stay as they are."""
+    """Changes most of the valid requests so that they can succeed; invalid ones are left alone."""
 
     def __init__(self, client: httpx2.Client) -> None:
         self._client = client
         self._turns = itertools.count()
 
     def help(self, case: schemathesis.Case) -> None:
-        """Put into a request what its sender would know: the tasks, a key of its own, and ids that fit the act."""
+        """Put into a request what its sender would know: tasks, a key of its own, and ids that fit the operation."""
         turn = next(self._turns)
         if case.meta is None or case.meta.generation.mode != schemathesis.GenerationMode.POSITIVE or turn % 8 == 0:
             return
@@ -124,7 +124,7 @@ class Guide:
             (case.query or {}).pop(made_up, None)  # such values come from the server
         case.body = _bearable(_known_tasks(case.body))
         if case.operation.label == "POST /v1/runs/{id}/retry" and turn % 4 == 1:
-            case.path_parameters["id"] = self._failed_run(queue=f"guide-{turn}")  # one that nobody has paused
+            case.path_parameters["id"] = self._failed_run(queue=f"guide-{turn}")  # a queue that is not paused
         if case.operation.label == "POST /v1/runs/{id}/cancel" and turn % 4 == 1:
             case.path_parameters["id"] = self._waiting_run()
 
@@ -140,7 +140,7 @@ class Guide:
         return self._run_of({"task": "demo.echo", "schedule": "2999-01-01T00:00:00Z"})
 
     def _run_of(self, job: dict[str, object]) -> str:
-        """Create a job that runs once, whose run has the same id."""
+        """Create a one-shot job, whose run has the same id."""
         answer = self._client.post("/v1/jobs", json=job)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"]).replace("job_", "run_")
@@ -163,7 +163,7 @@ def _known_tasks(body: Any) -> Any:
 
 
 def _bearable(body: Any) -> Any:
-    """The same without what would keep a small machine busy for hours: quick rhythms, and years of the past."""
+    """Return a body without schedules that would keep a small machine busy for hours."""
     match body:
         case {"jobs": [*jobs]}:
             return {**body, "jobs": [_bearable(job) for job in jobs]}
@@ -187,9 +187,9 @@ PHASES = ("examples", "coverage", "fuzzing", "stateful")
 
 
 def walk(url: str, *, token: str, requests: int) -> Seen:
-    """Follow the links of the document until so many requests are sent.
+    """Follow the links of the document until enough requests are sent.
 
-    What a server answers is different each time, which makes schemathesis end a walk early; then another is begun.
+    Responses differ each time, which makes schemathesis end a walk early; then another one is started.
     """
     seen = Seen()
     for seed in itertools.count(1):
@@ -200,10 +200,10 @@ def walk(url: str, *, token: str, requests: int) -> Seen:
 
 
 def fuzz(url: str, *, token: str, examples: int, seed: int = 1, phases: Collection[str] = PHASES) -> Seen:
-    """Send requests made from the document of a server, so many of each operation.
+    """Send requests generated from the document of a server, `examples` of each operation.
 
-    The phases: the examples of the document; every limit of every field and what is just beyond; anything that fits or
-    does not; and ways along the links.
+    The phases are the examples of the document, the limits of every field, random valid and invalid values, and walks
+    along the links.
     """
     headers = {"Authorization": f"Bearer {token}"}
     config = SchemathesisConfig.from_dict(
@@ -234,7 +234,7 @@ def fuzz(url: str, *, token: str, examples: int, seed: int = 1, phases: Collecti
 
 
 def _stream(path: str, examples: int) -> dict[str, Any]:
-    """Streams are listened to for a moment, and not too often; walks along the links leave out the endless one."""
+    """Read streams only briefly and seldom; leave the endless one out when following links."""
     return {
         "include-path": path,
         "request-timeout": STREAM_SECONDS,
@@ -245,7 +245,7 @@ def _stream(path: str, examples: int) -> dict[str, Any]:
 
 @contextmanager
 def _guided_by(guide: Guide) -> Iterator[None]:
-    """Schemathesis knows such hooks only for all its runs at once."""
+    """Set hooks of schemathesis, which are global, for the duration of a run."""
 
     @schemathesis.hook
     def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwargs: dict[str, Any]) -> None:
@@ -267,11 +267,11 @@ def _note(seen: Seen, event: events.EngineEvent) -> None:
             for case_id, checks in recorder.checks.items():
                 case = recorder.cases[case_id].value
                 for failed in (check.failure_info for check in checks if check.failure_info is not None):
-                    told = f"{failed.failure.message}\n{failed.code_sample}"
+                    example = f"{failed.failure.message}\n{failed.code_sample}"
                     if failed.failure.title != ACCEPTED:
-                        seen.failures.setdefault((case.operation.label, failed.failure.title), []).append(told)
+                        seen.failures.setdefault((case.operation.label, failed.failure.title), []).append(example)
                     elif not _is_mistaken(case, failed.failure):
-                        seen.lenient.append(told)
+                        seen.lenient.append(example)
         case events.NonFatalError(value=error, label=label):
             seen.broken.append(f"{label}: {error!r}")
         case events.FatalError(exception=error):
@@ -293,7 +293,7 @@ def _ndjson(context: schemathesis.SerializationContext, value: Any) -> bytes:
 
 
 def token_of(secret: str) -> str:
-    """A token that allows everything, signed with the secret of a server."""
+    """Return a token with every scope, signed with the secret of a server."""
     now = int(time.time())
     scopes = "jobs:read jobs:write shell admin"
     return jwt.encode({"sub": "ann", "scope": scopes, "iat": now, "exp": now + 3600}, secret, algorithm="HS256")

@@ -21,7 +21,7 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @dataclass
 class Hand:
-    """A worker whose every step is asked for."""
+    """A worker that takes each step only when the test calls it."""
 
     store: Store
     clock: ManualClock
@@ -45,7 +45,7 @@ class Hand:
         )
 
     async def claim(self, *, ahead: float = 0) -> list[Run]:
-        """Take what is due, or wakes within so many seconds."""
+        """Claim the runs that are due, or wake within some seconds."""
         now = self.clock.now()
         claims = await self.store.claim(
             ClaimRequest(
@@ -72,7 +72,7 @@ class Hand:
         assert await self.store.settle([fail(run, failure, self.clock.now(), random_factor=0.0)]) == [True]
 
     async def asked_to_stop(self) -> Mapping[RunId, Reason]:
-        """Wait until somebody asks this worker to stop runs."""
+        """Wait until this worker is asked to stop runs."""
         async with asyncio.timeout(5):
             while not (stops := await self.store.stops(self.id)):  # noqa: ASYNC110 - no event tells of a store
                 await asyncio.sleep(0.005)
@@ -102,7 +102,7 @@ class Api:
         return await self.post("/v1/jobs", {"task": task, **fields}, 201)
 
     async def ask(self, method: str, path: str, status: int, **keywords: Any) -> Any:
-        """Ask, and insist on a status; an error must be a whole problem document."""
+        """Send a request and require a status; an error must be a complete problem document."""
         answer = await self.client.request(method, path, **keywords)
         assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
         if status >= 400:

@@ -1,4 +1,4 @@
-"""Every route against every kind of bad token: which code is right, what must not leak, and that nothing changes.
+"""Sends every kind of bad token to every route: the code must be right, nothing may leak, and nothing may change.
 
 The routes are those of the application itself, so that a new one cannot be forgotten.
 """
@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx2
 
-from horae.api.app import PARTS
+from horae.api.app import ROUTE_MODULES
 from horae.api.http.operation import Operation, Scope
 from horae.core.ids import Ids
 from tests.api.tokens import AUDIENCE, OTHER_RSA_KEY, by_key, by_public_key, claims, tampered, unsigned
 
 OWNER, STRANGER = "ann", "ben"
 EVERY_SCOPE = "jobs:read jobs:write shell"
-MARKER = "only-ann-knows"  # in names, keys, queues, labels and parameters of everything that ann has
+MARKER = "only-ann-knows"  # in the names, keys, queues, labels and parameters of everything that ann owns
 BROKEN = b'{"broken'
 LACKING = {
     Scope.READ: "jobs:write shell",
@@ -41,13 +41,13 @@ class Entry:
 
     @property
     def streams(self) -> bool:
-        """Whether a good answer would never end."""
+        """Whether a successful response would never end."""
         return self.path == "/v1/events"
 
 
 ENTRIES = [
     Entry(method, route.path.replace(":path}", "}"), operation)
-    for part in PARTS
+    for part in ROUTE_MODULES
     for route in part.ROUTES
     for method, operation in route.operations.items()
 ]
@@ -62,7 +62,7 @@ CREATING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What ann has: jobs of both kinds and one that failed, a run that waits and a dead letter."""
+    """The jobs and runs of ann: one-shot, recurring and failed jobs, a waiting run and a dead letter."""
 
     jobs: tuple[str, ...]
     runs: tuple[str, ...]
@@ -73,14 +73,14 @@ class World:
         return (*self.jobs, *self.runs, self.letter)
 
     def things(self, path: str) -> tuple[str, ...]:
-        """What the parameter in a path may name."""
+        """Return a value for the parameter in a path."""
         if "{id}" not in path:
             return ("",)
         return self.jobs if path.startswith("/v1/jobs/") else (*self.runs, self.letter)
 
 
 def new_jobs() -> list[dict[str, Any]]:
-    """What ann asks for; the last one fails."""
+    """Return the jobs that ann creates; the last one fails."""
     common = {"queue": MARKER, "labels": {"label": MARKER}, "name": MARKER, "params": {"message": MARKER}}
     return [
         {"task": "demo.echo", "schedule": "every 10s", "key": MARKER, **common},
@@ -90,7 +90,7 @@ def new_jobs() -> list[dict[str, Any]]:
 
 
 class Matrix:
-    """Asks a server, and compares."""
+    """Sends requests to a server and compares the responses."""
 
     def __init__(self, client: httpx2.AsyncClient, dump: Dump, now: float) -> None:
         self._client = client
@@ -100,11 +100,11 @@ class Matrix:
 
     # --- tokens
 
-    def token(self, sub: str, scope: str = EVERY_SCOPE, **said: Any) -> str:
-        return by_key(claims(self._now, sub, scope, **said))
+    def token(self, sub: str, scope: str = EVERY_SCOPE, **claimed: Any) -> str:
+        return by_key(claims(self._now, sub, scope, **claimed))
 
     def bad_tokens(self) -> Iterator[tuple[str, str | None]]:
-        """Every way in which a request does not say who sends it."""
+        """Yield every kind of unauthenticated request."""
         good = claims(self._now, OWNER, f"{EVERY_SCOPE} admin")
         yield "no token", None
         yield "wrong signature", by_key(good, OTHER_RSA_KEY)
@@ -132,7 +132,7 @@ class Matrix:
         return await self._client.request(method, path, headers=headers, json=body, content=content)
 
     def absent(self, thing: str) -> str:
-        """An id of the same kind that nobody has."""
+        """Return an id of the same kind that does not exist."""
         return f"{thing[:4]}{self._ids()}"
 
     # --- what must hold
@@ -146,7 +146,7 @@ class Matrix:
                 broken = await self.ask(entry, thing, token, world, content=BROKEN)
                 assert answer.status_code == 401, (str(entry), name, answer.text)
                 assert answer.headers["www-authenticate"].startswith('Bearer realm="horae"'), (str(entry), name)
-                assert told(answer) == told(absent) == told(broken), (str(entry), name)
+                assert without_id(answer) == without_id(absent) == without_id(broken), (str(entry), name)
                 _reveals_nothing(answer, world)
         assert await self._dump() == before, str(entry)
 
@@ -161,7 +161,7 @@ class Matrix:
                     absent = await self.ask(entry, self.absent(thing), token, world)
                     broken = await self.ask(entry, thing, token, world, content=BROKEN)
                     assert answer.status_code == 403, (str(entry), owner, scope, answer.text)
-                    assert told(answer) == told(absent) == told(broken), (str(entry), owner, scope)
+                    assert without_id(answer) == without_id(absent) == without_id(broken), (str(entry), owner, scope)
                     _reveals_nothing(answer, world)
         assert await self._dump() == before, str(entry)
 
@@ -175,7 +175,7 @@ class Matrix:
                 absent = await self.ask(entry, missing, token, world)
                 broken = await self.ask(entry, thing, token, world, content=BROKEN)
                 assert answer.status_code == 404, (str(entry), answer.text)
-                assert told(answer, thing) == told(absent, missing) == told(broken, thing), str(entry)
+                assert without_id(answer, thing) == without_id(absent, missing) == without_id(broken, thing), str(entry)
             elif entry.operation.scope is Scope.ADMIN:
                 assert answer.status_code == 403, (str(entry), answer.text)
             else:
@@ -189,7 +189,7 @@ class Matrix:
             assert after == before, str(entry)
 
     async def lets_owners_in(self, entry: Entry, world: World) -> None:
-        """The control: with the right token the same requests are understood."""
+        """Check that the same requests succeed with the right token."""
         token = self.token(OWNER, f"{EVERY_SCOPE} admin")
         answers = [await self.ask(entry, thing, token, world) for thing in world.things(entry.path)]
         statuses = {answer.status_code for answer in answers}
@@ -197,18 +197,18 @@ class Matrix:
         assert statuses & {200, 201, 202, 409}, (str(entry), [answer.text for answer in answers])
 
 
-def told(answer: httpx2.Response, thing: str = "") -> tuple[object, ...]:
-    """Everything that an answer says, but for the name of what was asked for."""
+def without_id(answer: httpx2.Response, thing: str = "") -> tuple[object, ...]:
+    """Return a response without the id that was requested."""
     headers = {name: value for name, value in answer.headers.items() if name not in ("date", "content-length")}
     text = answer.text.replace(thing, "…") if thing else answer.text
     return answer.status_code, headers, text
 
 
 def _reveals_nothing(answer: httpx2.Response, world: World, *, own: bool = False) -> None:
-    """`own` when the answer repeats what the stranger has sent."""
-    said = f"{answer.headers} {answer.text}"
-    assert not any(one in said for one in world.ids), said
-    assert own or MARKER not in said, said
+    """Return `own` when the response repeats what the stranger sent."""
+    response = f"{answer.headers} {answer.text}"
+    assert not any(one in response for one in world.ids), response
+    assert own or MARKER not in response, response
 
 
 def _body(entry: Entry, world: World) -> Body | None:

@@ -1,4 +1,4 @@
-"""The API on a real port within the test's own event loop: for streams, which a transport in process would collect."""
+"""Serves the API on a real port in the test's event loop, for streams, which an in-process transport would buffer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ from tests.live import free_port
 
 
 class ByName(Guard):
-    """Takes a token for the name of its owner; `root` is an administrator."""
+    """Uses the token itself as the owner; `root` is an administrator."""
 
     def __init__(self, expires_at: Callable[[], float | None] = lambda: None) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ByName(Guard):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where it listens, and how it is stopped."""
+    """A running server: its URL, and how to stop it."""
 
     url: str
     server: uvicorn.Server
@@ -40,7 +40,7 @@ class Served:
     services: Services
 
     async def stop(self) -> None:
-        """As a node stops: streams end first."""
+        """Stop like a node: streams end first."""
         self.services.close_streams()
         self.server.should_exit = True
         await asyncio.wait([self.serving])
@@ -48,7 +48,7 @@ class Served:
 
 class _Server(uvicorn.Server):
     def install_signal_handlers(self) -> None:
-        """The test's process keeps its own."""
+        """Leave the signal handlers of the test process alone."""
 
 
 @asynccontextmanager

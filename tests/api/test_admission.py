@@ -1,4 +1,4 @@
-"""Too much at once: refused before it costs anything, with a word on when to come again, and for nobody else."""
+"""Too many requests or bytes at once are refused early, with Retry-After, and without affecting other owners."""
 
 import asyncio
 import json
@@ -38,19 +38,19 @@ def test_an_owner_has_half_of_what_there_is_and_all_together_no_more_than_that()
 
 
 def test_an_owner_may_send_the_largest_batch() -> None:
-    Admission().enter(a_request(), "ann").bring(MAX_BATCH_BODY)
+    Admission().enter(a_request(), "ann").add_bytes(MAX_BATCH_BODY)
 
 
 def test_bodies_are_counted_while_they_come_and_forgotten_with_their_request() -> None:
     admission = Admission(size=100)
     first, second = (admission.enter(a_request(), "ann") for _ in range(2))
-    first.bring(30)
-    first.bring(10)
+    first.add_bytes(30)
+    first.add_bytes(10)
     with pytest.raises(RateLimited):
-        second.bring(11)
-    second.bring(10)
+        second.add_bytes(11)
+    second.add_bytes(10)
     first.leave()
-    second.bring(40)
+    second.add_bytes(40)
     second.leave()
     assert not admission._requests
     assert not admission._bytes
@@ -59,23 +59,23 @@ def test_bodies_are_counted_while_they_come_and_forgotten_with_their_request() -
 def test_who_brings_too_much_leaves_nothing_behind() -> None:
     admission = Admission(size=100)
     for _ in range(10):
-        stay = admission.enter(a_request(), "ann")
+        admitted = admission.enter(a_request(), "ann")
         with pytest.raises(RateLimited):
-            stay.bring(51)
-        stay.leave()
-    admission.enter(a_request(), "ann").bring(50)
+            admitted.add_bytes(51)
+        admitted.leave()
+    admission.enter(a_request(), "ann").add_bytes(50)
 
 
 @pytest.fixture
 async def client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
-    """Of an API that lets in six requests at once, and half a megabyte."""
+    """A client of an API that admits six requests and half a megabyte at once."""
     app = create_app(services, guard=ByName(), admission=Admission(requests=6, size=500_000))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
         yield client
 
 
 class Slow:
-    """Bodies of which the rest comes when it is said to."""
+    """Request bodies whose rest is sent when the test says so."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -88,7 +88,7 @@ class Slow:
         yield LARGE[10:]
 
     async def wait(self, begun: int) -> None:
-        """Until so many of them are being read."""
+        """Wait until so many bodies are being read."""
         async with asyncio.timeout(10):
             while self.begun < begun:  # noqa: ASYNC110 - the server has no event for it
                 await asyncio.sleep(0.001)

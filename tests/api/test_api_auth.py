@@ -12,7 +12,7 @@ import pytest
 from horae.api.app import create_app
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.auth.jwks import KeySet
-from horae.api.auth.tokens import Tokens
+from horae.api.auth.tokens import TokenVerifier
 from horae.api.dispatch.context import Services
 from horae.api.http.rate_limit import RateLimit
 from horae.config import load_settings
@@ -56,7 +56,9 @@ async def published() -> bytes:
 
 @pytest.fixture
 def guard(clock: ManualClock) -> Guard:
-    return Guard(Tokens(KeySet(published, fresh_seconds=300), now=lambda: clock.now().timestamp(), audience=AUDIENCE))
+    return Guard(
+        TokenVerifier(KeySet(published, fresh_seconds=300), now=lambda: clock.now().timestamp(), audience=AUDIENCE)
+    )
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def matrix(client: httpx2.AsyncClient, tmp_path: Path) -> Matrix:
 
 @pytest.fixture
 async def world(matrix: Matrix, client: httpx2.AsyncClient, hand: Hand) -> World:
-    """Ann has jobs, a run that waits, and a dead letter."""
+    """Ann owns jobs, a waiting run and a dead letter."""
     headers = {"Authorization": f"Bearer {matrix.token(OWNER)}"}
     jobs = []
     for body in new_jobs():
@@ -143,8 +145,8 @@ async def test_open_routes_need_no_token_and_mind_no_bad_one(
 # --- finer points
 
 
-def bearer(matrix: Matrix, sub: str, scope: str = EVERY_SCOPE, **said: Any) -> dict[str, str]:
-    return {"Authorization": f"Bearer {matrix.token(sub, scope, **said)}"}
+def bearer(matrix: Matrix, sub: str, scope: str = EVERY_SCOPE, **claimed: Any) -> dict[str, str]:
+    return {"Authorization": f"Bearer {matrix.token(sub, scope, **claimed)}"}
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/runs", "/v1/dead-letters", "/v1/events"])
@@ -242,7 +244,7 @@ async def test_while_there_are_no_keys_the_answer_is_to_try_again(services: Serv
 
         raise Unavailable("the issuer does not answer")
 
-    guard = Guard(Tokens(KeySet(down, fresh_seconds=300), now=lambda: NOW))
+    guard = Guard(TokenVerifier(KeySet(down, fresh_seconds=300), now=lambda: NOW))
     transport = httpx2.ASGITransport(create_app(services, guard=guard))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/v1/jobs", headers={"Authorization": "Bearer a.b.c"})

@@ -1,4 +1,4 @@
-"""Backfills: a recurring job run for slots of the past."""
+"""Backfills: running a recurring job for its past slots."""
 
 import asyncio
 from datetime import timedelta
@@ -26,7 +26,7 @@ async def runs_of(api: Api, job: Any) -> list[tuple[str, str]]:
 
 
 async def plan(api: Api) -> None:
-    """Let a planner turn what there is into runs."""
+    """Let a planner turn pending backfills into runs."""
     planner = Planner(api.store, api.clock, Metrics(), horizon=timedelta(), shards=lambda: range(SHARDS), new_id=Ids())
     await planner.plan()
 

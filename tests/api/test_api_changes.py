@@ -13,13 +13,13 @@ async def patch(api: Api, job: Any, body: Any, status: int = 200, **headers: str
 
 
 async def slots(api: Api, job: Any, **query: Any) -> list[tuple[str, str, int, str, str | None]]:
-    """The ledger, with times as minute:second."""
+    """Return the ledger with times as minute:second."""
     items = (await api.get(f"/v1/jobs/{job['id']}/slots", params={"limit": 1000} | query))["items"]
     return [(item["from"][14:19], item["to"][14:19], item["count"], item["outcome"], item["reason"]) for item in items]
 
 
 async def finish_due(api: Api) -> int:
-    """Run everything that is due, one after another; how many that were."""
+    """Run everything that is due, one after another, and return the number of runs."""
     ran = 0
     while runs := await api.hand.claim():
         for run in runs:
@@ -145,12 +145,12 @@ async def test_large_parameters_survive_a_patch_and_a_new_version_does_not_touch
 
 async def test_slots_before_a_change_of_schedule_belong_to_the_old_one(api: Api) -> None:
     job = await api.create(schedule="* * * * * *", misfire="skip", overlap="allow")
-    api.clock.advance(minutes=2)  # no planner looked meanwhile
+    api.clock.advance(minutes=2)  # without a planner tick in between
     await patch(api, job, {"schedule": "0 * * * * *"})
-    told = await slots(api, job)
-    assert told[:30] == [(f"00:{n:02d}", f"00:{n:02d}", 1, "pending", None) for n in range(1, 31)]
-    assert told[30] == ("00:31", "01:54", 84, "skipped", "misfire")
-    assert [entry[0] for entry in told[31:]] == [f"01:{n}" for n in range(55, 60)] + ["02:00"]
+    entries = await slots(api, job)
+    assert entries[:30] == [(f"00:{n:02d}", f"00:{n:02d}", 1, "pending", None) for n in range(1, 31)]
+    assert entries[30] == ("00:31", "01:54", 84, "skipped", "misfire")
+    assert [entry[0] for entry in entries[31:]] == [f"01:{n}" for n in range(55, 60)] + ["02:00"]
 
 
 # --- pause and resume
@@ -183,9 +183,9 @@ async def test_resume_honours_missed(api: Api, body: Any, ran: list[str], skippe
     resumed = await api.post(f"/v1/jobs/{job['id']}/resume", body)
     assert (resumed["status"], resumed["next_run_at"]) == ("scheduled", "2026-03-01T12:00:40Z")
     await finish_due(api)
-    told = await slots(api, job)
-    assert [entry[0] for entry in told if entry[3] == "ran"] == ran
-    assert sum(entry[2] for entry in told if entry[4] == "paused") == skipped
+    entries = await slots(api, job)
+    assert [entry[0] for entry in entries if entry[3] == "ran"] == ran
+    assert sum(entry[2] for entry in entries if entry[4] == "paused") == skipped
     api.clock.advance(seconds=5)
     assert await finish_due(api) == 1, "and it goes on"
 
@@ -214,8 +214,8 @@ async def test_pausing_and_resuming_twice_is_the_same_as_once(api: Api) -> None:
     api.clock.advance(seconds=35)
     for _ in range(2):
         await api.post(f"/v1/jobs/{job['id']}/resume", {"missed": "once"})
-    told = await slots(api, job, end="2026-03-01T12:01:00Z")
-    assert told == [
+    entries = await slots(api, job, end="2026-03-01T12:01:00Z")
+    assert entries == [
         ("00:10", "00:20", 2, "skipped", "paused"),
         ("00:30", "00:30", 1, "pending", None),
         ("00:40", "00:40", 1, "pending", None),
@@ -371,8 +371,8 @@ async def test_the_ledger_comes_in_pages_and_tells_each_slot_once(api: Api) -> N
 
 async def test_a_part_of_the_ledger_can_be_asked_for(api: Api) -> None:
     job = await api.create(schedule="* * * * * *", overlap="allow")
-    told = await slots(api, job, start="2026-03-01T12:00:05Z", end="2026-03-01T13:00:07+01:00")
-    assert [entry[0] for entry in told] == ["00:05", "00:06", "00:07"]
+    entries = await slots(api, job, start="2026-03-01T12:00:05Z", end="2026-03-01T13:00:07+01:00")
+    assert [entry[0] for entry in entries] == ["00:05", "00:06", "00:07"]
     await api.get(f"/v1/jobs/{job['id']}/slots?start=yesterday", 422)
     await api.get(f"/v1/jobs/{job['id']}/slots?start=2026-03-01T12:00:00", 422)
     await api.get(f"/v1/jobs/{job['id']}/slots?cursor=xyz", 422)

@@ -1,4 +1,4 @@
-"""Dead letters: listing, grouping, trying again and giving up."""
+"""Dead letters: listing, grouping, requeueing and discarding."""
 
 import asyncio
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 from tests.api.harness import Api
 
 UNKNOWN = "run_019f0000000070008000000000000000"
-BEYOND = "run_ffffffffffff7fff8fffffffffffffff"  # of a time that no calendar has
+BEYOND = "run_ffffffffffff7fff8fffffffffffffff"  # its timestamp is beyond the year 9999
 
 
 async def fail(api: Api, message: str = "no luck", **fields: Any) -> Any:
-    """The run of a new job that failed for good."""
+    """Create a job whose run fails after all retries, and return the run."""
     job = await api.create(max_retries=0, **fields)
     [run] = await api.hand.claim()
     await api.hand.fail(await api.hand.start(run), message)

@@ -23,12 +23,12 @@ from tests.api.serving import ByName, Served, served
 from tests.clocks import ManualClock
 
 PATIENCE = 20
-MARKER = "marker"  # of jobs that only show that a listener hears
+MARKER = "marker"  # the name of jobs that only show that a listener receives events
 
 
 @pytest.fixture
 async def clock(store: Store) -> StoreClock:
-    """Real time, for the feed looks by itself."""
+    """Real time, because the feed polls by itself."""
     clock = StoreClock()
     clock.sync(await store.time(), asked_at=clock.elapsed(), answered_at=clock.elapsed())
     return clock
@@ -54,7 +54,7 @@ async def ada(server: Served) -> AsyncIterator[AsyncClient]:
 
 
 class Heard:
-    """What a client hears in the background."""
+    """Collects the messages of a stream in the background."""
 
     def __init__(self, client: AsyncClient, **wanted: Any) -> None:
         self.events: list[Event] = []
@@ -83,7 +83,7 @@ class Heard:
 
 
 async def listening(client: AsyncClient, **wanted: Any) -> Heard:
-    """A listener that is sure to be told what happens from here on: it has been told something."""
+    """Return a listener that has received an event, and therefore receives all that follow."""
     heard = Heard(client, **wanted)
     async with asyncio.timeout(PATIENCE):
         while not heard.begun.is_set():
@@ -176,7 +176,7 @@ async def test_who_comes_back_with_the_last_id_misses_and_repeats_nothing(
 
 
 async def test_a_client_goes_on_by_itself_when_the_server_comes_back(services: Services) -> None:
-    """A server that stops ends its streams at once; the client comes back with where it was."""
+    """A stopping server ends its streams at once; the client resumes with its last event id."""
     async with served(services, ByName()) as before, AsyncClient(before.url, "ada") as ada:
         heard = await listening(ada)
         first = await ada.jobs.create("demo.echo", schedule="every 1h")

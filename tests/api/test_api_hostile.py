@@ -1,4 +1,4 @@
-"""Requests that are made to hurt: each costs little, is answered by a short problem, and keeps nobody else waiting."""
+"""Hostile requests: each costs little, gets a short problem, and does not delay other requests."""
 
 import asyncio
 import gzip
@@ -11,12 +11,12 @@ import pytest
 from horae.core.errors import MAX_FAULTS
 from tests.api.harness import Api
 
-LONG_SECONDS = 2.0  # for what takes milliseconds here, on a machine that is busy
+LONG_SECONDS = 2.0  # for what takes milliseconds on an idle machine
 SHORT_ANSWER = 20_000  # bytes
 
 
 async def refused(api: Api, content: bytes, *, path: str = "/v1/jobs", method: str = "POST") -> dict[str, Any]:
-    """The problem that a request is answered with, soon and in few words."""
+    """Send a request and return its problem, which must come soon and be short."""
     began = time.process_time()
     answer = await api.client.request(method, path, content=content)
     took = time.process_time() - began
@@ -58,11 +58,11 @@ async def test_while_a_batch_of_wrong_jobs_is_explained_others_are_answered(api:
     waits = []
     while not explaining.done():
         began = time.monotonic()
-        await asyncio.sleep(0)  # to whoever is next
+        await asyncio.sleep(0)  # let others run
         assert (await api.client.get("/healthz")).status_code == 200
         waits.append(time.monotonic() - began)
     assert (await explaining).json()["rejected"] == 100
-    assert len(waits) > 10  # it was one after the other, and not the batch first
+    assert len(waits) > 10  # the requests took turns with the batch
     assert sorted(waits)[len(waits) // 2] < 0.1
 
 
@@ -72,7 +72,7 @@ async def test_while_a_batch_of_wrong_jobs_is_explained_others_are_answered(api:
 @pytest.mark.parametrize(
     "text",
     [
-        b'\\"' * 200_000,  # quotes that end nothing
+        b'\\"' * 200_000,  # escaped quotes
         b"\\\\" * 200_000 + b"\\u000",
         b"[" * 200_000,
         b'"[' * 100_000,
@@ -126,8 +126,8 @@ async def test_a_body_is_read_as_json_whatever_it_is_called(api: Api, content_ty
     [
         "\u202ereversed\u202c",  # right to left
         "e\u0301\u0323" * 30,  # combining
-        "\U0001f468\u200d\U0001f469\u200d\U0001f467",  # beyond the first plane, joined
-        "\ufeff\u200b\ufffd\uffff\U0010ffff",  # marks, and what is no character
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",  # beyond the basic plane, joined
+        "\ufeff\u200b\ufffd\uffff\U0010ffff",  # byte order mark, zero-width space and noncharacters
         "\x01\x1b[31m\x7f\x85\u2028",  # controls
         "'; DROP TABLE runs; --",
         "<script>alert(1)</script>{{7*7}}${7*7}%s%n../../etc/passwd",
@@ -169,8 +169,8 @@ async def test_a_number_at_an_edge_is_within_the_limits_or_refused(api: Api, fie
         answer = await api.client.post("/v1/jobs", content=content)
         assert answer.status_code in (201, 400, 422), answer.text
         if answer.status_code == 201:
-            told = await api.get(f"/v1/jobs/{answer.json()['id']}")
-            assert told["task"] == "demo.echo"
+            job = await api.get(f"/v1/jobs/{answer.json()['id']}")
+            assert job["task"] == "demo.echo"
 
 
 def _json(value: Any) -> str:

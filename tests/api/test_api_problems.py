@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request, the answer is a problem document and nothing was changed."""
+"""Every invalid request gets a problem document and changes nothing."""
 
 import json
 import time
@@ -142,7 +142,7 @@ async def test_of_a_batch_those_jobs_are_refused_that_give_a_name_twice(api: Api
     kind = "application/x-ndjson" if lines else "application/json"
     answer = await api.client.post("/v1/jobs/batch", content=content, headers={"content-type": kind})
     items = answer.json()["items"]
-    assert [item.get("error", {}).get("status") for item in items] == [None, 400, 422]  # no parameter is named so
+    assert [item.get("error", {}).get("status") for item in items] == [None, 400, 422]  # the task has no such parameter
     assert items[1]["error"]["detail"] == 'the name "message" is given twice in one object'
 
 
@@ -150,7 +150,7 @@ _TEXTS = st.text(':"\\\\{}a,', max_size=3)
 
 
 def _written(value: Any, colon: str) -> str:
-    """JSON of lists, of texts, and of tuples of names and values, in which a name may come again."""
+    """Encode lists, texts and tuples of names and values, in which names may repeat, as JSON."""
     if isinstance(value, list):
         return f"[{','.join(_written(item, colon) for item in value)}]"
     if isinstance(value, tuple):
@@ -174,7 +174,7 @@ def _repeats(value: Any) -> bool:
     colon=st.sampled_from([":", "\\u003a", "\\u003A"]),
 )
 def test_only_names_that_are_given_twice_are_refused(value: Any, colon: str) -> None:
-    """Colons, quotes and brackets within texts do not pass for names, however they are written."""
+    """Colons, quotes and brackets within strings are not taken for names, however they are escaped."""
     data = _written(value, colon).encode()
     if _repeats(value):
         with pytest.raises(Malformed, match="is given twice"):
@@ -185,9 +185,9 @@ def test_only_names_that_are_given_twice_are_refused(value: Any, colon: str) -> 
 
 async def test_everything_that_is_wrong_is_told_at_once_with_hints(api: Api) -> None:
     problem = await api.post("/v1/jobs", {"prioritty": 1, "queue": "a b", "retry": {"factor": 0}}, 422)
-    told = {error["pointer"]: error["detail"] for error in problem["errors"]}
-    assert told.keys() == {"/prioritty", "/queue", "/retry/factor", "/task"}
-    assert "did you mean priority?" in told["/prioritty"]
+    details = {error["pointer"]: error["detail"] for error in problem["errors"]}
+    assert details.keys() == {"/prioritty", "/queue", "/retry/factor", "/task"}
+    assert "did you mean priority?" in details["/prioritty"]
 
 
 async def test_a_backslash_before_u0000_is_no_nul(api: Api) -> None:
@@ -260,7 +260,7 @@ async def test_a_page_of_another_site_cannot_create_jobs(api: Api) -> None:
 
 
 class Broken:
-    """A store in front of which something always happens."""
+    """A store that calls a function before every verb."""
 
     def __init__(self, store: object, error: Exception) -> None:
         self._store = store
@@ -274,7 +274,7 @@ class Broken:
 
 
 def asking_broken_store(api: Api, services: Services, error: Exception) -> httpx2.AsyncClient:
-    """A client of an API whose store raises this error, whatever it is asked."""
+    """Return a client of an API whose store raises an error for every verb."""
     store: Any = Broken(api.store, error)
     broken = Services.over(
         store,

@@ -1,4 +1,4 @@
-"""Idempotency-Key: what is repeated is done once and answered the same way."""
+"""Idempotency-Key: a repeated request is executed once and gets the same response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -155,7 +155,7 @@ async def test_a_repeated_batch_is_answered_as_before(api: Api) -> None:
 
 
 async def test_a_batch_that_was_interrupted_is_completed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its answer was not kept, but each of its jobs is known by its place."""
+    """The response was not stored, but each job of the batch has its own idempotency record."""
 
     async def fail(receipts: Receipts, ask: Ask, answer: str) -> str:
         raise Unavailable("the store went away")
@@ -187,8 +187,8 @@ async def test_a_batch_that_met_a_moment_without_a_store_is_completed(
         for name in ("create", "apply"):  # without an idempotency key, and with one
             patch.setattr(type(api.store), name, failing_at_last(getattr(type(api.store), name)))
         assert (await ask(api, "/v1/jobs/batch", jobs)).status_code == 503
-        told = await api.post("/v1/jobs/batch", jobs)
-        assert (told["accepted"], told["items"][-1]["error"]["status"]) == (BATCH, 503)
+        result = await api.post("/v1/jobs/batch", jobs)
+        assert (result["accepted"], result["items"][-1]["error"]["status"]) == (BATCH, 503)
     again = (await ask(api, "/v1/jobs/batch", jobs)).json()
     assert (again["accepted"], len({item["id"] for item in again["items"]})) == (BATCH + 1, BATCH + 1)
 

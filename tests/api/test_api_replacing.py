@@ -1,4 +1,4 @@
-"""Replacing jobs as a whole, by their id or by their key."""
+"""Replacing jobs by their id or key."""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +23,7 @@ async def by_key(api: Api, key: str, body: Any, status: int = 200, **headers: st
 
 
 async def events(api: Api) -> list[str]:
-    """What listeners were told of jobs, in order."""
+    """Return the events of jobs in order."""
     batches = await api.store.events(after=None, owner=None, limit=1000)
     return [batch.kind for batch in batches for _ in batch.subjects if batch.kind.startswith("job.")]
 
@@ -75,7 +75,7 @@ async def test_what_was_read_can_be_changed_and_sent_back(api: Api) -> None:
     )
     assert job["on_failure"] == "block"
     same = await put(api, job, job)
-    assert same == job, "nothing was said to change, so there is no new revision"
+    assert same == job, "nothing changes, so there is no new revision"
     changed = await put(api, job, {**job, "priority": 3})
     assert {**changed, "revision": 1, "priority": 0, "updated_at": job["updated_at"]} == job
     assert (changed["revision"], changed["priority"]) == (2, 3)
@@ -233,5 +233,7 @@ async def test_listeners_are_told_of_every_change(api: Api) -> None:
         await api.post(f"/v1/jobs/{job['id']}/pause")
         await api.post(f"/v1/jobs/{job['id']}/resume")
         await api.ask("DELETE", f"/v1/jobs/{job['id']}", 200)
-    told = ["job.created", "job.updated", "job.paused", "job.resumed"]
-    assert await events(api) == [*told, "job.cancelled", *told], "the end of a one-shot is told by its run"
+    lifecycle = ["job.created", "job.updated", "job.paused", "job.resumed"]
+    assert await events(api) == [*lifecycle, "job.cancelled", *lifecycle], (
+        "the end of a one-shot is lifecycle by its run"
+    )

@@ -1,4 +1,4 @@
-"""Schedules, tasks, workers, and what those who look after the server ask."""
+"""Schedules, tasks, workers, health and metrics."""
 
 import httpx2
 import pytest

@@ -67,7 +67,7 @@ async def api(services: Services, store: Store, clock: ManualClock) -> AsyncIter
 
 
 async def kept(api: Api, job: dict[str, Any]) -> Any:
-    """The secrets of a job as the store has them, opened."""
+    """Return the decrypted secrets of a job in the store."""
     import json
 
     found = await api.store.job(JobId(job["id"].removeprefix("job_")), owner=None)

@@ -1,4 +1,4 @@
-"""Why a run has not started, as users are told."""
+"""Why a run has not started."""
 
 from typing import Any
 
@@ -60,9 +60,9 @@ async def test_the_run_ahead_is_named(api: Api) -> None:
     second = await api.create(ordering_key="o")
     [run] = await api.hand.claim()
     await api.hand.start(run)
-    told = await why(api, second)
-    assert told["reason"] == "waiting_for_run"
-    assert first["id"].replace("job_", "run_") in told["detail"]
+    result = await why(api, second)
+    assert result["reason"] == "waiting_for_run"
+    assert first["id"].replace("job_", "run_") in result["detail"]
 
 
 async def test_a_full_queue_is_told(api: Api) -> None:
@@ -84,6 +84,6 @@ async def test_a_cancel_under_way_is_told(api: Api) -> None:
 async def test_what_is_not_there_has_no_why(api: Api) -> None:
     await api.get("/v1/runs/run_" + "0" * 32 + "/why", 404)
     await api.get("/v1/runs/7/why", 404)
-    beyond = "ffffffffffff7fff8fffffffffffffff"  # of a time that no calendar has
+    beyond = "ffffffffffff7fff8fffffffffffffff"  # its timestamp is beyond the year 9999
     await api.get(f"/v1/runs/run_{beyond}/why", 404)
     await api.get(f"/v1/jobs/job_{beyond}", 404)

@@ -1,4 +1,4 @@
-"""The OpenAPI document against the contract, which is written down here once more, and against the routes."""
+"""The OpenAPI document matches the contract, which is repeated here, and the routes."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from horae.api.app import PARTS, create_app
+from horae.api.app import ROUTE_MODULES, create_app
 from horae.api.dispatch.context import Services
 from horae.api.openapi import examples
 from horae.api.openapi.document import document, path_of
@@ -21,7 +21,7 @@ from horae.api.schemas import job_requests, job_views, run_views
 from tests.api.harness import Api
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(
-    msgspec.json.encode(document(route for part in PARTS for route in part.ROUTES))
+    msgspec.json.encode(document(route for part in ROUTE_MODULES for route in part.ROUTES))
 )
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
@@ -146,7 +146,7 @@ def _routes() -> list[list[str]]:
 
 
 def _table(text: str) -> dict[str, set[str]]:
-    """The first word of each line with the others."""
+    """Return the first word of each line with the remaining words."""
     found: dict[str, set[str]] = {}
     for name, *words in (line.split() for line in text.strip().splitlines()):
         found[name] = found.get(name, set()) | set(words)
@@ -252,7 +252,7 @@ def test_refusals_are_problem_documents_and_say_when_to_come_back() -> None:
 
 
 def test_every_route_is_described() -> None:
-    for part in PARTS:
+    for part in ROUTE_MODULES:
         for route in part.ROUTES:
             assert DOCUMENT["paths"][path_of(route)].keys() == {method.lower() for method in route.operations}
 
@@ -292,7 +292,7 @@ def test_every_reference_and_every_link_leads_somewhere() -> None:
 def test_what_is_said_over_the_types_is_said_of_fields_that_there_are() -> None:
     structs = {
         name: kind
-        for module in (*PARTS, job_requests, job_views, run_views)
+        for module in (*ROUTE_MODULES, job_requests, job_views, run_views)
         for name, kind in vars(module).items()
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     }
@@ -387,7 +387,7 @@ async def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing_but_its_own(
         for text in re.findall(f"<{tag}>(.*?)</{tag}>", page.text, re.DOTALL):
             digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
             assert f"{tag}-src 'sha256-{digest}'" in policy
-    assert not re.findall(r"\son[a-z]+=|\sstyle=", page.text)  # which the policy would forbid
+    assert not re.findall(r"\son[a-z]+=|\sstyle=", page.text)  # which the Content-Security-Policy would block
 
 
 async def test_the_reference_tells_of_every_operation_and_type(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Connections: what is too large, too slow or no HTTP is refused by a problem document, and the server goes on."""
+"""Requests that are too large, too slow or not HTTP get a problem document, and the server goes on."""
 
 import asyncio
 import json
@@ -17,12 +17,12 @@ from starlette.routing import Route
 
 from horae.api.http import protocol
 from horae.api.http.protocol import (
+    MAX_BUFFERED,
     MAX_HEADER_BYTES,
     MAX_HEADERS,
-    MAX_HELD,
     MAX_URL,
+    CoalescingTransport,
     LimitedConnection,
-    Together,
     connections_allowed,
 )
 
@@ -30,13 +30,13 @@ LARGE = 40_000_000  # bytes: more than the buffers of any two sockets hold
 
 
 class Server(uvicorn.Server):
-    """Serves in the test's own loop, and leaves its signals alone."""
+    """Serves in the test's event loop without signal handlers."""
 
     def __init__(self, app: Starlette, port: int) -> None:
         super().__init__(
             uvicorn.Config(app, http=LimitedConnection, ws="none", lifespan="off", log_config=None, port=port)
         )
-        self.release = asyncio.Event()  # of the answers to /slow
+        self.release = asyncio.Event()  # of the responses to /slow
         app.state.release = self.release
 
     def install_signal_handlers(self) -> None: ...
@@ -80,7 +80,7 @@ def port(server: Server) -> int:
 
 
 async def say(port: int, *pieces: bytes) -> tuple[int, Any, bytes]:
-    """Send pieces, and read until the server closes; status, JSON and the head of the answer."""
+    """Send pieces and read until the server closes; return the status, JSON and head of the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in pieces:
@@ -103,8 +103,8 @@ def request(*, path: str = "/", headers: dict[str, str] | None = None, body: byt
 
 async def test_a_request_within_the_limits_is_served(port: int) -> None:
     headers = {f"X-{number}": "v" * 500 for number in range(MAX_HEADERS - 3)}
-    status, told, _ = await say(port, request(path="/" + "p" * 9000, headers=headers, body=b"x" * 1_000_000))
-    assert (status, told) == (200, {"headers": MAX_HEADERS, "body": 1_000_000, "path": 9001})
+    status, result, _ = await say(port, request(path="/" + "p" * 9000, headers=headers, body=b"x" * 1_000_000))
+    assert (status, result) == (200, {"headers": MAX_HEADERS, "body": 1_000_000, "path": 9001})
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_a_request_within_the_limits_is_served(port: int) -> None:
 )
 async def test_what_is_too_large_or_no_http_is_refused(port: int, pieces: list[bytes], status: int, code: str) -> None:
     answered, problem, head = await say(port, *pieces)
-    if answered:  # a sender that is still writing may lose the answer with its connection
+    if answered:  # a client that is still writing may lose the response with its connection
         assert answered == status, problem
         assert b"application/problem+json" in head
         assert problem["status"] == status
@@ -161,24 +161,24 @@ async def test_requests_that_come_in_a_row_are_answered_in_their_order(port: int
     sizes = range(500)
     pipelined = [request(headers={"Connection": "keep-alive"}, body=b"x" * size) for size in sizes]
     writer.write(b"".join(pipelined))
-    told = []
+    result = []
     for _ in sizes:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
         size = int(head.lower().partition(b"content-length: ")[2].split()[0])
-        told.append(json.loads(await reader.readexactly(size))["body"])
+        result.append(json.loads(await reader.readexactly(size))["body"])
     writer.close()
-    assert told == list(sizes)
+    assert result == list(sizes)
 
 
 async def test_an_answer_that_nobody_takes_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched, socket.create_connection(("127.0.0.1", server.config.port)) as deaf:
-        patched.setattr(protocol, "ANSWER_SECONDS", 0.2)
+        patched.setattr(protocol, "WRITE_SECONDS", 0.2)
         deaf.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         await server.until_connections(1)
         await server.until_connections(0)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    assert len(await asyncio.wait_for(reader.read(), 20)) > LARGE  # whoever takes it gets all of it
+    assert len(await asyncio.wait_for(reader.read(), 20)) > LARGE  # a client that reads gets all of it
     writer.close()
 
 
@@ -237,7 +237,7 @@ async def test_nonsense_from_outside_is_not_logged(port: int, caplog: pytest.Log
 
 
 class Wire(asyncio.Transport):
-    """What is sent, piece by piece."""
+    """Records what is sent, piece by piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,7 +252,7 @@ class Wire(asyncio.Transport):
 
 async def test_a_head_and_its_body_are_sent_together() -> None:
     wire = Wire()
-    transport = Together(wire, asyncio.get_running_loop())
+    transport = CoalescingTransport(wire, asyncio.get_running_loop())
     transport.write(b"head ")
     transport.write(b"body")
     assert wire.sent == []
@@ -269,30 +269,30 @@ async def test_answers_that_are_ready_together_are_sent_in_a_row() -> None:
 
     async def answer(number: int) -> None:
         await ready.wait()
-        Together(wire, asyncio.get_running_loop()).write(b"%d" % number)
+        CoalescingTransport(wire, asyncio.get_running_loop()).write(b"%d" % number)
         made.append(len(wire.sent))
 
     answers = [asyncio.create_task(answer(number)) for number in range(3)]
     await asyncio.sleep(0)
     ready.set()
     await asyncio.gather(*answers)
-    assert made == [0, 0, 0]  # nothing was sent before all of them were made
+    assert made == [0, 0, 0]  # nothing was sent before all of them were ready
     assert wire.sent == [b"0", b"1", b"2"]
 
 
 async def test_what_is_kept_back_until_the_end_of_a_turn_has_a_limit() -> None:
     wire = Wire()
-    transport = Together(wire, asyncio.get_running_loop())
+    transport = CoalescingTransport(wire, asyncio.get_running_loop())
     for _ in range(3):
-        transport.write(b"x" * (MAX_HELD // 2))
-    assert wire.sent == [b"x" * (MAX_HELD // 2 * 3)]
+        transport.write(b"x" * (MAX_BUFFERED // 2))
+    assert wire.sent == [b"x" * (MAX_BUFFERED // 2 * 3)]
     await asyncio.sleep(0)
     assert len(wire.sent) == 1
 
 
 async def test_a_connection_that_is_closed_has_sent_everything() -> None:
     wire = Wire()
-    transport = Together(wire, asyncio.get_running_loop())
+    transport = CoalescingTransport(wire, asyncio.get_running_loop())
     transport.write(b"head")
     transport.close()
     await asyncio.sleep(0)

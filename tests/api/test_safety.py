@@ -1,4 +1,4 @@
-"""Set-ups that would be unsafe are refused, with a sentence that says what to do."""
+"""Unsafe settings are refused with a message that says what to change."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ SECRET = "correct horse battery staple and more"
 
 
 def refusal(*, roles: str = "api,planner,worker", local: bool = False, **settings: str) -> str:
-    """Why a node with these settings is refused; empty when it is not."""
+    """Return why a node with these settings is refused; empty when it is not."""
     environ = {f"HORAE_{name.upper()}": value for name, value in settings.items()}
     try:
         refuse_unsafe(load_settings(environ=environ, file=NO_FILE), roles=roles.split(","), local=local)
@@ -44,20 +44,20 @@ def test_on_loopback_there_need_be_none(host: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({}, "set HORAE_JWT_SECRET, or HORAE_JWKS"),
+        ({}, "set HORAE_JWT_SECRET, or set HORAE_JWKS"),
         ({"jwt_secret": "short"}, "has 5 bytes, but needs at least 32; make one with"),
         ({"jwt_secret": "é" * 15}, "has 30 bytes"),
-        ({"jwt_secret": SECRET, "jwks": "https://issuer.example/keys"}, "unset one of them"),
+        ({"jwt_secret": SECRET, "jwks": "https://issuer.example/keys"}, "unset the other"),
         ({"jwks": "http://issuer.example/keys"}, "must come over https"),
-        ({"jwks": "ftp://issuer.example/keys"}, "must be a file or an https:// address"),
+        ({"jwks": "ftp://issuer.example/keys"}, "must be a file or an https:// URL"),
         ({"jwks": "/no/such/file.json"}, "cannot be read: No such file"),
         ({"encryption_key": "short", "jwt_secret": SECRET}, "shorter than 16 characters; make one with"),
     ],
 )
 def test_tokens_are_checked_with_one_good_key(settings: dict[str, str], why: str) -> None:
-    told = refusal(auth="jwt", **settings)
-    assert why in told
-    assert SECRET not in told
+    details = refusal(auth="jwt", **settings)
+    assert why in details
+    assert SECRET not in details
 
 
 @pytest.mark.parametrize(

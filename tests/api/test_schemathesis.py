@@ -1,4 +1,4 @@
-"""A few hundred requests made from the OpenAPI document; the full size is in `tests/acceptance`."""
+"""A few hundred requests generated from the OpenAPI document; the full size is in `tests/acceptance`."""
 
 from tests.api.fuzzing import fuzz, token_of
 from tests.system.fixtures import OpenCluster, new_cluster

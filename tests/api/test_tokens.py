@@ -1,4 +1,4 @@
-"""Tokens, the keys they are checked with, and how often their owners may ask."""
+"""Tokens, the keys that verify them, and the rate limit of their owners."""
 
 import asyncio
 import base64
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from horae.api.auth import jwks as key_sources
 from horae.api.auth import tokens
-from horae.api.auth.jwks import KeySet, SecretKey, keys_at, parse_keys
-from horae.api.auth.tokens import InvalidToken, Tokens
+from horae.api.auth.jwks import KeySet, SecretKey, jwks_at, parse_keys
+from horae.api.auth.tokens import InvalidToken, TokenVerifier
 from horae.api.http import rate_limit
 from horae.api.http.rate_limit import RateLimit
 from horae.core.errors import Unavailable
@@ -49,7 +49,7 @@ class Clock:
 
 
 class Issuer:
-    """Where keys are published: they change, and sometimes nobody answers."""
+    """Publishes keys, which change, and which sometimes cannot be fetched."""
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.published = document(*keys)
@@ -69,15 +69,15 @@ def clock() -> Clock:
     return Clock()
 
 
-def by_shared_secret(clock: Clock, **options: Any) -> Tokens:
-    return Tokens(SecretKey(SECRET), now=clock, audience=AUDIENCE, **options)
+def by_shared_secret(clock: Clock, **options: Any) -> TokenVerifier:
+    return TokenVerifier(SecretKey(SECRET), now=clock, audience=AUDIENCE, **options)
 
 
-def by_issuer(clock: Clock, issuer: Issuer, **options: Any) -> Tokens:
-    return Tokens(KeySet(issuer.read, fresh_seconds=300, elapsed=clock), now=clock, audience=AUDIENCE, **options)
+def by_issuer(clock: Clock, issuer: Issuer, **options: Any) -> TokenVerifier:
+    return TokenVerifier(KeySet(issuer.read, fresh_seconds=300, elapsed=clock), now=clock, audience=AUDIENCE, **options)
 
 
-async def refused(checker: Tokens, token: str) -> str:
+async def refused(checker: TokenVerifier, token: str) -> str:
     with pytest.raises(InvalidToken) as caught:
         await checker.verify(token)
     return str(caught.value)
@@ -93,7 +93,7 @@ async def test_a_token_says_who_asks_and_what_they_may(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "scopes"),
+    ("claimed", "scopes"),
     [
         ({"scope": ["jobs:read", 3, "admin"]}, {"jobs:read", "admin"}),
         ({"scope": None, "scp": ["jobs:read"]}, {"jobs:read"}),
@@ -103,8 +103,8 @@ async def test_a_token_says_who_asks_and_what_they_may(clock: Clock) -> None:
         ({"scope": ""}, set()),
     ],
 )
-async def test_scopes_are_text_or_a_list(clock: Clock, said: dict[str, Any], scopes: set[str]) -> None:
-    assert (await by_shared_secret(clock).verify(by_secret(claims(NOW, **said)))).scopes == scopes
+async def test_scopes_are_text_or_a_list(clock: Clock, claimed: dict[str, Any], scopes: set[str]) -> None:
+    assert (await by_shared_secret(clock).verify(by_secret(claims(NOW, **claimed)))).scopes == scopes
 
 
 async def test_the_owner_may_be_told_by_another_claim(clock: Clock) -> None:
@@ -115,20 +115,20 @@ async def test_the_owner_may_be_told_by_another_claim(clock: Clock) -> None:
 
 
 async def test_an_audience_is_checked_only_where_one_is_set(clock: Clock) -> None:
-    anybody = Tokens(SecretKey(SECRET), now=clock)
+    anybody = TokenVerifier(SecretKey(SECRET), now=clock)
     for aud in (None, "somebody", [AUDIENCE, "somebody"]):
         assert (await anybody.verify(by_secret(claims(NOW, aud=aud)))).owner == "ann"
     checker = by_shared_secret(clock)
     assert (await checker.verify(by_secret(claims(NOW, aud=["somebody", AUDIENCE])))).owner == "ann"
     for aud in (None, "somebody", ["somebody"], [], {AUDIENCE: 1}, AUDIENCE + "x"):
-        assert "somebody else" in await refused(checker, by_secret(claims(NOW, aud=aud)))
+        assert "another audience" in await refused(checker, by_secret(claims(NOW, aud=aud)))
 
 
 # --- bad tokens
 
 
 @pytest.mark.parametrize(
-    "said",
+    "claimed",
     [
         {"exp": None},
         {"exp": NOW},
@@ -150,13 +150,13 @@ async def test_an_audience_is_checked_only_where_one_is_set(clock: Clock) -> Non
     ],
     ids=str,
 )
-async def test_a_token_with_wrong_claims_is_refused(clock: Clock, said: dict[str, Any]) -> None:
-    await refused(by_shared_secret(clock), _signed_anyhow(claims(NOW, **said)))
+async def test_a_token_with_wrong_claims_is_refused(clock: Clock, claimed: dict[str, Any]) -> None:
+    await refused(by_shared_secret(clock), _signed_anyhow(claims(NOW, **claimed)))
 
 
-def _signed_anyhow(said: dict[str, Any]) -> str:
-    """PyJWT refuses to sign some of what somebody else may well sign."""
-    return jwt.api_jws.encode(json.dumps(said).encode(), SECRET, algorithm="HS256")
+def _signed_anyhow(claimed: dict[str, Any]) -> str:
+    """Sign without PyJWT, which refuses to sign some tokens that an attacker could."""
+    return jwt.api_jws.encode(json.dumps(claimed).encode(), SECRET, algorithm="HS256")
 
 
 async def test_clocks_may_differ_a_little_but_an_end_is_an_end(clock: Clock) -> None:
@@ -189,7 +189,7 @@ NOT_BY_SECRET = {
 
 @pytest.mark.parametrize("name", NOT_BY_SECRET)
 async def test_what_the_secret_did_not_sign_is_refused(clock: Clock, name: str) -> None:
-    assert await refused(by_shared_secret(clock), NOT_BY_SECRET[name]) == "the token is not valid here"
+    assert await refused(by_shared_secret(clock), NOT_BY_SECRET[name]) == "the token is not valid"
 
 
 NOT_BY_KEY = {
@@ -210,7 +210,7 @@ NOT_BY_KEY = {
 @pytest.mark.parametrize("name", NOT_BY_KEY)
 async def test_what_the_key_did_not_sign_is_refused(clock: Clock, name: str) -> None:
     issuer = Issuer(public_jwk(RSA_KEY, "main"), public_jwk(EC_KEY, "ec"))
-    assert await refused(by_issuer(clock, issuer), NOT_BY_KEY[name]) == "the token is not valid here"
+    assert await refused(by_issuer(clock, issuer), NOT_BY_KEY[name]) == "the token is not valid"
 
 
 @given(st.text(max_size=300) | st.binary(max_size=300).map(lambda data: data.decode("latin-1")))
@@ -240,7 +240,7 @@ KEY_NAMES = [
 
 
 def leading(header: str, url: str) -> dict[str, Any]:
-    """Headers that name a key of the attacker's, or the place where it is."""
+    """Headers that contain a key of the attacker, or its URL."""
     values: dict[str, Any] = {
         "jwk": ATTACKER,
         "jku": f"{url}/keys",
@@ -256,14 +256,14 @@ def leading(header: str, url: str) -> dict[str, Any]:
 async def test_a_header_that_leads_to_another_key_is_not_followed(
     clock: Clock, published: dict[str, Any], header: str
 ) -> None:
-    """There is a server at the address, and it has the key that the token was signed with."""
+    """The URL in the header exists and serves the key that signed the token."""
     published["body"] = document(ATTACKER)
     issuer = Issuer(public_jwk(RSA_KEY, "main"))
     checker = by_issuer(clock, issuer)
     forged = jwt.encode(claims(NOW), OTHER_RSA_KEY, "RS256", headers=leading(header, published["url"]))
-    assert await refused(checker, forged) == "the token is not valid here"
+    assert await refused(checker, forged) == "the token is not valid"
     assert published["asked"] == 0
-    assert issuer.asked <= 2  # its own address is asked, once more for a name that is not known
+    assert issuer.asked <= 2  # only the configured URL is fetched, once more for an unknown key id
 
 
 @pytest.mark.parametrize("header", [name for name in LEADING if name != "kid"])
@@ -277,21 +277,21 @@ async def test_a_good_token_is_judged_by_its_signature_wherever_its_headers_lead
 
 @pytest.mark.parametrize("kid", KEY_NAMES)
 async def test_the_name_of_a_key_is_looked_up_exactly_and_nowhere_else(clock: Clock, kid: str) -> None:
-    """Not even the right key signs under a name that is not its own, nor an empty one under the name of a file."""
+    """Neither the right key under a foreign id nor an empty key under the name of a file is accepted."""
     issuer = Issuer(public_jwk(RSA_KEY, "main"))
     for token in (
         by_key(claims(NOW), kid=kid),
         by_key(claims(NOW), OTHER_RSA_KEY, kid=kid),
         by_nothing(claims(NOW), kid),
     ):
-        assert await refused(by_issuer(clock, issuer), token) == "the token is not valid here"
-    assert await refused(by_shared_secret(clock), by_nothing(claims(NOW), kid)) == "the token is not valid here"
+        assert await refused(by_issuer(clock, issuer), token) == "the token is not valid"
+    assert await refused(by_shared_secret(clock), by_nothing(claims(NOW), kid)) == "the token is not valid"
 
 
 @pytest.mark.parametrize("kid", [7, None, ["main"], {"main": 1}, True])
 async def test_the_name_of_a_key_is_a_text(clock: Clock, kid: object) -> None:
     issuer = Issuer(public_jwk(RSA_KEY, "main"), public_jwk(EC_KEY))
-    assert await refused(by_issuer(clock, issuer), by_nothing(claims(NOW), kid)) == "the token is not valid here"
+    assert await refused(by_issuer(clock, issuer), by_nothing(claims(NOW), kid)) == "the token is not valid"
 
 
 # --- keys that come and go
@@ -348,7 +348,7 @@ async def test_a_key_that_is_withdrawn_is_good_for_nothing_any_more(clock: Clock
     await checker.verify(token)
     issuer.published = document(public_jwk(OTHER_RSA_KEY, "other"))
     clock.now += 301
-    await checker.verify(token)  # the old keys hold until the new ones are there
+    await checker.verify(token)  # the old keys are used until the new ones are fetched
     await asyncio.sleep(0.01)
     await refused(checker, token)
 
@@ -393,7 +393,7 @@ async def test_a_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(key_sources, "FILE_FRESH_SECONDS", 0.0)
     file = tmp_path / "keys.json"
     file.write_bytes(document(public_jwk(RSA_KEY, "old")))
-    checker = Tokens(keys_at(str(file)), now=Clock())
+    checker = TokenVerifier(jwks_at(str(file)), now=Clock())
     assert (await checker.verify(by_key(claims(NOW), RSA_KEY, kid="old"))).owner == "ann"
     file.write_bytes(document(public_jwk(OTHER_RSA_KEY, "new")))
     assert (await checker.verify(by_key(claims(NOW), OTHER_RSA_KEY, kid="new"))).owner == "ann"
@@ -402,7 +402,7 @@ async def test_a_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch:
 
 @pytest.fixture
 async def published() -> AsyncIterator[dict[str, Any]]:
-    """An issuer over HTTP: what it answers can be changed."""
+    """An issuer over HTTP, whose responses the test can change."""
     state: dict[str, Any] = {"status": 200, "body": document(public_jwk(RSA_KEY, "main")), "asked": 0}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -421,7 +421,7 @@ async def published() -> AsyncIterator[dict[str, Any]]:
 
 
 async def test_keys_are_fetched_from_their_address(published: dict[str, Any]) -> None:
-    checker = Tokens(keys_at(published["url"]), now=Clock())
+    checker = TokenVerifier(jwks_at(published["url"]), now=Clock())
     assert (await checker.verify(by_key(claims(NOW)))).owner == "ann"
     assert published["asked"] == 1
 
@@ -434,13 +434,13 @@ async def test_keys_are_fetched_from_their_address(published: dict[str, Any]) ->
 async def test_an_address_that_answers_no_keys_is_like_none(published: dict[str, Any], answer: dict[str, Any]) -> None:
     published.update(answer)
     with pytest.raises(Unavailable):
-        await Tokens(keys_at(published["url"]), now=Clock()).verify(by_key(claims(NOW)))
+        await TokenVerifier(jwks_at(published["url"]), now=Clock()).verify(by_key(claims(NOW)))
     assert published["asked"] == 1  # no redirect is followed
 
 
 async def test_an_address_where_nobody_answers_is_unavailable(unused_tcp_port: int) -> None:
     with pytest.raises(Unavailable):
-        await Tokens(keys_at(f"http://127.0.0.1:{unused_tcp_port}/"), now=Clock()).verify(by_key(claims(NOW)))
+        await TokenVerifier(jwks_at(f"http://127.0.0.1:{unused_tcp_port}/"), now=Clock()).verify(by_key(claims(NOW)))
 
 
 # --- what it costs
@@ -449,7 +449,7 @@ async def test_an_address_where_nobody_answers_is_unavailable(unused_tcp_port: i
 async def test_a_token_is_verified_once_and_the_memory_is_bounded(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(tokens, "MAX_CACHED", 3)
     decoded: list[str] = []
     decode = jwt.decode
 
@@ -464,7 +464,7 @@ async def test_a_token_is_verified_once_and_the_memory_is_bounded(
         for _ in range(3):
             await checker.verify(token)
     assert decoded == several
-    await checker.verify(several[0])  # forgotten meanwhile
+    await checker.verify(several[0])  # dropped from the cache meanwhile
     assert decoded == [*several, several[0]]
     assert len(checker._verified) == 3
 

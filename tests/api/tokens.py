@@ -23,7 +23,7 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pri
 
 
 def public_jwk(key: PrivateKey, kid: str | None = None) -> dict[str, Any]:
-    """The public part of a key, as an issuer publishes it."""
+    """Return the public part of a key as a JWK."""
     match key:
         case rsa.RSAPrivateKey():
             data = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
@@ -39,40 +39,42 @@ def document(*keys: dict[str, Any]) -> bytes:
 
 
 def claims(now: float, sub: str = "ann", scope: str = "jobs:read jobs:write", **more: Any) -> dict[str, Any]:
-    """What a good token says; a claim that is given as None is left out."""
-    said = {"sub": sub, "scope": scope, "iat": int(now), "exp": int(now) + 600, "aud": AUDIENCE, **more}
-    return {name: value for name, value in said.items() if value is not None}
+    """Return the claims of a valid token; a claim of None is left out."""
+    claimed = {"sub": sub, "scope": scope, "iat": int(now), "exp": int(now) + 600, "aud": AUDIENCE, **more}
+    return {name: value for name, value in claimed.items() if value is not None}
 
 
-def by_secret(said: dict[str, Any], secret: str = SECRET) -> str:
-    return jwt.encode(said, secret, algorithm="HS256")
+def by_secret(claimed: dict[str, Any], secret: str = SECRET) -> str:
+    return jwt.encode(claimed, secret, algorithm="HS256")
 
 
-def by_key(said: dict[str, Any], key: PrivateKey = RSA_KEY, kid: str | None = "main", algorithm: str = "RS256") -> str:
-    return jwt.encode(said, key, algorithm=algorithm, headers=None if kid is None else {"kid": kid})
+def by_key(
+    claimed: dict[str, Any], key: PrivateKey = RSA_KEY, kid: str | None = "main", algorithm: str = "RS256"
+) -> str:
+    return jwt.encode(claimed, key, algorithm=algorithm, headers=None if kid is None else {"kid": kid})
 
 
-def unsigned(said: dict[str, Any], alg: str = "none") -> str:
-    """`alg: none`, in the spelling that is wished."""
-    return f"{_part({'alg': alg, 'typ': 'JWT'})}.{_part(said)}."
+def unsigned(claimed: dict[str, Any], alg: str = "none") -> str:
+    """Return a token with `alg: none` in some spelling."""
+    return f"{_part({'alg': alg, 'typ': 'JWT'})}.{_part(claimed)}."
 
 
-def by_public_key(said: dict[str, Any], key: PrivateKey = RSA_KEY, kid: str | None = "main") -> str:
-    """HS256, signed with what everybody knows: the public key as the server could have it at hand."""
+def by_public_key(claimed: dict[str, Any], key: PrivateKey = RSA_KEY, kid: str | None = "main") -> str:
+    """Return a token with HS256, signed with the public key as the secret."""
     pem = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     head = {"alg": "HS256", "typ": "JWT"} | ({} if kid is None else {"kid": kid})
-    signed = f"{_part(head)}.{_part(said)}"
+    signed = f"{_part(head)}.{_part(claimed)}"
     return f"{signed}.{_encoded(hmac.new(pem, signed.encode(), hashlib.sha256).digest())}"
 
 
-def by_nothing(said: dict[str, Any], kid: object) -> str:
-    """HS256 with an empty secret, which is what a name of a file or of a row leads to when there is nothing in it."""
-    signed = f"{_part({'alg': 'HS256', 'typ': 'JWT', 'kid': kid})}.{_part(said)}"
+def by_nothing(claimed: dict[str, Any], kid: object) -> str:
+    """Return a token with HS256 and an empty secret, which an injected key id (a file or a row) could lead to."""
+    signed = f"{_part({'alg': 'HS256', 'typ': 'JWT', 'kid': kid})}.{_part(claimed)}"
     return f"{signed}.{_encoded(hmac.new(b'', signed.encode(), hashlib.sha256).digest())}"
 
 
 def tampered(token: str) -> str:
-    """The same token with another last character but a few of its signature."""
+    """Return a token with one character of its signature changed."""
     changed = "A" if token[-6] != "A" else "B"
     return f"{token[:-6]}{changed}{token[-5:]}"
 

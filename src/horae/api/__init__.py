@@ -1,1 +1,1 @@
-"""The REST API: a Starlette application over the use cases in `services`."""
+"""The REST API: a Starlette application over the use cases and queries."""

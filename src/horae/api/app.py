@@ -1,4 +1,4 @@
-"""The application: every route, and a problem document for everything that goes wrong."""
+"""The ASGI application: all routes, and a problem document for every error."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from horae.api.auth.guard import OPEN, Guard
-from horae.api.dispatch.context import Resource, Services
-from horae.api.dispatch.router import Routes
+from horae.api.dispatch.context import Services
+from horae.api.dispatch.router import Resource, ResourceRouter
 from horae.api.http.admission import Admission
-from horae.api.http.origin import refuse_other_pages
-from horae.api.http.problems import on_error, on_http_error, on_surprise
+from horae.api.http.origin import refuse_foreign_origin
+from horae.api.http.problems import on_error, on_http_error, on_unexpected_error
 from horae.api.openapi import document
 from horae.api.routes import (
     batch,
@@ -29,18 +29,18 @@ from horae.api.routes import (
 )
 from horae.core.errors import HoraeError
 
-PARTS = (jobs, batch, job_actions, runs, dead_letters, queues, schedules, tasks, events, health, document, docs)
+ROUTE_MODULES = (jobs, batch, job_actions, runs, dead_letters, queues, schedules, tasks, events, health, document, docs)
 
 
 class Api(Starlette):
-    """Answers every request in one place: layers around it would cost as much as most answers do."""
+    """Handles requests without middleware, whose layers would cost as much as most responses do."""
 
     def __init__(
         self, routes: Sequence[Resource], services: Services, guard: Guard, admission: Admission, *, local_names: bool
     ) -> None:
         super().__init__()
-        self.router = self._routes = Routes(routes)
-        self.services = services  # not in `state`, where each look takes as long as finding the route
+        self.router = self._routes = ResourceRouter(routes)
+        self.services = services  # not in `state`, where each access costs as much as routing
         self.guard = guard
         self.admission = admission
         self._local_names = local_names
@@ -52,26 +52,26 @@ class Api(Starlette):
         scope["app"] = self
         request = Request(scope, receive, send)
         try:
-            refuse_other_pages(scope, local_names=self._local_names)
+            refuse_foreign_origin(scope, local_names=self._local_names)
             response = await self._routes.find(scope).dispatch(request)
         except HoraeError as exc:
             response = on_error(request, exc)
         except HTTPException as exc:
             response = on_http_error(request, exc)
         except Exception:
-            await on_surprise()(scope, receive, send)
-            raise  # the server logs it
+            await on_unexpected_error()(scope, receive, send)
+            raise  # uvicorn logs it
         await response(scope, receive, send)
 
 
 def create_app(
     services: Services, *, guard: Guard = OPEN, admission: Admission | None = None, local_names: bool = False
 ) -> Api:
-    """An ASGI application over the use cases; it opens and closes nothing, so its maker does.
+    """Return the ASGI application; the caller opens and closes what `services` use.
 
-    With `local_names` it answers to localhost only, whatever other names lead to it.
+    With `local_names` it accepts only requests whose Host is localhost or a loopback address.
     """
-    routes = [route for part in PARTS for route in part.ROUTES]
+    routes = [route for module in ROUTE_MODULES for route in module.ROUTES]
     routes.sort(key=_generality)
     app = Api(routes, services, guard, admission or Admission(), local_names=local_names)
     app.state.documents = {}
@@ -80,5 +80,5 @@ def create_app(
 
 
 def _generality(route: Resource) -> list[bool]:
-    """Names come before parameters: `/v1/jobs/batch` is no job with the id `batch`."""
+    """Sort fixed path segments before parameters, so that `/v1/jobs/batch` is not a job with the id `batch`."""
     return [part.startswith("{") for part in route.path.split("/")]

@@ -1,1 +1,1 @@
-"""Who sends a request, and what they may do."""
+"""Authentication and authorization: tokens, their keys, and which settings are safe."""

@@ -1,4 +1,4 @@
-"""The keys that tokens are checked with: one shared secret, or the public keys of an issuer, which come and go."""
+"""The keys that verify tokens: one shared secret, or the public keys of an issuer (JWKS), which change over time."""
 
 import asyncio
 import json
@@ -23,39 +23,39 @@ ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "E
 MIN_RSA_BITS = 2048
 MAX_DOCUMENT = 1_000_000  # bytes of a JWKS
 FETCH_SECONDS = 5.0
-URL_FRESH_SECONDS = 300.0  # how long fetched keys are believed without asking again
+URL_FRESH_SECONDS = 300.0  # how long fetched keys are used before they are fetched again
 FILE_FRESH_SECONDS = 5.0
-PAUSE_SECONDS = 10.0  # at least so long between two fetches, whatever tokens come meanwhile
-FIRST_PAUSE_SECONDS = 1.0  # while there are no keys at all
-_PUBLIC = ("kty", "kid", "alg", "crv", "n", "e", "x", "y")  # a document with private parts is read without them
+PAUSE_SECONDS = 10.0  # the minimum between two fetches, whatever tokens arrive
+FIRST_PAUSE_SECONDS = 1.0  # the same while no keys are known
+_PUBLIC = ("kty", "kid", "alg", "crv", "n", "e", "x", "y")  # private parts of a key are ignored
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """Keys that hold at one moment; `version` changes with them."""
+class KeyRing:
+    """The keys at one moment; `version` changes whenever they change."""
 
     keys: tuple[PyJWK, ...]
     version: int = 0
 
-    def fitting(self, kid: str | None, algorithm: str) -> Sequence[PyJWK]:
-        """The keys that may have signed a token; the algorithm belongs to the key, the token only says which."""
+    def candidates(self, kid: str | None, algorithm: str) -> Sequence[PyJWK]:
+        """Return the keys that may have signed a token; a key is only used with its own algorithm."""
         return [
             key for key in self.keys if key.algorithm_name == algorithm and (kid is None or key.key_id in (kid, None))
         ]
 
-    def knows(self, kid: str | None) -> bool:
-        """Whether a key of that name is here, so that asking for newer ones is no use."""
+    def has(self, kid: str | None) -> bool:
+        """Whether a key has this id, so that fetching newer keys is pointless."""
         return kid is not None and any(key.key_id == kid for key in self.keys)
 
 
-class Keys(Protocol):
-    """Where the keys come from."""
+class KeySource(Protocol):
+    """Provides the keys that verify tokens."""
 
-    async def current(self) -> Ring:
-        """The keys as last seen; raises Unavailable when they were never seen."""
+    async def current(self) -> KeyRing:
+        """Return the last known keys; raises Unavailable when there are none."""
 
-    async def renewed(self) -> Ring:
-        """The keys after a look for newer ones, if there was none lately."""
+    async def refreshed(self) -> KeyRing:
+        """Return the keys after fetching them again, unless that was done recently."""
 
 
 class SecretKey:
@@ -63,17 +63,17 @@ class SecretKey:
 
     def __init__(self, secret: str) -> None:
         encoded = base64url_encode(secret.encode()).decode()
-        self._ring = Ring((PyJWK({"kty": "oct", "k": encoded}, algorithm="HS256"),))
+        self._ring = KeyRing((PyJWK({"kty": "oct", "k": encoded}, algorithm="HS256"),))
 
-    async def current(self) -> Ring:
+    async def current(self) -> KeyRing:
         return self._ring
 
-    async def renewed(self) -> Ring:
+    async def refreshed(self) -> KeyRing:
         return self._ring
 
 
 class KeySet:
-    """The public keys of an issuer: kept while they are fresh, and also while their source does not answer."""
+    """The public keys of an issuer; old keys stay in use while new ones cannot be read."""
 
     def __init__(
         self,
@@ -85,36 +85,36 @@ class KeySet:
         self._read = read
         self._fresh_seconds = fresh_seconds
         self._elapsed = elapsed
-        self._ring: Ring | None = None
+        self._ring: KeyRing | None = None
         self._document = b""
         self._read_at = self._tried_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
-    async def current(self) -> Ring:
+    async def current(self) -> KeyRing:
         if self._ring is None:
-            await self._look(FIRST_PAUSE_SECONDS)
+            await self._refresh_and_wait(FIRST_PAUSE_SECONDS)
             if self._ring is None:
-                raise Unavailable("the keys that tokens are checked with cannot be read (HORAE_JWKS); try again later")
+                raise Unavailable("the keys that verify tokens cannot be read (HORAE_JWKS); retry later")
         elif self._elapsed() - self._read_at > self._fresh_seconds:
-            self._begin_look(PAUSE_SECONDS)  # nobody waits for it: the old keys hold until then
+            self._start_refresh(PAUSE_SECONDS)  # in the background: the old keys are used until it is done
         return self._ring
 
-    async def renewed(self) -> Ring:
-        await self._look(min(PAUSE_SECONDS, self._fresh_seconds))
+    async def refreshed(self) -> KeyRing:
+        await self._refresh_and_wait(min(PAUSE_SECONDS, self._fresh_seconds))
         return await self.current()
 
-    async def _look(self, pause: float) -> None:
-        self._begin_look(pause)
+    async def _refresh_and_wait(self, pause: float) -> None:
+        self._start_refresh(pause)
         if self._reading is not None:
             await asyncio.shield(self._reading)
 
-    def _begin_look(self, pause: float) -> None:
+    def _start_refresh(self, pause: float) -> None:
         if self._reading is None and self._elapsed() - self._tried_at >= pause:
             self._tried_at = self._elapsed()
             self._reading = asyncio.create_task(self._refresh())
-            self._reading.add_done_callback(self._looked)
+            self._reading.add_done_callback(self._refresh_done)
 
-    def _looked(self, reading: asyncio.Task[None]) -> None:
+    def _refresh_done(self, reading: asyncio.Task[None]) -> None:
         self._reading = None
 
     async def _refresh(self) -> None:
@@ -122,23 +122,23 @@ class KeySet:
             document = await self._read()
             if document != self._document:
                 version = 0 if self._ring is None else self._ring.version + 1
-                self._ring = Ring(parse_keys(document), version)
+                self._ring = KeyRing(parse_keys(document), version)
                 self._document = document
         except (Misconfigured, Unavailable) as exc:
-            log.warning("jwks_not_read", error=str(exc), keeps_old_keys=self._ring is not None)
+            log.warning("jwks_read_failed", error=str(exc), keeps_old_keys=self._ring is not None)
             return
         self._read_at = self._elapsed()
 
 
-def keys_at(place: str) -> KeySet:
-    """The keys of a JWKS, whose place is a file or an address."""
+def jwks_at(place: str) -> KeySet:
+    """Return the keys of a JWKS in a file or at a URL."""
     if is_url(place):
-        return KeySet(lambda: _fetched(place), fresh_seconds=URL_FRESH_SECONDS)
+        return KeySet(lambda: _fetch(place), fresh_seconds=URL_FRESH_SECONDS)
     return KeySet(lambda: asyncio.to_thread(read_file, place), fresh_seconds=FILE_FRESH_SECONDS)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine answers there."""
+    """Whether a host is this machine's loopback."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -151,7 +151,7 @@ def is_url(place: str) -> bool:
 
 
 def read_file(place: str) -> bytes:
-    """A JWKS in a file, whose name may be written as file:///…, too."""
+    """Return a JWKS from a file, whose name may start with file://; raises Misconfigured."""
     try:
         return Path(place.removeprefix("file://")).read_bytes()
     except OSError as exc:
@@ -159,22 +159,22 @@ def read_file(place: str) -> bytes:
 
 
 def parse_keys(document: bytes) -> tuple[PyJWK, ...]:
-    """The keys of a JWKS that can check signatures; raises Misconfigured when there is none."""
+    """Return the keys of a JWKS that can verify signatures; raises Misconfigured when there is none."""
     try:
         listed = json.loads(document)["keys"]
         found = [key for key in listed if isinstance(key, dict)]
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        raise Misconfigured('HORAE_JWKS is no JWKS: it must be JSON such as {"keys": [...]}') from exc
+        raise Misconfigured('HORAE_JWKS is not a JWKS: it must be JSON such as {"keys": [...]}') from exc
     keys = tuple(key for data in found if (key := _usable(data)) is not None)
     if not keys:
         raise Misconfigured(
-            "HORAE_JWKS holds no key that can check signatures: RSA (2048 bits or more), EC or Ed25519, public"
+            "HORAE_JWKS has no public key that can verify signatures: RSA (2048 bits or more), EC or Ed25519"
         )
     return keys
 
 
 def _usable(data: Mapping[str, Any]) -> PyJWK | None:
-    """The key, unless it is for something else; a shared secret has no place in a public document."""
+    """Return a key, or None when it cannot verify signatures; shared secrets in a public document are ignored."""
     if data.get("use", "sig") != "sig" or "verify" not in data.get("key_ops", ["verify"]):
         return None
     try:
@@ -187,15 +187,15 @@ def _usable(data: Mapping[str, Any]) -> PyJWK | None:
 
 def _public_key(data: Mapping[str, Any]) -> PyJWK:
     if data.get("kty") not in ("RSA", "EC", "OKP") or data.get("alg", "RS256") not in ALGORITHMS:
-        raise ValueError("not for signatures by public keys")
+        raise ValueError("not a public key for signatures")
     key = PyJWK({name: data[name] for name in _PUBLIC if name in data})
     if key.algorithm_name not in ALGORITHMS or (data["kty"] == "RSA" and key.key.key_size < MIN_RSA_BITS):
         raise ValueError("too weak, or not supported")
     return key
 
 
-async def _fetched(url: str) -> bytes:
-    """The document; redirects are not followed, for they could lead anywhere."""
+async def _fetch(url: str) -> bytes:
+    """Fetch a JWKS; redirects are not followed, because they could lead anywhere."""
     try:
         async with (
             asyncio.timeout(FETCH_SECONDS),
@@ -203,17 +203,17 @@ async def _fetched(url: str) -> bytes:
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
             if response.status_code != 200:
-                raise Unavailable(f"{_shown(url)} answered {response.status_code}")
-            return await _limited(response)
+                raise Unavailable(f"{_redacted(url)} responded with {response.status_code}")
+            return await _read_limited(response)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
-        raise Unavailable(f"{_shown(url)} did not answer: {type(exc).__name__}") from exc
+        raise Unavailable(f"{_redacted(url)} did not respond: {type(exc).__name__}") from exc
 
 
 def _is_loopback(url: str) -> bool:
     return is_loopback(urlsplit(url).hostname or "")
 
 
-async def _limited(response: httpx2.Response) -> bytes:
+async def _read_limited(response: httpx2.Response) -> bytes:
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
@@ -222,7 +222,7 @@ async def _limited(response: httpx2.Response) -> bytes:
     return bytes(body)
 
 
-def _shown(url: str) -> str:
-    """The address without what may be secret in it."""
+def _redacted(url: str) -> str:
+    """Return a URL without user, password, port and query, which may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{parts.path}"

@@ -1,4 +1,4 @@
-"""Set-ups that would be unsafe are refused before anything listens, with a sentence that says what to do."""
+"""Refuses unsafe settings before the server listens, with a message that says what to change."""
 
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from horae.secrets.sealer import Sealer
 
 
 def refuse_unsafe(settings: Settings, *, roles: Collection[str], local: bool = False) -> None:
-    """Raise Misconfigured unless a node with these settings is safe; `local` is one for one person's own machine."""
+    """Raise Misconfigured unless a node with these settings is safe; `local` means `horae dev` on one's own machine."""
     Sealer(settings.encryption_key)
     if "api" not in roles:
         return
@@ -21,12 +21,12 @@ def refuse_unsafe(settings: Settings, *, roles: Collection[str], local: bool = F
 
 
 def refuse_unsafe_auth(settings: Settings) -> None:
-    """Raise Misconfigured unless tokens can be checked as the settings say."""
+    """Raise Misconfigured unless the settings allow tokens to be verified."""
     if settings.auth != "jwt":
         return
     if settings.jwt_secret and settings.jwks:
         raise Misconfigured(
-            "HORAE_JWT_SECRET and HORAE_JWKS are both set: tokens are checked with one or the other; unset one of them"
+            "HORAE_JWT_SECRET and HORAE_JWKS are both set, but tokens are verified with only one; unset the other"
         )
     if settings.jwt_secret:
         refuse_short_secret(settings.jwt_secret)
@@ -34,23 +34,23 @@ def refuse_unsafe_auth(settings: Settings) -> None:
         _refuse_unsafe_jwks(settings.jwks)
     else:
         raise Misconfigured(
-            "HORAE_AUTH = jwt needs a key to check tokens with: set HORAE_JWT_SECRET, or HORAE_JWKS to the file or"
-            f" address of your issuer's keys; to try it out with a secret of your own, {MAKE_SECRET}"
+            "HORAE_AUTH = jwt needs a key to verify tokens: set HORAE_JWT_SECRET, or set HORAE_JWKS to the file or URL"
+            f" of your issuer's keys; to try it out with a secret of your own, {MAKE_SECRET}"
         )
 
 
 def _refuse_unsafe_jwks(place: str) -> None:
-    """Whoever can change the keys on their way here can sign any token."""
+    """Raise Misconfigured for keys that come over an open network, where an attacker could replace them."""
     if not is_url(place):
         if "://" in place and not place.startswith("file://"):
-            raise Misconfigured(f"HORAE_JWKS = {without_password(place)!r}: must be a file or an https:// address")
+            raise Misconfigured(f"HORAE_JWKS = {without_password(place)!r}: must be a file or an https:// URL")
         parse_keys(read_file(place))
         return
     parts = urlsplit(place)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise Misconfigured(
-            f"HORAE_JWKS = {without_password(place)!r}: the keys must come over https, or from a file,"
-            " or anybody on the way could replace them"
+            f"HORAE_JWKS = {without_password(place)!r}: the keys must come over https or from a file,"
+            " because an attacker on the network could replace them"
         )
 
 
@@ -58,7 +58,7 @@ def _refuse_forgotten_auth(settings: Settings, *, local: bool) -> None:
     given = [name for name in ("jwt_secret", "jwks") if getattr(settings, name)]
     if given and not local:
         raise Misconfigured(
-            f"HORAE_{given[0].upper()} is set, but HORAE_AUTH is off, so nobody would be asked for a token;"
+            f"HORAE_{given[0].upper()} is set, but HORAE_AUTH is off, so no token would be required;"
             f" set HORAE_AUTH=jwt, or unset HORAE_{given[0].upper()}"
         )
 

@@ -1,1 +1,1 @@
-"""The way of a request to its route, and of an answer back."""
+"""What lies between HTTP and a route: services, routing, idempotency, JSON responses, event streams."""

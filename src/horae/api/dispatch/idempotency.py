@@ -1,4 +1,4 @@
-"""Idempotency-Key: a request that its sender repeats is done once and answered the same way again."""
+"""Idempotency-Key: a repeated request is executed once and gets the same response again."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -22,63 +22,66 @@ MAX_KEY = 200  # characters
 T = TypeVar("T")
 
 
-class Kept(msgspec.Struct):
-    """An answer as it is kept with a receipt."""
+class StoredResponse(msgspec.Struct):
+    """A response as it is stored with an idempotency record."""
 
     status: int
     headers: dict[str, str]
     body: str
 
 
-_KEPT = msgspec.json.Decoder(Kept)
+_STORED = msgspec.json.Decoder(StoredResponse)
 
 
-async def once(
+async def run_once(
     request: Request,
     who: Principal,
     data: bytes,
     act: Callable[[Issue[T] | None], Awaitable[T | Receipt]],
-    told: Callable[[T], Awaitable[Response]],
+    respond: Callable[[T], Awaitable[Response]],
 ) -> Response:
-    """Answer what `told` makes of what `act` did, which with a key is written together with its receipt."""
+    """Execute `act` once per Idempotency-Key and return the response that `respond` makes of its outcome.
+
+    With a key, `act` stores its outcome and the idempotency record in one write.
+    """
     ask = _ask(request, who, data)
     if ask is None:
         done = await act(None)
         assert not isinstance(done, Receipt)
-        return await told(done)
+        return await respond(done)
     receipts = services_of(request).jobs.receipts
     if (earlier := await receipts.earlier(ask)) is not None:
-        return _again(earlier)
-    answers: list[Response] = []
+        return _replayed(earlier)
+    responses: list[Response] = []
 
     async def issue(outcome: T) -> Receipt:
-        answers.append(await told(outcome))
-        return receipts.of(ask, _kept(answers[-1]))
+        responses.append(await respond(outcome))
+        return receipts.of(ask, _stored(responses[-1]))
 
     try:
         done = await act(issue)
     except Conflict:
         if (earlier := await receipts.earlier(ask)) is None:
             raise
-        return _again(earlier)  # what stood in the way is what the same request did a moment ago
-    return _again(answer_of(done, ask)) if isinstance(done, Receipt) else answers[-1]
+        return _replayed(earlier)  # it conflicted with an earlier copy of the same request
+    return _replayed(answer_of(done, ask)) if isinstance(done, Receipt) else responses[-1]
 
 
-async def once_in_steps(
+async def run_once_in_steps(
     request: Request, who: Principal, data: bytes, act: Callable[[Ask | None], Awaitable[Response]]
 ) -> Response:
-    """As `once`, for an act of many steps, each of which is harmless to repeat; its answer is kept at the end."""
+    """Like `run_once`, for an act of many steps that are safe to repeat; its response is stored at the end."""
     ask = _ask(request, who, data)
     if ask is None:
         return await act(None)
     receipts = services_of(request).jobs.receipts
     if (earlier := await receipts.earlier(ask)) is not None:
-        return _again(earlier)
+        return _replayed(earlier)
     with receipts.in_flight(ask):
         response = await act(ask)
-        mine = _kept(response)
+        mine = _stored(response)
         kept = await receipts.keep(ask, mine)
-    return response if kept == mine else _again(kept)
+    return response if kept == mine else _replayed(kept)
 
 
 def _ask(request: Request, who: Principal, data: bytes) -> Ask | None:
@@ -87,7 +90,7 @@ def _ask(request: Request, who: Principal, data: bytes) -> Ask | None:
         return None
     key = keys[0].strip()
     if len(keys) > 1 or not 0 < len(key) <= MAX_KEY or not (key.isascii() and key.isprintable()):
-        raise Invalid(f"{HEADER} is given once and has from 1 to {MAX_KEY} printable ASCII characters")
+        raise Invalid(f"{HEADER} must be sent once, with 1 to {MAX_KEY} printable ASCII characters")
     return Ask(
         owner=who.owner,
         key=key,
@@ -95,18 +98,18 @@ def _ask(request: Request, who: Principal, data: bytes) -> Ask | None:
     )
 
 
-def _kept(response: Response) -> str:
+def _stored(response: Response) -> str:
     headers = {name: response.headers[name] for name in ("ETag", "Location") if name in response.headers}
-    kept = Kept(status=response.status_code, headers=headers, body=bytes(response.body).decode())
-    return msgspec.json.encode(kept).decode()
+    stored = StoredResponse(status=response.status_code, headers=headers, body=bytes(response.body).decode())
+    return msgspec.json.encode(stored).decode()
 
 
-def _again(answer: str) -> Response:
-    """The earlier answer, to the byte."""
-    kept = _KEPT.decode(answer)
+def _replayed(answer: str) -> Response:
+    """Return the stored response, byte for byte, marked as replayed."""
+    stored = _STORED.decode(answer)
     return Response(
-        kept.body.encode(),
-        status_code=kept.status,
+        stored.body.encode(),
+        status_code=stored.status,
         media_type="application/json",
-        headers={**kept.headers, REPLAYED: "true"},
+        headers={**stored.headers, REPLAYED: "true"},
     )

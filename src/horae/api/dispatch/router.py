@@ -1,27 +1,69 @@
-"""Finds the route of a path by one look at all of them, instead of asking one after another."""
+"""Routes requests: finds the resource of a path with one regular expression and dispatches to its operation."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.exceptions import HTTPException
-from starlette.routing import Router
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route, Router
 from starlette.types import Scope
 
-from horae.api.dispatch.context import Resource
+from horae.api.auth.guard import authorize, principal
+from horae.api.http.admission import Admission
+from horae.api.http.operation import Operation, set_operation
 
 _NAMED = re.compile(r"\(\?P<\w+>")
 
 
-class Routes(Router):
-    """Routes, of which the first that fits the path is the one."""
+class Resource(Route):
+    """A path with one operation per method; it matches every method, so that a 405 can list the allowed ones."""
 
-    def __init__(self, routes: Sequence[Resource]) -> None:
-        super().__init__(routes, redirect_slashes=False)  # a wrong path is told, not guessed at
-        self._ordered = tuple(routes)
-        self._any = re.compile("|".join(f"({_NAMED.sub('(?:', route.path_regex.pattern)})" for route in routes))
+    def __init__(self, path: str, operations: Mapping[str, Operation]) -> None:
+        super().__init__(path, self.dispatch)
+        self.operations = operations
+
+    async def dispatch(self, request: Request) -> Response:
+        """Authorize a request and return the response of its operation."""
+        method = request.method
+        operation = self.operations.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            raise HTTPException(405, headers={"Allow": self._allowed()})
+        set_operation(request, operation)
+        await authorize(request, operation.scope)
+        if operation.scope is None:  # health checks and metrics must work on a busy server, so admission skips them
+            response = await operation.handler(request)
+        else:
+            response = await self._handle(request, operation)
+        return _without_stream(response) if method == "HEAD" else response
+
+    async def _handle(self, request: Request, operation: Operation) -> Response:
+        admission: Admission = request.app.admission
+        admitted = admission.enter(request, principal(request).owner)
+        try:
+            return await operation.handler(request)
+        finally:
+            admitted.leave()
+
+    def _allowed(self) -> str:
+        return ", ".join([*self.operations, *(["HEAD"] if "GET" in self.operations else [])])
+
+
+def resource(path: str, **operations: Operation) -> Resource:
+    """Return a resource; the keywords are its methods."""
+    return Resource(path, operations)
+
+
+class ResourceRouter(Router):
+    """Finds the first resource that matches a path."""
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        super().__init__(resources, redirect_slashes=False)  # a wrong path is a 404, not a redirect to a guess
+        self._ordered = tuple(resources)
+        self._any = re.compile("|".join(f"({_NAMED.sub('(?:', each.path_regex.pattern)})" for each in resources))
 
     def find(self, scope: Scope) -> Resource:
-        """The route of a request, which is told its parameters; raises HTTPException when there is none."""
+        """Return the resource of a request and set its path parameters; raises HTTPException when there is none."""
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         found = self._any.match(path)
         if found is None:
@@ -32,3 +74,12 @@ class Routes(Router):
         assert match is not None
         scope["path_params"] = {**scope.get("path_params", {}), **match.groupdict()}
         return route
+
+
+def _without_stream(response: Response) -> Response:
+    """Return the head of a response, so that HEAD does not start a stream."""
+    if not isinstance(response, StreamingResponse):
+        return response
+    head = Response(status_code=response.status_code)
+    head.raw_headers = response.raw_headers
+    return head

@@ -1,4 +1,4 @@
-"""Server-sent events: how a message is written, and when a stream ends."""
+"""Server-sent events: encodes messages and decides when a stream ends."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,24 +15,24 @@ from horae.api.http.query import Query
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
 MEDIA = "text/event-stream"
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy that collects would defeat it
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no caching or buffering by proxies
 
 RESUME = (
     Param(
         name="Last-Event-ID",
         place="header",
         schema=str,
-        description="the id of the last message that arrived: the stream goes on after it",
+        description="the id of the last message received; the stream resumes after it",
     ),
-    Param(name="last_event_id", schema=str, description="the same, for those who cannot set the header"),
+    Param(name="last_event_id", schema=str, description="the same, for clients that cannot set the header"),
 )
 
-BEGINNING = f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+OPENING = f"retry: {RETRY_MILLISECONDS}\n\n".encode()
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
 def message(data: bytes | str = b"", *, event: str | None = None, ident: str | None = None) -> bytes:
-    """One message; without data it only tells a listener where it stands."""
+    """Encode one message; without data it only updates the client's last event id."""
     text = data.decode() if isinstance(data, bytes) else data
     lines = [f"event: {event}"] if event is not None else []
     lines += [f"id: {ident}"] if ident is not None else []
@@ -40,23 +40,23 @@ def message(data: bytes | str = b"", *, event: str | None = None, ident: str | N
     return ("\n".join(lines) + "\n\n").encode()
 
 
-def comment(words: str) -> bytes:
-    """What only those see who look at the bytes."""
-    return f": {words}\n\n".encode()
+def comment(text: str) -> bytes:
+    """Encode a comment, which clients ignore."""
+    return f": {text}\n\n".encode()
 
 
 def last_event_id(request: Request, query: Query) -> str | None:
-    """Where a listener wants to go on."""
+    """Return the id after which a client wants to resume."""
     return request.headers.get("last-event-id") or query.text("last_event_id")
 
 
 def stream(messages: AsyncIterator[bytes], headers: dict[str, str] | None = None) -> Response:
-    """An answer that goes on as long as there are messages."""
+    """Return a response that sends messages as they come."""
     return StreamingResponse(messages, media_type=MEDIA, headers=HEADERS | (headers or {}))
 
 
-class Span:
-    """How long one stream may last: until the server stops, or the token that opened it has expired."""
+class StreamLifetime:
+    """Ends a stream when the server stops or the token that opened it expires."""
 
     def __init__(self, request: Request) -> None:
         services = services_of(request)
@@ -65,21 +65,21 @@ class Span:
         self._expires_at = principal(request).expires_at
 
     @property
-    def over(self) -> bool:
-        return self._closing.is_set() or self._left() <= 0
+    def ended(self) -> bool:
+        return self._closing.is_set() or self._seconds_left() <= 0
 
     def at_most(self, seconds: float) -> float:
-        """So many seconds, or fewer if the stream ends before."""
-        return min(seconds, max(self._left(), 0.0))
+        """Return the given seconds, or fewer if the token expires earlier."""
+        return min(seconds, max(self._seconds_left(), 0.0))
 
     async def wait(self, seconds: float) -> None:
-        """Wait, unless the stream ends before."""
+        """Wait for some seconds, or until the stream ends."""
         try:
             await asyncio.wait_for(self._closing.wait(), self.at_most(seconds))
         except TimeoutError:
             return
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         if self._expires_at is None:
             return timedelta.max.total_seconds()
         return self._expires_at - self._clock.now().timestamp()

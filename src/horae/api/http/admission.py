@@ -1,4 +1,4 @@
-"""How much may be under way at once: what is beyond that is refused before it costs anything, and may come again."""
+"""Limits how many requests and body bytes are in progress at once; more are refused before they cost anything."""
 
 from collections import Counter
 
@@ -8,16 +8,16 @@ from horae.api.http.problems import RateLimited
 from horae.core.errors import Unavailable
 
 MIB = 1024 * 1024
-MOST_REQUESTS = 1_000  # that one process answers at a time: more make nothing faster
-MOST_BYTES = 256 * MIB  # of their bodies
-SHARE = 2  # one owner may have one part in so many
+MAX_REQUESTS = 1_000  # in progress in one process; more would not be faster
+MAX_BYTES = 256 * MIB  # of their bodies
+SHARE = 2  # one owner may use 1/SHARE of each limit
 RETRY_SECONDS = 1
 
-_STAY = "horae.stay"
+_ADMITTED = "horae.admitted"
 
 
-class Stay:
-    """One request that was let in."""
+class Admitted:
+    """One admitted request, and how many bytes of its body are in memory."""
 
     __slots__ = ("_admission", "_owner", "_size")
 
@@ -26,43 +26,43 @@ class Stay:
         self._owner = owner
         self._size = 0
 
-    def bring(self, size: int) -> None:
-        """So many more bytes of its body are kept; raises RateLimited or Unavailable when that is too much."""
+    def add_bytes(self, size: int) -> None:
+        """Count more bytes of the body; raises RateLimited or Unavailable above the limits."""
         self._admission.load(self._owner, size)
         self._size += size
 
     def leave(self) -> None:
-        """It is answered."""
+        """Release what the request counted, after its response."""
         self._admission.release(self._owner, self._size)
 
 
 class Admission:
-    """Counts what is under way in this process, and what of it is each owner's."""
+    """Counts the requests and body bytes in progress in this process, in total and per owner."""
 
-    def __init__(self, *, requests: int = MOST_REQUESTS, size: int = MOST_BYTES) -> None:
-        self._most_requests = requests
-        self._most_bytes = size
+    def __init__(self, *, requests: int = MAX_REQUESTS, size: int = MAX_BYTES) -> None:
+        self._max_requests = requests
+        self._max_bytes = size
         self._requests: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         self._all_requests = 0
         self._all_bytes = 0
 
-    def enter(self, request: Request, owner: str) -> Stay:
-        """Let a request in; raises RateLimited when its owner has too many under way, Unavailable when all have."""
-        _weigh(self._requests[owner], self._all_requests, 1, self._most_requests)
+    def enter(self, request: Request, owner: str) -> Admitted:
+        """Admit a request; raises RateLimited when its owner has too many in progress, Unavailable when all have."""
+        _refuse_excess(self._requests[owner], self._all_requests, 1, self._max_requests)
         self._requests[owner] += 1
         self._all_requests += 1
-        stay = request.scope[_STAY] = Stay(self, owner)
-        return stay
+        admitted = request.scope[_ADMITTED] = Admitted(self, owner)
+        return admitted
 
     def load(self, owner: str, size: int) -> None:
-        """Keep so many bytes for an owner."""
-        _weigh(self._bytes[owner], self._all_bytes, size, self._most_bytes)
+        """Count more body bytes of an owner; raises RateLimited or Unavailable above the limits."""
+        _refuse_excess(self._bytes[owner], self._all_bytes, size, self._max_bytes)
         self._bytes[owner] += size
         self._all_bytes += size
 
     def release(self, owner: str, size: int) -> None:
-        """A request of an owner, and what it brought, is over."""
+        """Remove a request of an owner and its body bytes from the counts."""
         self._all_requests -= 1
         self._all_bytes -= size
         self._bytes[owner] -= size
@@ -71,14 +71,14 @@ class Admission:
             del self._requests[owner], self._bytes[owner]
 
 
-def stay_of(request: Request) -> Stay | None:
-    """What lets a request keep its body; None for those that everybody may send."""
-    stay: Stay | None = request.scope.get(_STAY)
-    return stay
+def admitted_of(request: Request) -> Admitted | None:
+    """Return the admission of a request; None for open operations, which are not limited."""
+    admitted: Admitted | None = request.scope.get(_ADMITTED)
+    return admitted
 
 
-def _weigh(own: int, everybodys: int, more: int, most: int) -> None:
-    if own + more > most // SHARE:
+def _refuse_excess(own: int, total: int, added: int, limit: int) -> None:
+    if own + added > limit // SHARE:
         raise RateLimited(RETRY_SECONDS)
-    if everybodys + more > most:
-        raise Unavailable("this node has as much to do as it can; try again")
+    if total + added > limit:
+        raise Unavailable("this node is at capacity; retry later")

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within a limit, decoded strictly, and explained when they are wrong."""
+"""Reads request bodies within a limit, decodes them strictly, and explains what is wrong with them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,25 +9,25 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from starlette.requests import Request
 
-from horae.api.http.admission import stay_of
+from horae.api.http.admission import admitted_of
 from horae.api.http.duplicate_keys import BACKSLASH, refuse_repeated_names
 from horae.api.http.operation import header_values
 from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
 
-MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters and some room
+MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters, and some room
 MAX_BATCH_BODY = 64 * 1024 * 1024
-MAX_DEPTH = 100  # of objects and lists within each other
-MAX_EXPLAINED = 4 * 1024 * 1024  # bytes of a body that is taken apart to find everything that is wrong with it
+MAX_DEPTH = 100  # of nested objects and lists
+MAX_EXPLAINED = 4 * 1024 * 1024  # bytes; of a larger invalid body only the first error is reported
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_PLACE = re.compile(r" - at `\$(?P<path>.*)`$")
+_PATH = re.compile(r" - at `\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
@@ -39,44 +39,44 @@ _EMPTY = msgspec.json.Decoder(EmptyBody)
 
 
 async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
-    """The body; an absent one is an empty object.
+    """Return the body of a request; an absent one is an empty object.
 
-    Raises TooLarge as soon as it is known to be, and what `Stay.bring` does when too much is under way already.
+    Raises TooLarge as soon as the limit is exceeded, and RateLimited or Unavailable when too many bytes are in memory.
     """
     for declared in header_values(request, b"content-length"):
         if declared.isdecimal() and int(declared[:20]) > limit:
             raise _too_large(limit)
-    stay = stay_of(request)
+    admitted = admitted_of(request)
     chunks: list[bytes] = []
     size, more = 0, True
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise Malformed("the body ended before it was complete")
+            raise Malformed("the connection closed before the body was complete")
         chunk, more = message.get("body", b""), message.get("more_body", False)
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        if stay is not None:
-            stay.bring(len(chunk))
+        if admitted is not None:
+            admitted.add_bytes(len(chunk))
         chunks.append(chunk)
     return b"".join(chunks) or b"{}"
 
 
 def decode(data: bytes, decoder: msgspec.json.Decoder[Body], *, in_parts: bool = False) -> Body:
-    """The body as a value of its kind; raises Malformed for what is no JSON, Invalid for what is wrong.
+    """Decode a body; raises Malformed when it is not JSON, Invalid when it does not fit its type.
 
-    With `in_parts` it is not looked at any further, because each of its undecoded parts will be.
+    With `in_parts` the text checks are skipped, because each undecoded part goes through `decode` itself.
     """
     try:
         value = decoder.decode(data)
     except msgspec.ValidationError as exc:
-        raise _explanation(data, decoder.type, exc) from None
+        raise _explain(data, decoder.type, exc) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
     if not in_parts:
         _refuse_bad_text(data)
-        refuse_repeated_names(data, _any(data))
+        refuse_repeated_names(data, _decode_any(data))
     return value
 
 
@@ -85,42 +85,36 @@ async def read_empty_body(request: Request) -> None:
     decode(await read_body(request), _EMPTY)
 
 
-def decode_any(data: bytes) -> Any:
-    """Any JSON value."""
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Decode a JSON object; raises Malformed or Invalid."""
     try:
-        value = _any(data)
+        value = _decode_any(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
     _refuse_bad_text(data)
     refuse_repeated_names(data, value)
-    return value
-
-
-def decode_object(data: bytes) -> dict[str, Any]:
-    """A JSON object."""
-    value = decode_any(data)
     if not isinstance(value, dict):
         raise Invalid("the body must be a JSON object")
     return value
 
 
 def unknown_field(name: str, kind: type[msgspec.Struct], pointer: str = "") -> Fault:
-    """The complaint about a field that the kind does not have, with a hint."""
+    """Return the fault of a field that a type does not have, with a hint."""
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
     close = get_close_matches(name[:100], known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"known fields are {', '.join(known)}"
     return Fault(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}; {hint}")
 
 
-def _any(data: bytes) -> Any:
+def _decode_any(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
-    except msgspec.ValidationError as exc:  # a number that no machine can hold
+    except msgspec.ValidationError as exc:  # a number out of range
         raise _out_of_range(data, exc) from exc
 
 
 def _out_of_range(data: bytes, exc: msgspec.ValidationError) -> Invalid:
-    """Which field holds such a number: msgspec tells places in lists but not names, so each is tried by itself."""
+    """Find the field with a number out of range: msgspec reports no names, so each field is decoded by itself."""
     fields = _FIELDS.decode(data) if data.lstrip().startswith(b"{") else {}
     for name, raw in fields.items():
         try:
@@ -137,19 +131,19 @@ def _too_large(limit: int) -> TooLarge:
 def _malformed(data: bytes, exc: Exception) -> Malformed:
     if isinstance(exc, RecursionError):
         return _too_deep()
-    if _HALF_PAIR.search(data):
-        return Malformed(f"the body is no JSON, or a string in it holds half of a surrogate pair ({exc})")
-    return Malformed(f"the body is no JSON: {exc}")
+    if _SURROGATE.search(data):
+        return Malformed(f"the body is not valid JSON, or one of its strings has an unpaired surrogate ({exc})")
+    return Malformed(f"the body is not valid JSON: {exc}")
 
 
 def _too_deep() -> Malformed:
-    return Malformed(f"the body nests objects and lists more than {MAX_DEPTH} deep")
+    return Malformed(f"the body nests objects and lists more than {MAX_DEPTH} levels deep")
 
 
 def _refuse_bad_text(data: bytes) -> None:
-    """Refuse what parses but cannot be kept everywhere: bad UTF-8 in undecoded parts, endless nesting, NUL.
+    """Refuse JSON that not every store can keep: bad UTF-8 in undecoded parts, deep nesting, NUL.
 
-    Only for what was parsed: to look for strings in what breaks off within one takes the square of its length.
+    Call it only on JSON that was parsed: finding strings in a body that ends within one takes quadratic time.
     """
     if not data.isascii():
         try:
@@ -159,11 +153,11 @@ def _refuse_bad_text(data: bytes) -> None:
     if len(data) > 2 * MAX_DEPTH and _depth_exceeds(data, MAX_DEPTH):
         raise _too_deep()
     if BACKSLASH in data and b"\\u0000" in data and _NUL.search(data):
-        raise Invalid("text cannot hold the character NUL (\\u0000)", faults=_nul_faults(data))
+        raise Invalid("text cannot contain the character NUL (\\u0000)", faults=_nul_faults(data))
 
 
 def _depth_exceeds(data: bytes, limit: int) -> bool:
-    """Peel off the innermost level again and again; each pass is one scan at the speed of memory."""
+    """Remove the innermost level up to `limit` times; each pass is one scan at memory speed."""
     if data.count(b"[") + data.count(b"{") <= limit:
         return False
     brackets = _STRING.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
@@ -175,8 +169,8 @@ def _depth_exceeds(data: bytes, limit: int) -> bool:
 
 
 def _nul_faults(data: bytes) -> list[Fault]:
-    place = _find_nul(msgspec.json.decode(data), "") if len(data) < 100_000 else None
-    return [] if place is None else [Fault(place, "text cannot hold the character NUL (\\u0000)")]
+    pointer = _find_nul(msgspec.json.decode(data), "") if len(data) < 100_000 else None
+    return [] if pointer is None else [Fault(pointer, "text cannot contain the character NUL (\\u0000)")]
 
 
 def _find_nul(value: Any, pointer: str) -> str | None:
@@ -184,15 +178,15 @@ def _find_nul(value: Any, pointer: str) -> str | None:
         return pointer if "\0" in value else None
     if isinstance(value, dict):
         entries = [(f"{pointer}/{_escaped(name)}", name, item) for name, item in value.items()]
-        bad_names = (place for place, name, _ in entries if "\0" in name)
+        bad_names = (at for at, name, _ in entries if "\0" in name)
         return next(bad_names, None) or next(filter(None, (_find_nul(item, at) for at, _, item in entries)), None)
     if isinstance(value, list):
-        return next(filter(None, (_find_nul(item, f"{pointer}/{place}") for place, item in enumerate(value))), None)
+        return next(filter(None, (_find_nul(item, f"{pointer}/{index}") for index, item in enumerate(value))), None)
     return None
 
 
-def _explanation(data: bytes, kind: type[msgspec.Struct], exc: msgspec.ValidationError) -> Invalid:
-    """What is wrong with a body, field by field; of a large one the first thing, for its parts would fill memory."""
+def _explain(data: bytes, kind: type[msgspec.Struct], exc: msgspec.ValidationError) -> Invalid:
+    """Return the faults of a body, field by field; of a large one only the first, to save memory."""
     if len(data) > MAX_EXPLAINED:
         message, path = _message_and_path(exc)
         return Invalid(message, pointer=path)
@@ -200,10 +194,10 @@ def _explanation(data: bytes, kind: type[msgspec.Struct], exc: msgspec.Validatio
 
 
 def invalid_body(faults: Iterable[Fault]) -> Invalid:
-    """The first faults of a body: to look for all of them may cost far more than the request did."""
-    told = list(islice(faults, MAX_FAULTS))
-    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-    return Invalid(f"{told[0].detail}{more}", faults=told)
+    """Return the error for the first faults of a body; finding all could cost far more than the request."""
+    first = list(islice(faults, MAX_FAULTS))
+    more = f" (and {len(first) - 1} more)" if len(first) > 1 else ""
+    return Invalid(f"{first[0].detail}{more}", faults=first)
 
 
 def _faults(value: dict[str, Any], kind: type[msgspec.Struct], pointer: str) -> Iterator[Fault]:
@@ -235,14 +229,14 @@ def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def _message_and_path(exc: Exception) -> tuple[str, str]:
-    """What msgspec says, and its path as a JSON pointer as far as it tells it."""
+    """Split an error of msgspec into its message and its path as a JSON pointer, as far as it has one."""
     text = str(exc)
-    place = _PLACE.search(text)
-    if place is None:
+    found = _PATH.search(text)
+    if found is None:
         return text.replace("`", ""), ""
-    steps = _STEP.findall(place["path"])
+    steps = _STEP.findall(found["path"])
     path = "".join(f"/{name or index}" for name, index in steps if name or index)
-    return text[: place.start()].replace("`", ""), path
+    return text[: found.start()].replace("`", ""), path
 
 
 def _escaped(name: str) -> str:

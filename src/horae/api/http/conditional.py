@@ -15,26 +15,26 @@ IF_MATCH = Param(
     name="If-Match",
     place="header",
     schema=Tag,
-    description="the ETag of the job as it was read; 412 if it has changed",
+    description="the ETag of the job as it was read; 412 if the job has changed since",
     example="*",
 )
 IF_NONE_MATCH = Param(
-    name="If-None-Match", place="header", schema=str, description="`*`: create only; 412 if there is a job already"
+    name="If-None-Match", place="header", schema=str, description="`*` to create only; 412 if the job already exists"
 )
 
 
 def expected_revision(request: Request, job: Job) -> int | None:
-    """The revision that a change must meet, None for any; raises RevisionChanged when the job has another by now."""
+    """Return the revision that a change requires, None for any; raises RevisionChanged when the job has another one."""
     refuse_changed(request, job)
     tags = _tags(request, "if-match")
     return None if tags is None or "*" in tags else job.revision
 
 
 def refuse_changed(request: Request, job: Job | None) -> None:
-    """Raise RevisionChanged when the conditions of a request do not hold for what is there; weak tags never do."""
-    wanted, unwanted = _tags(request, "if-match"), _tags(request, "if-none-match")
-    there = set() if job is None else {"*", f'"{job.revision}"'}
-    if (wanted is not None and not there & wanted) or (unwanted is not None and there & unwanted):
+    """Raise RevisionChanged unless the conditions of a request hold for a job, or for none; weak tags never match."""
+    required, excluded = _tags(request, "if-match"), _tags(request, "if-none-match")
+    present = set() if job is None else {"*", f'"{job.revision}"'}
+    if (required is not None and not present & required) or (excluded is not None and present & excluded):
         raise RevisionChanged("with this key" if job is None else f"job_{job.id}")
 
 

@@ -1,6 +1,6 @@
-"""What a route says about itself: who may use it, what it takes and what it answers.
+"""Describes operations: the scope they need, what they accept and what they return.
 
-The router enforces the scope, and the OpenAPI document is drawn from the rest, so neither can be forgotten or drift.
+The router enforces the scope and the OpenAPI document is generated from the rest, so neither can be forgotten.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Scope(StrEnum):
-    """What a token allows; `admin` allows everything but the shell, and for every owner."""
+    """A permission of a token; `admin` includes all but `shell`, and applies to every owner."""
 
     READ = "jobs:read"
     WRITE = "jobs:write"
@@ -25,7 +25,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """A query parameter or header; `schema` is a type that msgspec can draw a JSON schema of."""
+    """A query parameter or header; `schema` is a type that msgspec can convert to a JSON schema."""
 
     name: str
     schema: Any
@@ -36,22 +36,22 @@ class Param:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A handler with its description; the first line of the handler's docstring is its summary."""
+    """A handler and its description; the first line of the handler's docstring is the summary in OpenAPI."""
 
     handler: Handler
-    scope: Scope | None  # None: open to everybody
+    scope: Scope | None  # None: needs no token
     tag: str
-    answers: Mapping[int, Any]  # status → type of the body; None for a body that is no JSON; `Problem` for a refusal
-    body: Any = None  # type of the request's body; None when it takes none
+    answers: Mapping[int, Any]  # status → type of the body; None when it is not JSON; `Problem` for an error
+    body: Any = None  # type of the request body; None when there is none
     params: tuple[Param, ...] = ()
-    media: tuple[str, ...] = ("application/json",)  # of the successful answers
-    takes: tuple[str, ...] = ("application/json",)  # what a body may be sent as
-    headers: tuple[str, ...] = ()  # of the successful answers
+    media: tuple[str, ...] = ("application/json",)  # of successful responses
+    takes: tuple[str, ...] = ("application/json",)  # media types of the request body
+    headers: tuple[str, ...] = ()  # of successful responses
     idempotent: bool = False  # honours Idempotency-Key
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The names of its query parameters: all others are refused."""
+        """The names of its query parameters; all others are refused."""
         return tuple(param.name for param in self.params if param.place == "query")
 
 
@@ -67,7 +67,7 @@ def operation(
     headers: tuple[str, ...] = (),
     idempotent: bool = False,
 ) -> Callable[[Handler], Operation]:
-    """Describe a handler, so that `resource` can route to it."""
+    """Turn a handler into an operation, to which `resource` can route."""
 
     def describe(handler: Handler) -> Operation:
         return Operation(
@@ -87,16 +87,16 @@ def operation(
 
 
 def operation_of(request: Request) -> Operation:
-    """The operation that a request asks for."""
+    """Return the operation of a request."""
     found: Operation = request.scope["horae.operation"]
     return found
 
 
-def begin(request: Request, operation: Operation) -> None:
-    """Let the handler of a request find its operation."""
+def set_operation(request: Request, operation: Operation) -> None:
+    """Attach the operation to a request, for `operation_of`."""
     request.scope["horae.operation"] = operation
 
 
 def header_values(request: Request, name: bytes) -> list[str]:
-    """What the headers of a name in lower case say, as they came."""
+    """Return the values of all headers with a name, which must be in lower case."""
     return [str(value, "latin-1") for key, value in request.scope["headers"] if key == name]

@@ -1,8 +1,8 @@
-"""Refuses acts that another web page makes a visitor's browser ask for.
+"""Refuses requests that another web site sends through a visitor's browser (CSRF and DNS rebinding).
 
 A server without authentication listens on loopback only, but every page that its user visits can send requests there.
-Browsers name the page that a request comes from; other clients do not, and are not concerned. A page whose own name was
-made to point at loopback comes from the right place under the wrong name: `local_names` knows no name but localhost.
+Browsers send the Origin of the page; other clients do not, and are not affected. DNS rebinding makes a page's own name
+resolve to loopback, so its Origin matches the Host; with `local_names` a Host other than localhost is refused.
 """
 
 from ipaddress import ip_address
@@ -14,14 +14,14 @@ from horae.api.http.problems import Forbidden
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def refuse_other_pages(scope: Scope, *, local_names: bool) -> None:
-    """Raise Forbidden unless it is a page of this server itself that changes anything."""
+def refuse_foreign_origin(scope: Scope, *, local_names: bool) -> None:
+    """Raise Forbidden for a change that a page of another site requests, and for a Host that is not local."""
     origin = None if scope["method"] in SAFE else _header(scope, b"origin")
     if origin is not None and origin.partition("://")[2] != _header(scope, b"host"):
-        raise Forbidden("a page of another site may not do this")
+        raise Forbidden("pages of other sites may not send this request")
     host = _header(scope, b"host") if local_names else None
     if host is not None and not _is_local(host):
-        raise Forbidden(f"this server is for this machine only, under the name localhost, not {host[:100]}")
+        raise Forbidden(f"this server accepts only requests to localhost, not to {host[:100]}")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

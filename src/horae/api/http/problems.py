@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: one shape for everything that goes wrong, and one table of status codes."""
+"""Converts errors to RFC 9457 problem documents, with one table of status codes."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -28,11 +28,11 @@ log = structlog.get_logger(__name__)
 
 RETRY_AFTER_SECONDS = 1
 
-_failures = LogThrottle()
+_log_throttle = LogThrottle()
 
 
 class NotSupported(Invalid):
-    """Part of the contract that this version does not have yet."""
+    """An option that this version does not support yet."""
 
     code = "not_supported"
 
@@ -41,7 +41,7 @@ class NotSupported(Invalid):
 
 
 class Unauthorized(HoraeError):
-    """Not known who asks; `error` is what RFC 6750 calls it."""
+    """The request has no valid token; `error` is the error code of RFC 6750."""
 
     def __init__(self, detail: str, *, error: str | None = None) -> None:
         super().__init__(detail)
@@ -49,7 +49,7 @@ class Unauthorized(HoraeError):
 
 
 class Forbidden(HoraeError):
-    """Known who asks, and they may not; `scope` is what their token would need."""
+    """The token does not allow the request; `scope` is the one that it lacks."""
 
     def __init__(self, detail: str, *, scope: str | None = None) -> None:
         super().__init__(detail)
@@ -57,7 +57,7 @@ class Forbidden(HoraeError):
 
 
 class RateLimited(HoraeError):
-    """Asked too often."""
+    """The owner sent too many requests."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"too many requests; try again after {seconds} s")
@@ -65,11 +65,11 @@ class RateLimited(HoraeError):
 
 
 def _challenge(error: str | None, scope: str | None = None) -> str:
-    told = {"realm": "horae", "error": error, "scope": scope}
-    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in told.items() if value is not None)
+    parts = {"realm": "horae", "error": error, "scope": scope}
+    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items() if value is not None)
 
 
-STATUS: Sequence[tuple[type[HoraeError], int, str]] = (  # the first that fits; a code of its own wins over the third
+STATUS: Sequence[tuple[type[HoraeError], int, str]] = (  # the first match counts; an error's own `code` wins
     (RevisionChanged, 412, "revision_changed"),
     (Malformed, 400, "malformed"),
     (Unauthorized, 401, "unauthorized"),
@@ -85,14 +85,14 @@ STATUS: Sequence[tuple[type[HoraeError], int, str]] = (  # the first that fits; 
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and where."""
+    """One error in a request, and a JSON pointer to the field."""
 
     pointer: str
     detail: str
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem document."""
+    """A problem document (RFC 9457)."""
 
     type: str
     title: str
@@ -103,7 +103,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def problem_of(error: HoraeError) -> Problem:
-    """What a user is told of an error that is part of the design."""
+    """Return the problem document of an error."""
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             faults = error.faults if isinstance(error, Invalid) else ()
@@ -112,9 +112,9 @@ def problem_of(error: HoraeError) -> Problem:
 
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    """The problem as an answer."""
-    soon = problem.status in (429, 503) or problem.code == InFlight.code
-    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if soon else {}
+    """Return a problem document as a response."""
+    retryable = problem.status in (429, 503) or problem.code == InFlight.code
+    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if retryable else {}
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,
@@ -124,37 +124,37 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
 
 
 def on_error(request: Request, error: HoraeError) -> Response:
-    """Answer an error of ours."""
+    """Return the response to an error of Horae, and log server errors within the log throttle."""
     problem = problem_of(error)
-    if problem.status >= 500 and (unsaid := _failures.admit()) is not None:
-        told = {"unsaid": unsaid} if unsaid else {}  # of a store that is down every request would tell
-        log.warning("request_failed", method=request.method, path=request.url.path, error=str(error), **told)
+    if problem.status >= 500 and (suppressed := _log_throttle.admit()) is not None:
+        counted = {"suppressed": suppressed} if suppressed else {}  # while a store is down, every request fails
+        log.warning("request_failed", method=request.method, path=request.url.path, error=str(error), **counted)
     return problem_response(problem, getattr(error, "headers", None))
 
 
 def on_http_error(request: Request, error: HTTPException) -> Response:
-    """Answer what the router refuses: unknown routes and methods."""
+    """Return the response to an unknown route or method."""
     status = error.status_code
     details = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.url.path} does not answer {request.method}",
+        404: f"there is no route {request.url.path}",
+        405: f"{request.url.path} does not support {request.method}",
     }
     code = HTTPStatus(status).phrase.lower().replace(" ", "_")
     detail = details.get(status, error.detail)
     return problem_response(new_problem(status, code, detail), dict(error.headers or {}))
 
 
-def on_surprise() -> Response:
-    """Answer what nobody foresaw, without telling the outside what it was; the server logs it."""
+def on_unexpected_error() -> Response:
+    """Return the response to an unexpected error, without its details; the server logs them."""
     return problem_response(_internal())
 
 
 def _internal() -> Problem:
-    return new_problem(500, "internal", "something went wrong here; the server's log tells what")
+    return new_problem(500, "internal", "an internal error occurred; see the server's log")
 
 
 def new_problem(status: int, code: str, detail: str, faults: Sequence[Fault] = ()) -> Problem:
-    """A problem document."""
+    """Return a problem document."""
     return Problem(
         type=f"urn:horae:problem:{code}",
         title=HTTPStatus(status).phrase,

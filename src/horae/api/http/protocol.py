@@ -1,4 +1,4 @@
-"""HTTP connections with limits: nobody fills memory or the log, or holds connections that serve no request."""
+"""The HTTP protocol with limits on sizes, times and connections, so that clients cannot exhaust the server."""
 
 import asyncio
 import logging
@@ -16,10 +16,10 @@ from horae.api.http.problems import RETRY_AFTER_SECONDS, Problem, new_problem
 MAX_URL = 16_384  # bytes; cursors and filters are much shorter
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 65_536  # of all headers together
-HEAD_SECONDS = 20.0  # from the first byte of a request, or the beginning of the connection, to the end of its headers
+HEAD_SECONDS = 20.0  # from the first byte of a request, or the start of the connection, to the end of the headers
 BODY_SECONDS = 300.0
-ANSWER_SECONDS = 300.0  # in which a receiver must take what it was sent
-MAX_HELD = 65_536  # bytes that are kept back until the end of a turn
+WRITE_SECONDS = 300.0  # how long a client may read nothing of what it was sent
+MAX_BUFFERED = 65_536  # bytes kept until the end of an iteration of the event loop
 _CODES = {
     400: "malformed",
     408: "request_timeout",
@@ -28,33 +28,33 @@ _CODES = {
     503: "unavailable",
 }
 _LOG = logging.getLogger("uvicorn.error.requests")
-_LOG.setLevel(logging.ERROR)  # whoever sends nonsense is told; the log is not for them to fill
+_LOG.setLevel(logging.ERROR)  # clients see their own mistakes and must not fill the log
 
-Deadline = tuple[float, Callable[[], None]]  # seconds, and what happens after them
+Deadline = tuple[float, Callable[[], None]]  # seconds, and what to call after them
 
 
-class Together:
-    """A transport that sends at the end of a turn of the event loop: a head with its body, and answers right in a row.
+class CoalescingTransport:
+    """A transport that joins all writes of one iteration of the event loop into one.
 
-    To send is most of the cost of an answer: it wakes up whoever waits for it, who often takes the processor then.
-    Whoever waits for many answers wakes up once for those that come in a row.
+    Sending is most of the cost of a response: it wakes up the receiver, which then often takes the processor. So a head
+    is sent together with its body, and a client that waits for many responses wakes up once for several of them.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held: list[bytes] = []
+        self._buffered: list[bytes] = []
         self._size = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if not self._held:
+        if not self._buffered:
             self._loop.call_soon(self._flush)
-        self._held.append(data)
+        self._buffered.append(data)
         self._size += len(data)
-        if self._size > MAX_HELD:  # the transport tells when its receiver is too slow
+        if self._size > MAX_BUFFERED:  # pass it on, so that the transport notices a slow receiver
             self._flush()
 
     def close(self) -> None:
@@ -62,13 +62,13 @@ class Together:
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held, self._size = self._held, [], 0
-            self._transport.write(b"".join(held))
+        if self._buffered:
+            data, self._buffered, self._size = self._buffered, [], 0
+            self._transport.write(b"".join(data))
 
 
 def connections_allowed(files: int) -> int:
-    """How many connections leave a process that may open so many files enough of them for all else that it does."""
+    """Return how many connections a process may hold if it may open so many files, some of which it needs otherwise."""
     return 10_000 if files == resource.RLIM_INFINITY else min(max(files - 256, files // 2), 10_000)
 
 
@@ -76,44 +76,44 @@ MAX_CONNECTIONS = connections_allowed(resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """Refuses requests whose head is too large or too slow, and ends those whose body or answer never ends.
+    """Refuses requests whose head is too large or too slow, and aborts those whose body or response takes too long.
 
-    When there are too many connections, the one that has waited longest for a request makes room for a new one.
+    When there are too many connections, the one that has been idle longest is closed to make room for a new one.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self.logger = _LOG
-        self._free_since = 0.0  # of requests, by the clock of the loop
-        self._untaken: asyncio.TimerHandle | None = None  # runs while the receiver takes nothing
+        self._idle_since = 0.0  # by the clock of the event loop
+        self._write_timer: asyncio.TimerHandle | None = None  # runs while the client reads nothing
         self._refusal: Problem | None = None
-        self._awaited: Deadline | None = None  # what shall come, and how soon
-        self._timed: Deadline | None = None  # that for which the timer runs
+        self._deadline: Deadline | None = None  # for what must arrive next
+        self._timed: Deadline | None = None  # the deadline that the timer runs for
         self._timer: asyncio.TimerHandle | None = None
-        self._head_bytes: int | None = 0  # received of a head that is not complete; None outside of one
+        self._head_bytes: int | None = 0  # received of an incomplete head; None after it
 
-    # --- the life of a connection
+    # --- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = Together(transport, self.loop)  # type: ignore[assignment]
-        self._free_since = self.loop.time()
-        self._awaited = (HEAD_SECONDS, self._head_too_slow)
+        self.transport = CoalescingTransport(transport, self.loop)  # type: ignore[assignment]
+        self._idle_since = self.loop.time()
+        self._deadline = (HEAD_SECONDS, self._head_too_slow)
         self._set_timer()
         if len(self.connections) > MAX_CONNECTIONS:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._taken()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
-            return  # what comes after a refusal is not read
+            return  # ignore what follows a refused request
         received = self._head_bytes
         super().data_received(data)
-        if self._refusal is None and self._awaited is not self._timed:
+        if self._refusal is None and self._deadline is not self._timed:
             self._set_timer()
         if self._refusal is None and received is not None and self._head_bytes is not None:
             self._head_bytes = received + len(data)
@@ -122,79 +122,79 @@ class LimitedConnection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._untaken = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
+        self._write_timer = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._taken()
+        self._stop_write_timer()
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        self._free_since = self.loop.time()
+        self._idle_since = self.loop.time()
         super().on_response_complete()
 
-    # --- the parser tells
+    # --- callbacks of the parser
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_bytes = 0
-        self._awaited = (HEAD_SECONDS, self._head_too_slow)
+        self._deadline = (HEAD_SECONDS, self._head_too_slow)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > MAX_URL:
-            raise self._refused(414, f"the address is longer than {MAX_URL} bytes")
+            raise self._refused(414, f"the URL is longer than {MAX_URL} bytes")
 
     def on_headers_complete(self) -> None:
         size = sum(map(len, chain.from_iterable(self.headers)))
         if len(self.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
             raise self._refused(431, _TOO_MANY_HEADERS)
         self._head_bytes = None
-        self._awaited = (BODY_SECONDS, self._body_too_slow)
+        self._deadline = (BODY_SECONDS, self._body_too_slow)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._awaited = None
+        self._deadline = None
         super().on_message_complete()
 
     # --- making room
 
     @property
-    def _is_free(self) -> bool:
-        """Whether no request is being answered, and this was not refused before."""
+    def _is_idle(self) -> bool:
+        """Whether no request is in progress, and none was refused."""
         return self._refusal is None and (self.cycle is None or self.cycle.response_complete)
 
     def _make_room(self) -> None:
         others = (other for other in self.connections if isinstance(other, LimitedConnection) and other is not self)
-        longest = min((other for other in others if other._is_free), key=lambda other: other._free_since, default=None)
+        longest = min((other for other in others if other._is_idle), key=lambda other: other._idle_since, default=None)
         if longest is None:
-            self._refuse(503, "there are too many connections; try again later")
-        elif longest._untaken is None:
-            longest._refuse(408, "the connection waited for a request, and others needed its place")
+            self._refuse(503, "there are too many connections; retry later")
+        elif longest._write_timer is None:
+            longest._refuse(408, "the connection was idle, and others needed its place")
         else:
             longest.transport.abort()
 
     # --- refusing
 
     def send_400_response(self, msg: str) -> None:
-        """Called for whatever the parser refuses, our own refusals among them."""
+        """Handle what the parser rejects, and our own refusals, which reach it as exceptions."""
         if self._refusal is None:
-            self._refused(400, "this is not HTTP as Horae understands it")
-        self._answer()
+            self._refused(400, "the request is not valid HTTP/1.1")
+        self._send_refusal()
 
     def _refused(self, status: int, detail: str) -> ValueError:
-        """Remember why; raised in a callback, the exception makes the parser stop."""
+        """Store the problem and return an exception, which a callback raises to stop the parser."""
         self._refusal = new_problem(status, _CODES[status], detail)
         return ValueError(detail)
 
     def _refuse(self, status: int, detail: str) -> None:
         self._refused(status, detail)
-        self._answer()
+        self._send_refusal()
 
-    def _answer(self) -> None:
+    def _send_refusal(self) -> None:
         assert self._refusal is not None
         self._stop_timer()
         if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
-            self.transport.close()  # nobody is there, or still waits for another answer
+            self.transport.close()  # the client is gone, or an earlier response is not complete
             return
         status, body = self._refusal.status, msgspec.json.encode(self._refusal)
         head = (
@@ -205,23 +205,23 @@ class LimitedConnection(HttpToolsProtocol):
         self.transport.write(head.encode() + body)
         self.transport.close()
 
-    def _taken(self) -> None:
-        if self._untaken is not None:
-            self._untaken.cancel()
-            self._untaken = None
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    # --- taking too long
+    # --- deadlines
 
     def _head_too_slow(self) -> None:
-        self._refuse(408, f"the request did not come within {HEAD_SECONDS:g} s")
+        self._refuse(408, f"the request did not arrive within {HEAD_SECONDS:g} s")
 
     def _body_too_slow(self) -> None:
-        self.transport.close()  # the handler learns that the sender is gone
+        self.transport.close()  # the handler sees a disconnect
 
     def _set_timer(self) -> None:
-        """Have the timer run for what is awaited now; a request that came in one piece never needs one."""
+        """Run the timer for the current deadline; a request that arrives in one piece has none by now."""
         self._stop_timer()
-        self._timed = self._awaited
+        self._timed = self._deadline
         if self._timed is not None:
             self._timer = self.loop.call_later(*self._timed)
 
@@ -231,4 +231,4 @@ class LimitedConnection(HttpToolsProtocol):
             self._timer = None
 
 
-_TOO_MANY_HEADERS = f"there may be {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes together"
+_TOO_MANY_HEADERS = f"at most {MAX_HEADERS} headers with {MAX_HEADER_BYTES} bytes in total are allowed"

@@ -1,4 +1,4 @@
-"""Query parameters: each is read once and by name; what is left over is refused."""
+"""Reads query parameters by name; unknown and repeated ones are refused."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -24,13 +24,13 @@ Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=MAX_CURSOR)]
 
 PAGING = (
-    Param(name="limit", schema=Count, description=f"how many at most on this page; {DEFAULT_LIMIT} unless said"),
-    Param(name="cursor", schema=Cursor, description="`next_cursor` of the page before"),
+    Param(name="limit", schema=Count, description=f"the maximum number of items on a page; default {DEFAULT_LIMIT}"),
+    Param(name="cursor", schema=Cursor, description="`next_cursor` of the previous page"),
 )
 
 
 class Query:
-    """The parameters of one request, which are those that its operation declares; errors point at them by name."""
+    """The query parameters of one request; only those that its operation declares are accepted."""
 
     def __init__(self, request: Request) -> None:
         known = operation_of(request).queries
@@ -39,41 +39,41 @@ class Query:
             if name not in known:
                 raise _unknown(name, known)
             if name in self._values:
-                raise Invalid(f"{name} is given twice", pointer=f"/{name}")
+                raise Invalid(f"{name} is given twice; give it once", pointer=f"/{name}")
             if "\0" in value:
-                raise Invalid(f"{name} cannot hold the character NUL", pointer=f"/{name}")
+                raise Invalid(f"{name} cannot contain the character NUL", pointer=f"/{name}")
             self._values[name] = value
 
     def text(self, name: str, longest: int = MAX_TEXT) -> str | None:
-        """Some text that is not empty; None when it is not given."""
+        """Return a text that is not empty; None when it is absent."""
         value = self._values.get(name)
         if value is not None and not 0 < len(value) <= longest:
-            raise Invalid(f"{name} has from 1 to {longest} characters", pointer=f"/{name}")
+            raise Invalid(f"{name} must have 1 to {longest} characters", pointer=f"/{name}")
         return value
 
     def number(self, name: str, default: int, largest: int) -> int:
-        """A number from 1 to `largest`."""
+        """Return a number from 1 to `largest`."""
         value = self._values.get(name)
         if value is None:
             return default
         if not (value.isascii() and value.isdecimal() and len(value) <= 9 and 1 <= int(value) <= largest):
-            raise Invalid(f"{name} is a number from 1 to {largest}", pointer=f"/{name}")
+            raise Invalid(f"{name} must be a number from 1 to {largest}", pointer=f"/{name}")
         return int(value)
 
     def one_of(self, name: str, choices: Iterable[str]) -> str | None:
-        """One of some words."""
+        """Return one of the given words; None when it is absent."""
         value = self._values.get(name)
         if value is not None and value not in (known := list(choices)):
-            raise Invalid(f"{name} is one of {', '.join(known)}", pointer=f"/{name}")
+            raise Invalid(f"{name} must be one of {', '.join(known)}", pointer=f"/{name}")
         return value
 
     def choice(self, name: str, kind: type[Choice]) -> Choice | None:
-        """One of the words of a closed choice."""
+        """Return a member of an enum; None when it is absent."""
         value = self.one_of(name, list(kind))
         return None if value is None else kind(value)
 
     def time(self, name: str) -> datetime | None:
-        """A timestamp with an offset; a `+` that came as a blank, as it does unless it is escaped, is understood."""
+        """Return a timestamp with an offset; an unescaped `+`, which arrives as a blank, is accepted."""
         value = self._values.get(name)
         if value is None:
             return None
@@ -100,7 +100,7 @@ def read_timestamp(text: str, pointer: str) -> datetime:
 
 def _unknown(name: str, known: tuple[str, ...]) -> Invalid:
     close = get_close_matches(name[:100], known, n=1)
-    there = f"there are {', '.join(known)}" if known else "there is none"
+    there = f"known parameters are {', '.join(known)}" if known else "there are none here"
     hint = f"did you mean {close[0]}?" if close else there
     detail = f"unknown parameter {name[:100]!r}; {hint}"
     return Invalid(detail, faults=[Fault(f"/{name[:100]}", detail)])

@@ -1,25 +1,25 @@
-"""How often an owner may ask: a bucket per owner and process that fills at a steady rate."""
+"""Limits requests per second with one token bucket per owner and process."""
 
 import math
 import time
 from collections.abc import Callable
 
-BURST_SECONDS = 2.0  # the bucket holds what comes in so many seconds
+BURST_SECONDS = 2.0  # the bucket holds the requests of this many seconds
 MAX_BUCKETS = 10_000
 _ROUNDING = 1e-3  # of a request
 
 
 class RateLimit:
-    """Counts requests; whoever asks too often is told how long to wait."""
+    """Counts the requests of each owner, and returns how long one that is over the limit must wait."""
 
     def __init__(self, per_second: float, *, elapsed: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
         self._size = max(per_second * BURST_SECONDS, 1.0)
         self._elapsed = elapsed
-        self._full_at: dict[str, float] = {}  # owner → when the bucket is full again; full ones are not kept
+        self._full_at: dict[str, float] = {}  # owner → when the bucket is full again; full buckets are dropped
 
     def wait(self, owner: str) -> int:
-        """Take one request out of the bucket; 0, or after how many whole seconds there is one again."""
+        """Take one request from the owner's bucket and return 0, or the whole seconds until the next is available."""
         now = self._elapsed()
         full_at = max(self._full_at.pop(owner, now), now)
         missing = (full_at - now) * self._per_second
@@ -35,4 +35,4 @@ class RateLimit:
             return
         self._full_at = {owner: full_at for owner, full_at in self._full_at.items() if full_at > now}
         while len(self._full_at) >= MAX_BUCKETS:
-            del self._full_at[next(iter(self._full_at))]  # whoever has not asked for the longest time
+            del self._full_at[next(iter(self._full_at))]  # the owner whose last request is the oldest

@@ -1,1 +1,1 @@
-"""The OpenAPI document and the reference page made from it."""
+"""The OpenAPI document, and the HTML reference that is rendered from it."""

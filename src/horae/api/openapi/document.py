@@ -1,4 +1,4 @@
-"""The OpenAPI document, drawn from the routes themselves, so that it cannot tell of what is not there."""
+"""The OpenAPI document, generated from the routes themselves, so that it cannot differ from them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,60 +12,67 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from horae import __version__
-from horae.api.dispatch.context import Resource, resource
+from horae.api.dispatch.router import Resource, resource
 from horae.api.http.operation import Operation, Param, Scope, operation
 from horae.api.http.problems import Problem
 from horae.api.openapi.examples import EXAMPLES, LINES_EXAMPLE
-from horae.api.openapi.links import Target, links_of
+from horae.api.openapi.links import LinkTarget, links_of
 from horae.api.openapi.overlays import JOB_ID, RUN_ID, Schema
-from horae.api.openapi.schemas import draw, schema_of
+from horae.api.openapi.schemas import generate_schemas, schema_of
 from horae.core.limits import Key, Queue
 
 JSON, PROBLEM, EVENTS = "application/json", "application/problem+json", "text/event-stream"
 TAGS = {
-    "jobs": "What to do and when.",
-    "runs": "One occurrence of a job each.",
-    "dead letters": "Runs that failed for good and that nobody has resolved.",
+    "jobs": "Which task to run, when, and how.",
+    "runs": "The occurrences of jobs.",
+    "dead letters": "Runs that failed after all retries and are not resolved yet.",
     "queues": "Where runs wait for workers.",
-    "schedules": "Trying out schedules.",
-    "tasks": "What can be run, and who runs it.",
-    "events": "What happens, as it happens.",
-    "server": "For those who look after it.",
+    "schedules": "Preview a schedule before creating a job.",
+    "tasks": "The tasks that jobs can run, and the workers that run them.",
+    "events": "Events of jobs and runs, as they occur.",
+    "server": "Health, metrics and documentation of the server.",
 }
 SCOPES = {
-    Scope.READ: "look at one's own jobs and runs",
+    Scope.READ: "read one's own jobs and runs",
     Scope.WRITE: "create and change one's own jobs and runs",
     Scope.SHELL: "create jobs that run shell commands",
-    Scope.ADMIN: "everything but the shell, for every owner",
+    Scope.ADMIN: "everything except the shell, for every owner",
 }
-REFUSALS = {
-    400: "what was sent cannot be parsed",
-    401: "there is no valid token",
-    403: "the token does not allow this, or a page of another site asks",
-    404: "there is no such thing, or it is somebody else's",
-    405: "this route does not know the method",
+PROBLEMS = {
+    400: "the request cannot be parsed",
+    401: "the request has no valid token",
+    403: "the token does not allow the request, or a page of another site sent it",
+    404: "it does not exist, or belongs to another owner",
+    405: "the route does not support the method",
     408: "the request took too long to arrive",
-    409: "the state of the thing does not allow it",
-    410: "what a stream should go on from is no longer kept; begin anew without `Last-Event-ID`",
-    412: "the thing has changed since it was read",
+    409: "the current state of the job or run does not allow the request",
+    410: "the events after `Last-Event-ID` are no longer kept; start again without it",
+    412: "the job has changed since it was read",
     413: "the body is too large",
-    414: "the address is too long",
-    422: "what was sent is parsed but wrong; `errors` tells where",
-    429: "too many requests; `Retry-After` tells when to come back",
-    431: "the headers are too many or too large",
-    503: "the store does not answer, or there is too much to do; `Retry-After` tells when to come back",
+    414: "the URL is too long",
+    422: "the request was parsed but is invalid; `errors` lists the fields",
+    429: "too many requests; retry after `Retry-After` seconds",
+    431: "there are too many headers, or they are too large",
+    503: "the store does not respond, or the server is at capacity; retry after `Retry-After` seconds",
 }
-OF_EVERY_REQUEST = frozenset({400, 403, 408, 414, 431})
-RETRY_AFTER = {"description": "seconds to wait", "required": True, "schema": {"type": "integer", "minimum": 0}}
+ALWAYS_POSSIBLE = frozenset({400, 403, 408, 414, 431})
+RETRY_AFTER = {
+    "description": "seconds to wait before retrying",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 0},
+}
 HEADERS: Mapping[str, Schema] = {
     "ETag": {"description": "the revision, for If-Match", "schema": {"type": "string"}},
-    "Location": {"description": "where the new thing is", "schema": {"type": "string"}},
-    "Idempotency-Replayed": {"description": "`true`: the answer to an earlier request", "schema": {"const": "true"}},
+    "Location": {"description": "the path of the new job or run", "schema": {"type": "string"}},
+    "Idempotency-Replayed": {
+        "description": "`true` when this is the stored response to an earlier request",
+        "schema": {"const": "true"},
+    },
     "X-Run-Id": {"description": "the run whose log this is", "schema": RUN_ID},
 }
-REFUSAL_HEADERS: Mapping[int, Schema] = {
+PROBLEM_HEADERS: Mapping[int, Schema] = {
     401: {"WWW-Authenticate": {"description": "how to authenticate", "schema": {"type": "string"}}},
-    405: {"Allow": {"description": "the methods it knows", "schema": {"type": "string"}}},
+    405: {"Allow": {"description": "the supported methods", "schema": {"type": "string"}}},
     429: {"Retry-After": RETRY_AFTER},
     503: {"Retry-After": RETRY_AFTER},
 }
@@ -73,7 +80,7 @@ IDEMPOTENCY_KEY = Param(
     name="Idempotency-Key",
     place="header",
     schema=Annotated[str, Meta(pattern="^[!-~]([ -~]{0,198}[!-~])?$")],
-    description="makes a repeated request harmless: the same body under the same key gets the same answer for 24 h",
+    description="makes a request safe to repeat: the same body with the same key gets the same response for 24 h",
 )
 PATH_PARAMS: Mapping[str, Schema] = {  # by the path up to the parameter
     "/v1/jobs/{id}": JOB_ID,
@@ -82,55 +89,55 @@ PATH_PARAMS: Mapping[str, Schema] = {  # by the path up to the parameter
     "/v1/queues/{name}": schema_of(Queue),
 }
 _LINES: Schema = {
-    "schema": {"type": "string", "description": "a job a line"},
+    "schema": {"type": "string", "description": "one job per line"},
     "examples": {"two_jobs": {"summary": "two jobs", "value": LINES_EXAMPLE}},
 }
 DESCRIPTION = (
-    "Horae runs jobs on time. Timestamps are RFC 3339 in UTC and need an offset, durations are numbers of seconds. "
-    "Lists come in pages: pass `next_cursor` as `cursor` until it is null. Everything that goes wrong is a problem "
-    "document (RFC 9457), also unknown routes and methods."
+    "Horae runs jobs on time. Timestamps are RFC 3339 in UTC and need an offset; durations are numbers of seconds. "
+    "Lists come in pages: pass `next_cursor` as `cursor` until it is null. Every error is a problem document "
+    "(RFC 9457), also for unknown routes and methods."
 )
 
 
 def document(routes: Iterable[BaseRoute], prefix: str = "") -> Schema:
-    """The document of some routes; `prefix` is where they are mounted."""
+    """Return the OpenAPI document of some routes; `prefix` is the path at which they are mounted."""
     resources = {path_of(route): route for route in routes if isinstance(route, Resource)}
     operations = [(path, each) for path, route in resources.items() for each in route.operations.values()]
-    targets = [Target(id=operation_id(each), path=path) for path, each in operations]
+    targets = [LinkTarget(id=operation_id(each), path=path) for path, each in operations]
     kinds = {repr(kind): kind for kind in (*_kinds(each for _, each in operations), Problem)}
-    schemas, components = draw(kinds.values())
-    drawn = dict(zip(kinds, schemas, strict=True))
+    generated, components = generate_schemas(kinds.values())
+    schemas = dict(zip(kinds, generated, strict=True))
     return {
         "openapi": "3.1.0",
         "info": {"title": "Horae", "version": __version__, "description": DESCRIPTION},
         "servers": [{"url": prefix or "/"}],
         "tags": _tags({each.tag for _, each in operations}),
         "paths": {
-            path: {verb.lower(): _operation(path, each, drawn, targets) for verb, each in route.operations.items()}
+            path: {verb.lower(): _operation(path, each, schemas, targets) for verb, each in route.operations.items()}
             for path, route in resources.items()
         },
         "components": {
             "schemas": dict(sorted(components.items())),
-            "responses": {f"Problem{status}": _refusal(status) for status in REFUSALS},
+            "responses": {f"Problem{status}": _problem_response(status) for status in PROBLEMS},
             "securitySchemes": {"bearer": _security_scheme()},
         },
     }
 
 
 def path_of(route: Resource) -> str:
-    """The path of a route without the converters of its parameters."""
+    """Return the path of a route without the converters of its parameters."""
     return re.sub(r":[a-z]+}", "}", route.path)
 
 
 def operation_id(operation: Operation) -> str:
-    """The name of an operation: that of its handler within its module."""
+    """Return the id of an operation: the name of its handler within its module."""
     module = operation.handler.__module__.rpartition(".")[2]
     return f"{module}.{getattr(operation.handler, '__name__', 'handler')}"
 
 
-def refusals_of(path: str, operation: Operation) -> set[int]:
-    """The problems that an operation may answer with beside those that it declares itself."""
-    statuses = set(OF_EVERY_REQUEST)
+def implied_problems(path: str, operation: Operation) -> set[int]:
+    """Return the statuses of the problems that an operation may return beside those that it declares."""
+    statuses = set(ALWAYS_POSSIBLE)
     if operation.scope is not None:
         statuses |= {401, 429, 503}
     if "{" in path:
@@ -142,9 +149,6 @@ def refusals_of(path: str, operation: Operation) -> set[int]:
     if operation.idempotent:
         statuses |= {409, 422}
     return statuses
-
-
-# --- parts of the document --------------------------------------------------------------------------------------------
 
 
 def _kinds(operations: Iterable[Operation]) -> Iterator[Any]:
@@ -162,24 +166,24 @@ def _security_scheme() -> Schema:
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": f"Scopes, in the claim `scope`: {scopes}. Without HORAE_AUTH=jwt no token is asked for.",
+        "description": f"Scopes, in the claim `scope`: {scopes}. Without HORAE_AUTH=jwt no token is needed.",
     }
 
 
-def _operation(path: str, operation: Operation, drawn: Mapping[str, Schema], targets: Sequence[Target]) -> Schema:
+def _operation(path: str, operation: Operation, schemas: Mapping[str, Schema], targets: Sequence[LinkTarget]) -> Schema:
     summary, _, description = (operation.handler.__doc__ or "").strip().partition("\n")
     found: Schema = {
         "operationId": operation_id(operation),
         "tags": [operation.tag],
         "summary": summary.removesuffix("."),
         "parameters": [*_path_params(path), *map(_param, _params(operation))],
-        "responses": _responses(path, operation, drawn, targets),
+        "responses": _responses(path, operation, schemas, targets),
         "security": [] if operation.scope is None else [{"bearer": [str(operation.scope)]}],
     }
     if description.strip():
         found["description"] = re.sub(r"\s+", " ", description.strip())
     if operation.body is not None:
-        found["requestBody"] = _request_body(operation, drawn[repr(operation.body)])
+        found["requestBody"] = _request_body(operation, schemas[repr(operation.body)])
     return found
 
 
@@ -206,8 +210,8 @@ def _param(param: Param) -> Schema:
 
 
 def _request_body(operation: Operation, schema: Schema) -> Schema:
-    shown = EXAMPLES.get(_name(schema), {})
-    examples = {title.replace(" ", "_"): {"summary": title, "value": body} for title, body in shown.items()}
+    found = EXAMPLES.get(_name(schema), {})
+    examples = {title.replace(" ", "_"): {"summary": title, "value": body} for title, body in found.items()}
     json = {media: {"schema": schema, "examples": examples} for media in operation.takes if _is_json(media)}
     lines = {media: _LINES for media in operation.takes if media not in json}
     needed = [field.required for field in msgspec.structs.fields(operation.body)]
@@ -219,19 +223,19 @@ def _is_json(media: str) -> bool:
 
 
 def _responses(
-    path: str, operation: Operation, drawn: Mapping[str, Schema], targets: Sequence[Target]
+    path: str, operation: Operation, schemas: Mapping[str, Schema], targets: Sequence[LinkTarget]
 ) -> dict[str, Schema]:
-    given = {status: kind for status, kind in operation.answers.items() if kind is not Problem}
-    refused = refusals_of(path, operation) | (operation.answers.keys() - given.keys())
-    answers = {
-        status: _answer(status, operation, None if kind is None else drawn[repr(kind)], targets)
-        for status, kind in given.items()
+    successes = {status: kind for status, kind in operation.answers.items() if kind is not Problem}
+    failed = implied_problems(path, operation) | (operation.answers.keys() - successes.keys())
+    responses = {
+        status: _response(status, operation, None if kind is None else schemas[repr(kind)], targets)
+        for status, kind in successes.items()
     }
-    refusals = {status: {"$ref": f"#/components/responses/Problem{status}"} for status in refused}
-    return {str(status): answer for status, answer in sorted((answers | refusals).items())}
+    problems = {status: {"$ref": f"#/components/responses/Problem{status}"} for status in failed}
+    return {str(status): response for status, response in sorted((responses | problems).items())}
 
 
-def _answer(status: int, operation: Operation, schema: Schema | None, targets: Sequence[Target]) -> Schema:
+def _response(status: int, operation: Operation, schema: Schema | None, targets: Sequence[LinkTarget]) -> Schema:
     found: Schema = {
         "description": HTTPStatus(status).phrase,
         "content": {media: {"schema": _content(media, schema)} for media in operation.media},
@@ -249,38 +253,35 @@ def _content(media: str, schema: Schema | None) -> Schema:
         return schema or {"type": "string"}
     data = {} if schema is None else {"contentMediaType": JSON, "contentSchema": schema}
     fields = {"event": {"type": "string"}, "id": {"type": "string"}, "data": {"type": "string", **data}}
-    return {"type": "object", "description": "each event", "properties": fields}
+    return {"type": "object", "description": "one event of the stream", "properties": fields}
 
 
 def _name(schema: Schema) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
-def _refusal(status: int) -> Schema:
+def _problem_response(status: int) -> Schema:
     found: Schema = {
-        "description": f"{HTTPStatus(status).phrase}: {REFUSALS[status]}",
+        "description": f"{HTTPStatus(status).phrase}: {PROBLEMS[status]}",
         "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
-    if status in REFUSAL_HEADERS:
-        found["headers"] = REFUSAL_HEADERS[status]
+    if status in PROBLEM_HEADERS:
+        found["headers"] = PROBLEM_HEADERS[status]
     return found
 
 
-# --- the route --------------------------------------------------------------------------------------------------------
-
-
 def document_of(request: Request) -> bytes:
-    """The document of the application that a request came to, drawn once for each place where it is mounted."""
+    """Return the document of the application that received a request, generated once for each mount path."""
     prefix: str = request.scope.get("root_path", "")
-    drawn: dict[str, bytes] = request.app.state.documents
-    if prefix not in drawn:
-        drawn[prefix] = msgspec.json.encode(document(request.app.routes, prefix))
-    return drawn[prefix]
+    documents: dict[str, bytes] = request.app.state.documents
+    if prefix not in documents:
+        documents[prefix] = msgspec.json.encode(document(request.app.routes, prefix))
+    return documents[prefix]
 
 
 @operation(scope=None, tag="server", answers={200: dict[str, Any]})
 async def show(request: Request) -> Response:
-    """Show this document."""
+    """Show this OpenAPI document."""
     return Response(document_of(request), media_type=JSON)
 
 

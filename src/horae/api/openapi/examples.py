@@ -1,9 +1,9 @@
-"""Bodies that work, for the documentation: each is sent as it stands by the tests."""
+"""Example request bodies for the documentation; the tests send each of them."""
 
 from collections.abc import Mapping
 from typing import Any
 
-EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → what it shows → the body
+EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → title → body
     "JobRequest": {
         "now": {"task": "demo.echo", "params": {"message": "hello"}},
         "recurring": {
@@ -16,7 +16,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → wha
         "every five minutes": {"task": "demo.echo", "schedule": "every 5m", "overlap": "skip"},
     },
     "PatchRequest": {
-        "another rhythm": {"schedule": "every 10m"},
+        "another schedule": {"schedule": "every 10m"},
         "more urgent": {"priority": 10, "labels": {"team": None}},
     },
     "BatchRequest": {"two jobs": {"jobs": [{"task": "demo.echo"}, {"task": "demo.sleep", "params": {"seconds": 0.1}}]}},
@@ -24,16 +24,16 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → wha
         "a whole job": {"task": "demo.echo", "schedule": "every 5m", "params": {"message": "again"}},
     },
     "BackfillRequest": {"one day": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}},
-    "AgainRequest": {"as it was": {}, "with other parameters": {"params": {"times": 0}}},
+    "AgainRequest": {"unchanged": {}, "with other parameters": {"params": {"times": 0}}},
     "RequeueRequest": {
         "all of one's own": {"filter": {}},
-        "those of a task, with other parameters": {"filter": {"task": "demo.fail"}, "params": {"times": 0}},
+        "those of one task, with other parameters": {"filter": {"task": "demo.fail"}, "params": {"times": 0}},
     },
-    "DiscardRequest": {"those of a task": {"filter": {"task": "demo.fail"}}},
-    "QueueRequest": {"stop": {"paused": True}, "go on, ten at a time": {"paused": False, "concurrency": 10}},
-    "RunRequest": {"as it is": {}, "with another message": {"params": {"message": "by hand"}}},
-    "ResumeRequest": {"forget what was missed": {}, "make up for the newest": {"missed": "once"}},
-    "EmptyRequest": {"nothing": {}},
+    "DiscardRequest": {"those of one task": {"filter": {"task": "demo.fail"}}},
+    "QueueRequest": {"pause": {"paused": True}, "resume, ten at a time": {"paused": False, "concurrency": 10}},
+    "RunRequest": {"unchanged": {}, "with another message": {"params": {"message": "by hand"}}},
+    "ResumeRequest": {"skip missed slots": {}, "run the newest missed slot": {"missed": "once"}},
+    "EmptyRequest": {"empty": {}},
     "PreviewRequest": {
         "a cron expression": {"schedule": "0 9 * * mon-fri", "count": 3},
         "a calendar": {"schedule": {"type": "calendar", "hour": 9, "weekdays": ["mon"], "timezone": "Europe/Paris"}},

@@ -1,4 +1,4 @@
-"""Where an answer leads: the operations that its ids can be used with, as OpenAPI links."""
+"""OpenAPI links: the operations that accept the ids in a response."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,47 +6,47 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """An operation that a link may lead to."""
+class LinkTarget:
+    """An operation to which a link may point."""
 
     id: str
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
-    """A value in an answer, and where it can be used: as a parameter of operations on a path and below it."""
+class LinkRule:
+    """A value in a response, and the path at and below which operations accept it as a parameter."""
 
-    value: str  # a JSON pointer into the answer
+    value: str  # a JSON pointer into the response
     path: str
-    param: str | None = "id"  # None: as the only one of `ids` in the body
+    param: str | None = "id"  # None: as the only element of `ids` in the body
 
 
 _JOB, _RUN = "/v1/jobs/{id}", "/v1/runs/{id}"
-_LEADS: Mapping[str, Sequence[Lead]] = {  # by the public name of the answer's type
-    "Job": (Lead(value="/id", path=_JOB), Lead(value="/key", path="/v1/jobs/by-key/{key}", param="key")),
-    "Run": (Lead(value="/id", path=_RUN), Lead(value="/job_id", path=_JOB)),
-    "Status": (Lead(value="/run_id", path=_RUN), Lead(value="/job_id", path=_JOB)),
-    "Batch": (Lead(value="/items/0/id", path=_JOB),),
-    "JobPage": (Lead(value="/items/0/id", path=_JOB),),
-    "RunPage": (Lead(value="/items/0/id", path=_RUN),),
-    "Backfill": (Lead(value="/job_id", path=_JOB),),
+_RULES: Mapping[str, Sequence[LinkRule]] = {  # by the public name of the response's type
+    "Job": (LinkRule(value="/id", path=_JOB), LinkRule(value="/key", path="/v1/jobs/by-key/{key}", param="key")),
+    "Run": (LinkRule(value="/id", path=_RUN), LinkRule(value="/job_id", path=_JOB)),
+    "Status": (LinkRule(value="/run_id", path=_RUN), LinkRule(value="/job_id", path=_JOB)),
+    "Batch": (LinkRule(value="/items/0/id", path=_JOB),),
+    "JobPage": (LinkRule(value="/items/0/id", path=_JOB),),
+    "RunPage": (LinkRule(value="/items/0/id", path=_RUN),),
+    "Backfill": (LinkRule(value="/job_id", path=_JOB),),
     "DeadLetterPage": (
-        Lead(value="/items/0/id", path=_RUN),
-        Lead(value="/items/0/id", path="/v1/dead-letters/", param=None),
+        LinkRule(value="/items/0/id", path=_RUN),
+        LinkRule(value="/items/0/id", path="/v1/dead-letters/", param=None),
     ),
-    "QueuePage": (Lead(value="/items/0/name", path="/v1/queues/{name}", param="name"),),
+    "QueuePage": (LinkRule(value="/items/0/name", path="/v1/queues/{name}", param="name"),),
 }
 
 
-def links_of(answer: str, targets: Iterable[Target]) -> dict[str, dict[str, Any]]:
-    """The links of an answer, by the operations that they lead to."""
-    leads = _LEADS.get(answer, ())
-    return {target.id: _link(target, lead) for target in targets for lead in leads if target.path.startswith(lead.path)}
+def links_of(response: str, targets: Iterable[LinkTarget]) -> dict[str, dict[str, Any]]:
+    """Return the links of a response type, by operation id."""
+    rules = _RULES.get(response, ())
+    return {target.id: _link(target, rule) for target in targets for rule in rules if target.path.startswith(rule.path)}
 
 
-def _link(target: Target, lead: Lead) -> dict[str, Any]:
-    value = f"$response.body#{lead.value}"
-    if lead.param is None:
+def _link(target: LinkTarget, rule: LinkRule) -> dict[str, Any]:
+    value = f"$response.body#{rule.value}"
+    if rule.param is None:
         return {"operationId": target.id, "requestBody": {"ids": [value]}}
-    return {"operationId": target.id, "parameters": {lead.param: value}}
+    return {"operationId": target.id, "parameters": {rule.param: value}}

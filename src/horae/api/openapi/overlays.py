@@ -1,4 +1,4 @@
-"""What the types of bodies and answers cannot say of their fields: what raw parts hold, defaults, closed choices."""
+"""Additions to the generated schemas: types of raw fields, defaults, enums and descriptions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from horae.queries.why import Cause
 
 Schema = dict[str, Any]
 
-REFERENCE = "#/components/schemas/"
+REF_PREFIX = "#/components/schemas/"
 _DIGITS = "[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}"
 JOB_ID: Schema = {"type": "string", "pattern": f"^job_{_DIGITS}$"}
 RUN_ID: Schema = {"type": "string", "pattern": f"^run_{_DIGITS}$"}
@@ -27,13 +27,13 @@ def _nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _words(words: Iterable[str]) -> Schema:
-    return {"type": "string", "enum": [str(word) for word in words]}
+def _enum(values: Iterable[str]) -> Schema:
+    return {"type": "string", "enum": [str(value) for value in values]}
 
 
 _JOB_FIELDS: dict[str, Schema] = {
     "task": {
-        "description": "the name of a task that a worker knows",
+        "description": "the name of a registered task",
         "examples": ["demo.echo"],
     },
     "params": {
@@ -44,53 +44,56 @@ _JOB_FIELDS: dict[str, Schema] = {
     "secrets": {
         **_nullable(_ANY_OBJECT),
         "writeOnly": True,
-        "description": "merged into the parameters at the start of a run; never shown again",
+        "description": "merged into the parameters when a run starts; never shown again",
     },
-    "name": {"description": "for people"},
+    "name": {"description": "a name for people; need not be unique"},
     "key": {"description": "unique per owner among unfinished jobs"},
     "labels": {"default": {}},
-    "schedule": {**_nullable({"$ref": f"{REFERENCE}Schedule"}), "default": "now"},
+    "schedule": {**_nullable({"$ref": f"{REF_PREFIX}Schedule"}), "default": "now"},
     "queue": {"default": "default"},
     "priority": {"default": 0, "description": "higher first"},
-    "ordering_key": {"description": "runs of one owner with the same key run one after another, by due time"},
+    "ordering_key": {"description": "runs of one owner with the same ordering key run one after another, by due time"},
     "on_failure": {
         "default": str(OnFailure.CONTINUE),
-        "description": "what a failed run means for later ones with its ordering key; block needs one",
+        "description": "whether a failed run blocks later ones with its ordering key; `block` needs an ordering key",
     },
-    "max_retries": {"default": _DEFAULTS.retry.max_retries, "description": "the default is the task's own, else this"},
+    "max_retries": {
+        "default": _DEFAULTS.retry.max_retries,
+        "description": "the default of the task, if it has one, wins over this",
+    },
     "retry": {"default": msgspec.to_builtins(retry_view(_DEFAULTS.retry)), "description": "jitter adds 0 to 25 %"},
-    "timeout_seconds": {"description": "for each attempt; the default is the task's own, else none"},
-    "start_within_seconds": {"description": "a run that could not start for so long after its due time is skipped"},
+    "timeout_seconds": {"description": "of each attempt; the default is that of the task, else none"},
+    "start_within_seconds": {"description": "a run that has not started this long after its due time is skipped"},
     "overlap": {
-        **_nullable(_words(Overlap)),
+        **_nullable(_enum(Overlap)),
         "default": str(_DEFAULTS.overlap),
-        "description": "what becomes of a slot whose predecessor is still going",
+        "description": "what to do at a slot while the previous run is still running",
     },
-    "misfire": {"default": str(_DEFAULTS.misfire), "description": "what becomes of slots that nobody fired in time"},
+    "misfire": {"default": str(_DEFAULTS.misfire), "description": "what to do with missed slots"},
     "catchup_seconds": {
         "default": _DEFAULTS.catchup.total_seconds(),
         "description": "missed slots older than this are skipped",
     },
     "allow_unknown_task": {"default": False, "description": "accept a task that no node ever registered"},
-    "idempotency_key": {"description": "like the header Idempotency-Key, for this job"},
+    "idempotency_key": {"description": "like the header Idempotency-Key, for one job of the batch"},
 }
 
-_RUN_STATUS = _words(RUN_STATUSES)
-_WHICH_LETTERS: dict[str, Schema] = {
+_RUN_STATUS = _enum(RUN_STATUSES)
+_LETTER_IDS: dict[str, Schema] = {
     "ids": {
         **_nullable({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_LETTERS}),
-        "description": "of runs; those that are no dead letters of one's own are passed over",
+        "description": "ids of runs; those that are not one's own dead letters are ignored",
     },
 }
-ONE_OF_TWO: list[Schema] = [
+IDS_OR_FILTER: list[Schema] = [
     {"required": ["ids"], "properties": {"ids": {"type": "array"}, "filter": {"type": "null"}}},
     {"required": ["filter"], "properties": {"filter": {"type": "object"}, "ids": {"type": "null"}}},
 ]
 
-# What is laid over the schemas that msgspec draws, by type and field.
+# By type and field; `schemas` merges them into what msgspec generates.
 OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
     "JobBody": _JOB_FIELDS,
-    "BatchBody": {"jobs": {"type": "array", "items": {"$ref": f"{REFERENCE}BatchJobRequest"}, "maxItems": MAX_BATCH}},
+    "BatchBody": {"jobs": {"type": "array", "items": {"$ref": f"{REF_PREFIX}BatchJobRequest"}, "maxItems": MAX_BATCH}},
     "BackfillBody": {"start": _INSTANT, "end": _INSTANT},
     "LetterFilterBody": {
         "job_id": _nullable(JOB_ID),
@@ -98,22 +101,22 @@ OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
         "start_time": {**_nullable(_INSTANT), "description": "due at this time or later"},
         "end_time": {**_nullable(_INSTANT), "description": "due before this time"},
     },
-    "DiscardBody": _WHICH_LETTERS,
-    "RequeueBody": _WHICH_LETTERS,
-    "RunBody": {"params": {**_nullable(_ANY_OBJECT), "description": "instead of the job's own"}},
+    "DiscardBody": _LETTER_IDS,
+    "RequeueBody": _LETTER_IDS,
+    "RunBody": {"params": {**_nullable(_ANY_OBJECT), "description": "replace the parameters of the job"}},
     "ResumeBody": {"missed": {"default": str(Misfire.SKIP)}},
     "PreviewBody": {
-        "schedule": {"$ref": f"{REFERENCE}Schedule"},
-        "from": {**_nullable(_INSTANT), "description": "now unless said"},
+        "schedule": {"$ref": f"{REF_PREFIX}Schedule"},
+        "from": {**_nullable(_INSTANT), "description": "default now"},
     },
     "JobView": {
         "id": JOB_ID,
-        "status": _words(JobStatus),
+        "status": _enum(JobStatus),
         "params": _nullable(_ANY_OBJECT),
-        "schedule": {"$ref": f"{REFERENCE}ScheduleObject"},
-        "on_failure": _words(OnFailure),
-        "overlap": _words(Overlap),
-        "misfire": _words(Misfire),
+        "schedule": {"$ref": f"{REF_PREFIX}ScheduleObject"},
+        "on_failure": _enum(OnFailure),
+        "overlap": _enum(Overlap),
+        "misfire": _enum(Misfire),
         "description": {"description": "the schedule in words"},
     },
     "StatusView": {"job_id": JOB_ID, "run_id": _nullable(RUN_ID), "status": _RUN_STATUS},
@@ -121,31 +124,31 @@ OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
         "id": RUN_ID,
         "job_id": JOB_ID,
         "status": _RUN_STATUS,
-        "trigger": _words(Trigger),
-        "reason": _nullable(_words(Reason)),
+        "trigger": _enum(Trigger),
+        "reason": _nullable(_enum(Reason)),
         "requeue_of": {**_nullable(RUN_ID), "description": "the dead letter that this run replaces"},
-        "resolution": {"description": "of a failed run: `discarded`, or the id of the run that replaced it"},
-        "result": {"description": "what the task returned"},
+        "resolution": {"description": "for a failed run: `discarded`, or the id of the run that replaced it"},
+        "result": {"description": "the return value of the task"},
         "attempts": {"description": "not in lists"},
     },
-    "AttemptView": {"outcome": _words([*Outcome, "running", "succeeded"])},
+    "AttemptView": {"outcome": _enum([*Outcome, "running", "succeeded"])},
     "SlotView": {
-        "outcome": _words(["ran", "skipped", "pending"]),
-        "reason": _nullable(_words(Reason)),
+        "outcome": _enum(["ran", "skipped", "pending"]),
+        "reason": _nullable(_enum(Reason)),
         "run_id": _nullable(RUN_ID),
     },
-    "BackfillView": {"job_id": JOB_ID, "runs": {"description": "how many are to come"}},
-    "WhyView": {"reason": _words(Cause), "detail": {"description": "a sentence to act on"}},
+    "BackfillView": {"job_id": JOB_ID, "runs": {"description": "how many are still to be created"}},
+    "WhyView": {"reason": _enum(Cause), "detail": {"description": "an explanation for people"}},
     "DeadLetterGroupView": {"example_run_id": RUN_ID},
     "DeadLetterPageView": {
         "items": {
             "type": "array",
-            "items": {"anyOf": [{"$ref": f"{REFERENCE}Run"}, {"$ref": f"{REFERENCE}DeadLetterGroup"}]},
+            "items": {"anyOf": [{"$ref": f"{REF_PREFIX}Run"}, {"$ref": f"{REF_PREFIX}DeadLetterGroup"}]},
         }
     },
     "QueueView": {
-        "depth": {"description": "due and not started, counted up to 10,000"},
-        "lateness_p99_ms": {"description": "of runs that ended in the last minutes"},
+        "depth": {"description": "runs that are due and not started, counted up to 10,000"},
+        "lateness_p99_ms": {"description": "the 99th percentile over runs that ended in the last minutes"},
     },
     "BatchItem": {"id": JOB_ID},
     "TaskView": {"schema": {"type": ["object", "boolean"], "description": "a JSON schema"}},

@@ -1,4 +1,4 @@
-"""The reference of the API as a page for people, from the OpenAPI document."""
+"""Renders the OpenAPI document as the HTML page of the API reference."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from horae.api.openapi.overlays import Schema
 
 
 class Reference:
-    """The reference, from the OpenAPI document."""
+    """The HTML page of one OpenAPI document."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
@@ -23,7 +23,7 @@ class Reference:
             f'<body class="docs" data-prefix="{escape(self._prefix)}"><nav>{self._contents()}</nav><main>'
             f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{_prose(info['description'])}</p>"
             f"{self._security()}{''.join(self._sections())}"
-            f"<h2>Refusals</h2><table>{''.join(self._refusals())}</table><h2>Types</h2>{''.join(self._types())}</main>"
+            f"<h2>Problems</h2><table>{''.join(self._problems())}</table><h2>Types</h2>{''.join(self._types())}</main>"
         )
 
     def _operations(self, tag: str) -> Iterator[tuple[str, str, Schema]]:
@@ -64,28 +64,28 @@ class Reference:
             f"<p>{_prose(each['description'])}</p>" if "description" in each else "",
             _params_table(each["parameters"]),
             "" if body is None else f"<h4>Body</h4><p>{_type(body['schema'])}</p>{self._fields(body['schema'])}",
-            f"<h4>Answers</h4><table>{''.join(self._answers(each['responses']))}</table>",
+            f"<h4>Responses</h4><table>{''.join(self._responses(each['responses']))}</table>",
             f"<h4>Example</h4><pre>{escape(_curl(verb, path, each, bool(scopes)))}</pre>",
             _form(verb, path, each),
             "</section>",
         ]
         return "".join(parts)
 
-    def _answers(self, responses: Mapping[str, Schema]) -> Iterator[str]:
-        """What it answers; the refusals, which are all of one shape, in one row."""
+    def _responses(self, responses: Mapping[str, Schema]) -> Iterator[str]:
+        """Yield a row for each successful response, and one row for all problems, which have one shape."""
         for status, response in responses.items():
             if "$ref" not in response:
                 kinds = ", ".join(
-                    f"{_type(_told(content['schema']))} <span class=soft>{escape(media)}</span>"
+                    f"{_type(_payload(content['schema']))} <span class=soft>{escape(media)}</span>"
                     for media, content in response["content"].items()
                 )
-                told = ", ".join(response.get("headers", {}))
-                yield f"<tr><td><code>{status}</code></td><td>{kinds}</td><td class=soft>{escape(told)}</td></tr>"
-        refusals = {status: self._refusal(response) for status, response in responses.items() if "$ref" in response}
-        listed = " ".join(f'<code title="{escape(told)}">{status}</code>' for status, told in refusals.items())
+                headers = ", ".join(response.get("headers", {}))
+                yield f"<tr><td><code>{status}</code></td><td>{kinds}</td><td class=soft>{escape(headers)}</td></tr>"
+        problems = {status: self._problem(response) for status, response in responses.items() if "$ref" in response}
+        listed = " ".join(f'<code title="{escape(text)}">{status}</code>' for status, text in problems.items())
         yield f'<tr><td>else</td><td><a href="#type-Problem">Problem</a></td><td class=soft>{listed}</td></tr>'
 
-    def _refusal(self, response: Schema) -> str:
+    def _problem(self, response: Schema) -> str:
         return str(self._document["components"]["responses"][response["$ref"].rpartition("/")[2]]["description"])
 
     def _fields(self, schema: Schema) -> str:
@@ -95,10 +95,10 @@ class Reference:
         rows = "".join(_field_row(name, each, name in needed) for name, each in fields.items())
         return f"<table><tr><th>field</th><th>type</th><th>default</th><th></th></tr>{rows}</table>" if rows else ""
 
-    def _refusals(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         for name, response in self._document["components"]["responses"].items():
-            told = _prose(response["description"])
-            yield f"<tr><td><code>{name.removeprefix('Problem')}</code></td><td>{told}</td></tr>"
+            text = _prose(response["description"])
+            yield f"<tr><td><code>{name.removeprefix('Problem')}</code></td><td>{text}</td></tr>"
 
     def _types(self) -> Iterator[str]:
         for name, schema in self._document["components"]["schemas"].items():
@@ -112,20 +112,17 @@ class Reference:
             )
 
 
-# --- pieces -----------------------------------------------------------------------------------------------------------
-
-
-def _told(schema: Schema) -> Schema:
-    """What an answer tells: of a stream of events that is what each carries."""
+def _payload(schema: Schema) -> Schema:
+    """Return the schema of a response; for an event stream, that of the data of each event."""
     data: Schema = schema.get("properties", {}).get("data", schema)
-    carried: Schema = data.get("contentSchema", data)
-    return carried
+    payload: Schema = data.get("contentSchema", data)
+    return payload
 
 
 def _prose(text: str) -> str:
-    """Text whose backquoted parts are code."""
+    """Return text as HTML, with its backquoted parts as code."""
     parts = escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
 
 
 def _short(summary: str) -> str:
@@ -155,7 +152,7 @@ def _default(schema: Schema) -> str:
 
 
 def _type(schema: Schema) -> str:
-    """The type of a value in a few words."""
+    """Return the type of a value in a few words, as HTML."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#type-{name}">{name}</a>'
@@ -181,8 +178,8 @@ def _limits(schema: Schema) -> str:
         ),
         schema.get("pattern", ""),
     ]
-    told = ", ".join(filter(None, hints))
-    return f' <span class="soft">({escape(told)})</span>' if told else ""
+    text = ", ".join(filter(None, hints))
+    return f' <span class="soft">({escape(text)})</span>' if text else ""
 
 
 def _range(low: float | None, high: float | None, unit: str) -> str:

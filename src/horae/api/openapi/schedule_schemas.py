@@ -1,4 +1,4 @@
-"""JSON schemas of schedules, which are read by the core and have no types of their own on the wire."""
+"""JSON schemas of schedules, which the core parses and which therefore have no msgspec types."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,8 +27,8 @@ _CRON: Schema = {
 }
 
 
-def _optional(schema: Schema, **words: Any) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}], **words}
+def _optional(schema: Schema, **keywords: Any) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}], **keywords}
 
 
 _FIELDS: Mapping[str, Schema] = {
@@ -38,13 +38,16 @@ _FIELDS: Mapping[str, Schema] = {
         "minimum": MIN_INTERVAL.total_seconds(),
         "maximum": MAX_INTERVAL.total_seconds(),
     },
-    "anchor": _optional(_INSTANT, description="one of the instants; the creation unless said"),
+    "anchor": _optional(
+        _INSTANT, description="one of the times, from which the others are counted; default the creation of the job"
+    ),
     "expression": _CRON,
     "timezone": _optional({"type": "string", "format": "timezone", "examples": ["Europe/Paris"]}, default="UTC"),
     "starts_at": _optional(_INSTANT),
     "ends_at": _optional(_INSTANT),
     "jitter_seconds": _optional(
-        {"type": "number", "minimum": 0, "maximum": MAX_JITTER.total_seconds()}, description="a random delay up to this"
+        {"type": "number", "minimum": 0, "maximum": MAX_JITTER.total_seconds()},
+        description="the maximum of a random delay",
     ),
     "dst": _optional(
         {
@@ -55,7 +58,7 @@ _FIELDS: Mapping[str, Schema] = {
             },
             "additionalProperties": False,
         },
-        description="what becomes of times that a clock change takes away or repeats",
+        description="what to do with times that a clock change skips (gap) or repeats (fold)",
     ),
     "weekdays": _optional({"type": "array", "items": {"enum": list(WEEK)}, "minItems": 1}),
 }
@@ -85,19 +88,19 @@ def _form(kind: str) -> Schema:
 SCHEDULE_SCHEMAS: Mapping[str, Schema] = {
     "ScheduleObject": {
         "title": "ScheduleObject",
-        "description": "When a job runs, as an object.",
+        "description": "A schedule as an object.",
         "oneOf": [_form(kind) for kind in KEYS],
     },
     "Schedule": {
         "title": "Schedule",
-        "description": "When a job runs: a string for the simple cases, an object for the rest.",
+        "description": "When a job runs: a string for simple cases, an object otherwise.",
         "anyOf": [
             {"const": "now"},
             _INSTANT,
             {
                 "type": "string",
                 "pattern": "^every [1-9][0-9]{0,3} ?(s|m|h|d|seconds|minutes|hours|days)$",
-                "description": "an interval; `every 1h30m` and `every hour` are understood too",
+                "description": "an interval; `every 1h30m` and `every hour` are also accepted",
             },
             {"enum": list(ALIASES)},
             _CRON,

@@ -1,1 +1,1 @@
-"""The routes, by subject."""
+"""The routes of the REST API, by subject."""

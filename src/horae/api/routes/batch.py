@@ -1,4 +1,4 @@
-"""The route that creates many jobs at once."""
+"""The route that creates many jobs in one request."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,8 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import answer, resource, services_of
-from horae.api.dispatch.idempotency import once_in_steps
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.idempotency import run_once_in_steps
+from horae.api.dispatch.responses import json_response
+from horae.api.dispatch.router import resource
 from horae.api.http.body import MAX_BATCH_BODY, read_body
 from horae.api.http.operation import Scope, operation
 from horae.api.http.problems import Problem, problem_of
@@ -19,8 +21,8 @@ from horae.core.errors import HoraeError, Unavailable
 from horae.core.model import JobId
 from horae.jobs.idempotency import Ask, fingerprint
 
-SLICE = 100  # jobs that are decoded before other requests get their turn
-SLICE_BYTES = 256 * 1024  # of them, if they are large
+SLICE = 100  # jobs decoded before other requests get their turn
+SLICE_BYTES = 256 * 1024  # the same for large jobs
 LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -48,39 +50,39 @@ class BatchView(Struct):
     idempotent=True,
 )
 async def create_batch(request: Request) -> Response:
-    """Create many jobs, and tell of each, in order, what became of it."""
+    """Create many jobs, and return the outcome of each in their order."""
     who, services = principal(request), services_of(request)
     lines = request.headers.get("content-type", "").partition(";")[0].strip().lower() in LINES
     data = await read_body(request, MAX_BATCH_BODY)
 
     async def act(ask: Ask | None) -> Response:
-        drafts, asks = await _read(read_batch(data, lines=lines), who, ask)
+        drafts, asks = await _read_drafts(read_batch(data, lines=lines), who, ask)
         outcomes = await services.jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks)
         if ask is not None:
-            _raise_if_down(outcomes)
+            _raise_if_unavailable(outcomes)
         items = [_item(outcome) for outcome in outcomes]
         accepted = sum(1 for item in items if item.error is None)
-        return answer(BatchView(items=items, accepted=accepted, rejected=len(items) - accepted))
+        return json_response(BatchView(items=items, accepted=accepted, rejected=len(items) - accepted))
 
-    return await once_in_steps(request, who, data, act)
+    return await run_once_in_steps(request, who, data, act)
 
 
-async def _read(
+async def _read_drafts(
     bodies: Sequence[bytes], who: Principal, ask: Ask | None
 ) -> tuple[list[Draft | HoraeError], list[Ask | None]]:
-    """The jobs of a batch, or what is wrong with them, and what each is known by if the batch comes again."""
+    """Decode the jobs of a batch; return a draft or an error for each, and its idempotency key if it has one."""
     drafts: list[Draft | HoraeError] = []
     asks: list[Ask | None] = []
-    size = 0  # of what was decoded in this turn
-    for place, body in enumerate(bodies):
+    size = 0  # bytes decoded since other requests had a turn
+    for index, body in enumerate(bodies):
         draft, key = _draft_or_error(body, who)
         size += len(body)
-        if place % SLICE == SLICE - 1 or size > SLICE_BYTES or isinstance(draft, HoraeError):
-            size = 0  # to say what is wrong with a job takes as long as to read many
+        if index % SLICE == SLICE - 1 or size > SLICE_BYTES or isinstance(draft, HoraeError):
+            size = 0  # explaining an invalid job takes as long as decoding many
             await asyncio.sleep(0)
         own = None if key is None else Ask(owner=who.owner, key=key, fingerprint=fingerprint(b"batch", body))
         drafts.append(draft)
-        asks.append(own if ask is None or own is not None else ask.item(place))
+        asks.append(own if ask is None or own is not None else ask.item(index))
     return drafts, asks
 
 
@@ -93,8 +95,8 @@ def _draft_or_error(body: bytes, who: Principal) -> tuple[Draft | HoraeError, st
     return draft, key
 
 
-def _raise_if_down(outcomes: Sequence[JobId | HoraeError]) -> None:
-    """An answer that is kept must not tell of a moment without a store: repeated, the batch is completed."""
+def _raise_if_unavailable(outcomes: Sequence[JobId | HoraeError]) -> None:
+    """Raise Unavailable instead of storing a response with it, so that a repeated request completes the batch."""
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):
             raise outcome

@@ -1,4 +1,4 @@
-"""Routes of dead letters: failed runs that nobody has resolved."""
+"""Routes of dead letters: failed runs that are not resolved yet."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import answer, page, resource, services_of
-from horae.api.dispatch.idempotency import once_in_steps
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.idempotency import run_once_in_steps
+from horae.api.dispatch.responses import json_response, page_response
+from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Param, Scope, operation
 from horae.api.http.problems import Problem
@@ -28,11 +30,15 @@ from horae.ports.reader import ErrorGroup, RunFilter
 Ids = Annotated[list[str], Meta(min_length=1, max_length=MAX_LETTERS)]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 
-GROUP = Param(name="group", schema=Literal["error"], description="`error`: by task and error, the most frequent first")
+GROUP = Param(
+    name="group",
+    schema=Literal["error"],
+    description="`error` groups dead letters by task and error, the most frequent first",
+)
 
 
 class LetterFilterBody(Struct, forbid_unknown_fields=True):
-    """Which dead letters are meant; `{}` means all of one's own."""
+    """Selects dead letters; `{}` selects all of one's own."""
 
     job_id: str | None = None
     task: Task | None = None
@@ -44,14 +50,14 @@ class LetterFilterBody(Struct, forbid_unknown_fields=True):
 
 
 class DiscardBody(Struct, forbid_unknown_fields=True):
-    """Dead letters by their ids, or by a filter."""
+    """Dead letters to discard, by their ids or by a filter."""
 
     ids: Ids | None = None
     filter: LetterFilterBody | None = None
 
 
 class RequeueBody(Struct, forbid_unknown_fields=True):
-    """Dead letters by their ids, or by a filter; `params` is a merge patch over the parameters of each."""
+    """Dead letters to requeue, by their ids or by a filter; `params` is a merge patch of each run's parameters."""
 
     ids: Ids | None = None
     filter: LetterFilterBody | None = None
@@ -59,7 +65,7 @@ class RequeueBody(Struct, forbid_unknown_fields=True):
 
 
 class DeadLetterGroupView(Struct):
-    """Dead letters that failed alike."""
+    """Dead letters with the same task and error."""
 
     error: ErrorView
     task: str
@@ -70,14 +76,14 @@ class DeadLetterGroupView(Struct):
 
 
 class DeadLetterPageView(Struct):
-    """Dead letters as runs, or with `group=error` what they failed of."""
+    """Dead letters as runs or, with `group=error`, as groups."""
 
     items: list[DeadLetterGroupView]  # or runs
     next_cursor: str | None
 
 
 class ResolvedView(Struct):
-    """What became of dead letters: how many matched, were resolved, and still match (counted up to 10,000)."""
+    """How many dead letters matched, were resolved, and still match (counted up to 10,000)."""
 
     matched: int
     done: int
@@ -95,20 +101,20 @@ _REQUEUE = msgspec.json.Decoder(RequeueBody)
     answers={200: DeadLetterPageView, 404: Problem},
 )
 async def list_letters(request: Request) -> Response:
-    """List failed runs that nobody has resolved, by due time, latest first; or what they failed of."""
+    """List failed runs that are not resolved yet, by due time, latest first, or grouped by error."""
     services = services_of(request)
     query = Query(request)
     which, cursor, limit = letter_filter(query, principal(request)), query.cursor, query.limit
     if query.one_of("group", ("error",)) is not None:
-        return page([_group_view(group) for group in await services.dead_letters.groups(which)], None)
+        return page_response([_group_view(group) for group in await services.dead_letters.groups(which)], None)
     found = await services.dead_letters.list(which, cursor=cursor, limit=limit)
     now = services.clock.now()
-    return page([run_view(run, now) for run in found.items], found.cursor)
+    return page_response([run_view(run, now) for run in found.items], found.cursor)
 
 
 @operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
 async def requeue(request: Request) -> Response:
-    """Run dead letters once more, each as a new run; at most 10,000 a call."""
+    """Run dead letters again, each as a new run; at most 10,000 per request."""
     who, services = principal(request), services_of(request)
     data = await read_body(request)
 
@@ -117,17 +123,17 @@ async def requeue(request: Request) -> Response:
         tally = await services.dead_letters.requeue(
             _selection(body, who), body.params, by=who.subject, refuse=lambda task: refuse_shell(who, task)
         )
-        return answer(_resolved(tally))
+        return json_response(_resolved(tally))
 
-    return await once_in_steps(request, who, data, act)
+    return await run_once_in_steps(request, who, data, act)
 
 
 @operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView})
 async def discard(request: Request) -> Response:
-    """Give dead letters up; at most 10,000 a call."""
+    """Resolve dead letters without running them again; at most 10,000 per request."""
     who, services = principal(request), services_of(request)
     selection = _selection(decode(await read_body(request), _DISCARD), who)
-    return answer(_resolved(await services.dead_letters.discard(selection)))
+    return json_response(_resolved(await services.dead_letters.discard(selection)))
 
 
 ROUTES = [
@@ -137,12 +143,9 @@ ROUTES = [
 ]
 
 
-# --- helpers
-
-
 def _selection(body: DiscardBody | RequeueBody, who: Principal) -> Selection:
     if (body.ids is None) == (body.filter is None):
-        raise Invalid("give either ids or filter; an empty filter means all of your own")
+        raise Invalid("give either ids or filter; an empty filter selects all of your own")
     if body.ids is not None:
         return Selection(ids=read_run_ids(body.ids), which=RunFilter(owner=who.reach, dead_letters=True))
     assert body.filter is not None
@@ -165,7 +168,7 @@ def _job_id(text: str) -> JobId:
     try:
         return read_job_id(text)
     except NotFound as exc:
-        raise Invalid(f"{text[:100]!r} is no id of a job", pointer="/filter/job_id") from exc
+        raise Invalid(f"{text[:100]!r} is not the id of a job", pointer="/filter/job_id") from exc
 
 
 def _group_view(group: ErrorGroup) -> DeadLetterGroupView:

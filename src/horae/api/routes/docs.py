@@ -1,4 +1,4 @@
-"""Pages for people: where things are, and the reference of the API. They need nothing from elsewhere."""
+"""HTML pages: a start page and the API reference; they load nothing from other hosts."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from horae.api.dispatch.context import resource
+from horae.api.dispatch.router import resource
 from horae.api.http.operation import operation
 from horae.api.openapi.document import document_of
 from horae.api.openapi.reference import Reference
@@ -21,24 +21,24 @@ SCRIPT = (_FILES / "docs.js").read_text(encoding="utf-8")
 
 @operation(scope=None, tag="server", answers={200: None}, media="text/html")
 async def front(request: Request) -> Response:
-    """Show a page that says where things are."""
+    """Show a page with links to the routes and some commands."""
     return _page("Horae", _front(request.scope.get("root_path", "")))
 
 
 @operation(scope=None, tag="server", answers={200: None}, media="text/html")
 async def reference(request: Request) -> Response:
-    """Show the reference of the API, with a form to try each operation."""
-    prefix, drawn = request.scope.get("root_path", ""), request.app.state.references
-    if prefix not in drawn:
-        drawn[prefix] = Reference(msgspec.json.decode(document_of(request))).html()
-    return _page("Horae: the API", drawn[prefix], script=True)
+    """Show the API reference, with a form to try each operation."""
+    prefix, pages = request.scope.get("root_path", ""), request.app.state.references
+    if prefix not in pages:
+        pages[prefix] = Reference(msgspec.json.decode(document_of(request))).html()
+    return _page("Horae: the API", pages[prefix], script=True)
 
 
 ROUTES = [resource("/", GET=front), resource("/docs", GET=reference)]
 
 
 def _page(title: str, body: str, *, script: bool = False) -> Response:
-    """A page that may load nothing and be framed by nobody."""
+    """Return a page that can load nothing from elsewhere and cannot be framed."""
     scripts = _source(SCRIPT) if script else "'none'"
     policy = (
         f"default-src 'none'; style-src {_source(STYLE)}; script-src {scripts}; "
@@ -63,19 +63,19 @@ def _source(text: str) -> str:
 
 def _front(prefix: str) -> str:
     places = {
-        "/docs": "the reference of the API, with forms to try it",
-        "/openapi.json": "the same for programs",
-        "/v1/jobs": "the jobs",
-        "/v1/runs": "the runs, latest first",
-        "/metrics": "figures for Prometheus",
-        "/healthz": "whether the process answers",
-        "/readyz": "whether it is ready to work",
+        "/docs": "the API reference, with forms to try it",
+        "/openapi.json": "the API reference as an OpenAPI document",
+        "/v1/jobs": "jobs, newest first",
+        "/v1/runs": "runs, latest first",
+        "/metrics": "metrics for Prometheus",
+        "/healthz": "whether the process is alive",
+        "/readyz": "whether the server is ready to work",
     }
     commands = {
-        "horae jobs ls": "the jobs",
-        "horae jobs create demo.echo --schedule 'every 5m'": "a new one",
-        "horae runs ls": "what ran, runs and will run",
-        'horae explain "0 9 * * mon-fri"': "what a schedule means",
+        "horae jobs ls": "list the jobs",
+        "horae jobs create demo.echo --schedule 'every 5m'": "create a job",
+        "horae runs ls": "list past, running and coming runs",
+        'horae explain "0 9 * * mon-fri"': "explain a schedule and show its next times",
     }
     links = "".join(
         f'<tr><td><a href="{escape(prefix + path)}"><code>{path}</code></a></td><td>{text}</td></tr>'
@@ -85,6 +85,6 @@ def _front(prefix: str) -> str:
         f"<tr><td><code>{escape(command)}</code></td><td>{text}</td></tr>" for command, text in commands.items()
     )
     return (
-        f'<body class="page"><h1>Horae</h1><p>Runs jobs on time. This server answers at:</p><table>{links}</table>'
+        f'<body class="page"><h1>Horae</h1><p>Runs jobs on time. This server provides:</p><table>{links}</table>'
         f"<p>On the command line:</p><table>{lines}</table>"
     )

@@ -1,4 +1,4 @@
-"""The route that tells what happens, as it happens."""
+"""The route that streams events."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal
-from horae.api.dispatch.context import Services, resource, services_of
+from horae.api.dispatch.context import Services, services_of
+from horae.api.dispatch.router import resource
 from horae.api.dispatch.sse import (
-    BEGINNING,
     KEEP_ALIVE_SECONDS,
     MEDIA,
+    OPENING,
     RESUME,
-    Span,
+    StreamLifetime,
     comment,
     last_event_id,
     message,
@@ -35,22 +36,22 @@ from horae.core.model import JobId
 from horae.events.event import EventFilter, EventId, FeedEvent
 
 EVERYBODY = "*"
-ENCODED = 500  # messages that are kept for the next who is told of the same event
+ENCODED = 500  # messages that are cached for other listeners
 
 PARAMS = (
-    Param(name="types", schema=Text, description="only these, such as `run.failed,job.*`"),
-    Param(name="job_id", schema=JobIdText, description="only of this job and its runs"),
+    Param(name="types", schema=Text, description="only these types, such as `run.failed,job.*`"),
+    Param(name="job_id", schema=JobIdText, description="only events of this job and its runs"),
     Param(
         name="owner",
         schema=Text,
-        description="whose; another owner than oneself, or `*` for everybody, needs the scope admin",
+        description="whose events; another owner, or `*` for every owner, needs the scope admin",
     ),
     *RESUME,
 )
 
 
 class EventView(Struct):
-    """Something that happened, with the job or run as it is now; null when it is not kept any more."""
+    """An event, with the current state of its job or run; null when that is no longer stored."""
 
     type: EventKind
     at: datetime
@@ -64,42 +65,44 @@ class EventView(Struct):
     scope=Scope.READ, tag="events", params=PARAMS, media=MEDIA, answers={200: EventView, 404: Problem, 410: Problem}
 )
 async def listen(request: Request) -> Response:
-    """Listen to what happens, as server-sent events.
+    """Stream events as they occur (server-sent events).
 
-    Events of jobs and the ends of runs are kept for a day: whoever comes back with `Last-Event-ID` misses none of them.
-    Starts and progress of runs are told as far as they are seen.
+    Events of jobs and the ends of runs are kept for a day: a client that resumes with `Last-Event-ID` misses none of
+    them. Starts and progress of runs are best effort.
     """
     services = services_of(request)
     query = Query(request)
     which = await _filter(services, query, principal(request))
     after = await services.feed.position(last_event_id(request, query))
-    return stream(_messages(services, Span(request), which, after))
+    return stream(_messages(services, StreamLifetime(request), which, after))
 
 
-async def _messages(services: Services, span: Span, which: EventFilter, after: EventId) -> AsyncIterator[bytes]:
+async def _messages(
+    services: Services, lifetime: StreamLifetime, which: EventFilter, after: EventId
+) -> AsyncIterator[bytes]:
     with services.feed.listen(which, after) as listener:
-        yield BEGINNING + message(ident=str(after))
-        while not span.over:
+        yield OPENING + message(ident=str(after))
+        while not lifetime.ended:
             try:
-                found = await listener.next(span.at_most(KEEP_ALIVE_SECONDS))
-            except Unavailable as error:  # the listener comes back, and is answered when the store is
+                found = await listener.next(lifetime.at_most(KEEP_ALIVE_SECONDS))
+            except Unavailable as error:  # the client reconnects, and resumes when the store is available
                 yield comment(str(error))
                 return
             if found:
                 yield b"".join(map(_message, found))
-            else:  # tells also where the listener stands, so that it need not go back to the last event it was told
+            else:  # the id lets the client resume here instead of after the last event that it received
                 yield comment("keep-alive") + message(ident=str(listener.resume_id(services.clock.now())))
 
 
 @lru_cache(ENCODED)
 def _message(event: FeedEvent) -> bytes:
-    """Written once, however many are told."""
+    """Encode an event, once for all listeners."""
     ident = None if event.id is None else str(event.id)
     return message(msgspec.json.encode(event_view(event)), event=event.kind, ident=ident)
 
 
 def event_view(event: FeedEvent) -> EventView:
-    """An event as users see it."""
+    """Return an event as responses show it."""
     view = EventView(
         type=event.kind,
         at=event.at,
@@ -123,12 +126,12 @@ async def _filter(services: Services, query: Query, who: Principal) -> EventFilt
 def _owner(query: Query, who: Principal) -> str | None:
     owner = query.text("owner") or who.owner
     if owner != who.owner and not who.admin:
-        raise Forbidden("only an administrator may listen to what happens to others", scope=Scope.ADMIN)
+        raise Forbidden("listening to another owner's events needs the scope admin", scope=Scope.ADMIN)
     return None if owner == EVERYBODY else owner
 
 
 async def _job(services: Services, text: str, owner: str | None) -> JobId:
-    """A job that the listener can see; one that it cannot would never be heard of."""
+    """Return the id of a job; raises NotFound when the listener may not see it, because no event would ever come."""
     job_id = read_job_id(text)
     if await services.store.job(job_id, owner=owner) is None:
         raise NotFound("job", text)
@@ -136,14 +139,14 @@ async def _job(services: Services, text: str, owner: str | None) -> JobId:
 
 
 def _kinds(types: str) -> frozenset[EventKind]:
-    """`run.failed,job.*` as kinds."""
+    """Return the event kinds of a list such as `run.failed,job.*`."""
     kinds: set[EventKind] = set()
     for name in map(str.strip, types.split(",")):
         group = name.removesuffix("*")
         found = {kind for kind in EventKind if kind == name or (group != name and kind.startswith(group))}
         if not found or (group != name and group not in ("", "job.", "run.")):
             known = ", ".join((*EventKind, "job.*", "run.*"))
-            raise Invalid(f"there is no type of events {name[:100]!r}; there are {known}", pointer="/types")
+            raise Invalid(f"unknown event type {name[:100]!r}; known types are {known}", pointer="/types")
         kinds |= found
     return frozenset(kinds)
 

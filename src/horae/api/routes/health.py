@@ -1,4 +1,4 @@
-"""Routes for those who look after the server: health, readiness and metrics."""
+"""Routes for operators: health, readiness and metrics."""
 
 import asyncio
 from typing import Literal
@@ -7,44 +7,46 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.dispatch.context import answer, resource, services_of
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.responses import json_response
+from horae.api.dispatch.router import resource
 from horae.api.http.operation import operation
 from horae.api.http.problems import Problem
 from horae.core.errors import Unavailable
 from horae.metrics import CONTENT_TYPE
 
-ANSWER_SECONDS = 2.0
+STORE_TIMEOUT_SECONDS = 2.0
 
 
 class Health(msgspec.Struct):
-    """That the server is well."""
+    """The state of the server."""
 
     status: Literal["ok", "ready"]
 
 
 @operation(scope=None, tag="server", answers={200: Health})
 async def health(request: Request) -> Response:
-    """Tell that the process answers."""
-    return answer(Health("ok"))
+    """Report that the process is alive."""
+    return json_response(Health("ok"))
 
 
 @operation(scope=None, tag="server", answers={200: Health, 503: Problem})
 async def readiness(request: Request) -> Response:
-    """Tell whether the store answers and this node beats; else 503."""
+    """Report whether the store responds and this node's lease is valid; otherwise 503."""
     services = services_of(request)
     if not services.ready():
-        raise Unavailable("this node has not joined the cluster, or its lease ran out")
+        raise Unavailable("this node has not joined the cluster, or its lease has expired")
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             await services.store.time()
     except TimeoutError as exc:
-        raise Unavailable(f"the store did not answer within {ANSWER_SECONDS:g} s") from exc
-    return answer(Health("ready"))
+        raise Unavailable(f"the store did not respond within {STORE_TIMEOUT_SECONDS:g} s") from exc
+    return json_response(Health("ready"))
 
 
 @operation(scope=None, tag="server", answers={200: None, 503: Problem}, media="text/plain")
 async def metrics(request: Request) -> Response:
-    """Show figures in the format that Prometheus reads."""
+    """Show metrics in the Prometheus format."""
     services = services_of(request)
     now = services.clock.now()
     services.metrics.queues(await services.store.queues(now=now), now)

@@ -1,4 +1,4 @@
-"""Routes of what is done with a job: run, fill, pause, resume."""
+"""Routes that act on a job: run, backfill, pause, resume."""
 
 from datetime import datetime
 
@@ -8,13 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import refuse_shell
-from horae.api.dispatch.context import answer, located, resource, services_of
-from horae.api.dispatch.idempotency import once
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.idempotency import run_once
+from horae.api.dispatch.responses import json_response, location_header
+from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Scope, operation
 from horae.api.http.problems import Problem
 from horae.api.http.query import read_timestamp
-from horae.api.routes.jobs import asked, job_answer
+from horae.api.routes.jobs import job_response, target_job
 from horae.api.schemas.job_requests import read_params
 from horae.api.schemas.job_views import JobView
 from horae.api.schemas.run_views import RunView, run_view
@@ -67,8 +69,8 @@ _RUN = msgspec.json.Decoder(RunBody)
     idempotent=True,
 )
 async def run_now(request: Request) -> Response:
-    """Run a job now, whatever its schedule, also while it is paused."""
-    job_id, who = asked(request)
+    """Run a job now, whatever its schedule, even while it is paused."""
+    job_id, who = target_job(request)
     services = services_of(request)
     job = await services.jobs.find(job_id, owner=who.reach)
     refuse_shell(who, job.spec.task)
@@ -80,17 +82,17 @@ async def run_now(request: Request) -> Response:
             return await services.jobs.run_now(job_id, params, owner=who.reach, by=who.subject)
         return await services.jobs.run_now_once(job_id, params, owner=who.reach, by=who.subject, issue=issue)
 
-    async def told(run: Run) -> Response:
+    async def respond(run: Run) -> Response:
         view = run_view(run, services.clock.now(), [])
-        return answer(view, 202, located(request, f"/v1/runs/{view.id}"))
+        return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
 
-    return await once(request, who, data, act, told)
+    return await run_once(request, who, data, act, respond)
 
 
 @operation(scope=Scope.WRITE, tag="jobs", body=BackfillBody, answers={202: BackfillView, 409: Problem}, idempotent=True)
 async def backfill(request: Request) -> Response:
-    """Run a recurring job for its slots of the past from `start` to `end`, whatever became of them before."""
-    job_id, who = asked(request)
+    """Run a recurring job for its past slots from `start` to `end`, whether they have already run or not."""
+    job_id, who = target_job(request)
     services = services_of(request)
     job = await services.jobs.find(job_id, owner=who.reach)
     refuse_shell(who, job.spec.task)
@@ -101,32 +103,32 @@ async def backfill(request: Request) -> Response:
         start, end = read_timestamp(body.start, "/start"), read_timestamp(body.end, "/end")
         return await services.jobs.backfill(job_id, start, end, owner=who.reach, issue=issue)
 
-    async def told(filling: Filling) -> Response:
-        return answer(_backfill_view(filling), 202)
+    async def respond(filling: Filling) -> Response:
+        return json_response(_backfill_view(filling), 202)
 
-    return await once(request, who, data, act, told)
+    return await run_once(request, who, data, act, respond)
 
 
 @operation(scope=Scope.WRITE, tag="jobs", body=EmptyBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
 async def pause(request: Request) -> Response:
-    """Pause a job: slots that come due are skipped until it is resumed."""
-    job_id, who = asked(request)
+    """Pause a job; its slots are skipped until it is resumed."""
+    job_id, who = target_job(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     await read_empty_body(request)
     job = await services.jobs.pause(job_id, owner=who.reach)
-    return job_answer(await services.queries.overview_of(job))
+    return job_response(await services.queries.overview_of(job))
 
 
 @operation(scope=Scope.WRITE, tag="jobs", body=ResumeBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
 async def resume(request: Request) -> Response:
     """Resume a paused job."""
-    job_id, who = asked(request)
+    job_id, who = target_job(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     missed = decode(await read_body(request), _RESUME).missed or Misfire.SKIP
     job = await services.jobs.resume(job_id, missed=missed, owner=who.reach)
-    return job_answer(await services.queries.overview_of(job))
+    return job_response(await services.queries.overview_of(job))
 
 
 ROUTES = [

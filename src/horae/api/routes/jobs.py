@@ -7,8 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import Page, answer, located, page, resource, services_of
-from horae.api.dispatch.idempotency import once
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.idempotency import run_once
+from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
+from horae.api.dispatch.router import resource
 from horae.api.http.body import read_body
 from horae.api.http.conditional import IF_MATCH, IF_NONE_MATCH, expected_revision, refuse_changed
 from horae.api.http.operation import Param, Scope, operation
@@ -42,9 +44,7 @@ from horae.core.records import Receipt
 from horae.jobs.idempotency import Issue
 from horae.queries.jobs import Overview
 
-Creation = Issue[Job]  # here, for what stands in the head of an inner function is made at every call
-
-# --- all jobs
+Creation = Issue[Job]  # here, because annotations of an inner function are evaluated at every call
 
 
 @operation(
@@ -67,30 +67,27 @@ async def create(request: Request) -> Response:
             return await services.jobs.create(draft, owner=who.owner, by=who.subject)
         return await services.jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue)
 
-    async def told(job: Job) -> Response:
-        return job_answer(await services.queries.overview_of_new(job), 201, _place(request, job))
+    async def respond(job: Job) -> Response:
+        return job_response(await services.queries.overview_of_new(job), 201, _location(request, job))
 
-    return await once(request, who, data, act, told)
+    return await run_once(request, who, data, act, respond)
 
 
-@operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: Page[JobView]})
+@operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]})
 async def list_jobs(request: Request) -> Response:
     """List jobs, newest first."""
     services = services_of(request)
     query = Query(request)
     which = job_filter(query, principal(request), services.clock.now())
     found = await services.queries.jobs(which, cursor=query.cursor, limit=query.limit)
-    return page([job_view(overview) for overview in found.items], found.cursor)
-
-
-# --- one job
+    return page_response([job_view(overview) for overview in found.items], found.cursor)
 
 
 @operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
 async def show(request: Request) -> Response:
     """Show a job."""
-    job_id, who = asked(request)
-    return job_answer(await services_of(request).queries.job(job_id, owner=who.reach))
+    job_id, who = target_job(request)
+    return job_response(await services_of(request).queries.job(job_id, owner=who.reach))
 
 
 @operation(
@@ -104,7 +101,7 @@ async def show(request: Request) -> Response:
 )
 async def patch(request: Request) -> Response:
     """Change some fields of a job by a merge patch."""
-    job_id, who = asked(request)
+    job_id, who = target_job(request)
     services = services_of(request)
     before = await services.queries.job(job_id, owner=who.reach)
     expected = expected_revision(request, before.job)
@@ -118,7 +115,7 @@ async def patch(request: Request) -> Response:
         return draft
 
     job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
-    return job_answer(await services.queries.overview_of(job))
+    return job_response(await services.queries.overview_of(job))
 
 
 @operation(
@@ -130,12 +127,12 @@ async def patch(request: Request) -> Response:
     headers=("ETag",),
 )
 async def put(request: Request) -> Response:
-    """Replace a job as a whole.
+    """Replace a job.
 
-    Fields that are left out take their defaults, but secrets that are left out stay. What only the server can tell is
-    passed over, so that the answer to a GET can be changed and sent back.
+    Fields that are left out get their defaults, but secrets that are left out are kept. Read-only fields are ignored,
+    so that the response to a GET can be changed and sent back.
     """
-    job_id, who = asked(request)
+    job_id, who = target_job(request)
     services = services_of(request)
     before = await services.jobs.find(job_id, owner=who.reach)
     expected = expected_revision(request, before)
@@ -146,7 +143,7 @@ async def put(request: Request) -> Response:
         return draft
 
     job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
-    return job_answer(await services.queries.overview_of(job))
+    return job_response(await services.queries.overview_of(job))
 
 
 @operation(
@@ -158,10 +155,10 @@ async def put(request: Request) -> Response:
     headers=("ETag", "Location"),
 )
 async def put_by_key(request: Request) -> Response:
-    """Create the job with this key, or make it what the body says.
+    """Create the job with this key, or replace it.
 
-    A job that is so already stays as it is. One that runs once and shall recur, or the other way round, is cancelled
-    and gets a successor under the key.
+    A job that already matches the body is left unchanged. To turn a one-shot job into a recurring one, or the reverse,
+    the old job is cancelled and a new one gets the key.
     """
     who, services = principal(request), services_of(request)
     key = read_key(request.path_params["key"])
@@ -172,7 +169,7 @@ async def put_by_key(request: Request) -> Response:
         draft, owner=who.owner, by=who.subject, check=lambda there: refuse_changed(request, there)
     )
     overview = services.queries.overview_of_new if done.created else services.queries.overview_of
-    return job_answer(await overview(done.job), 201 if done.created else 200, _place(request, done.job))
+    return job_response(await overview(done.job), 201 if done.created else 200, _location(request, done.job))
 
 
 @operation(
@@ -182,73 +179,71 @@ async def put_by_key(request: Request) -> Response:
         Param(
             name="running",
             schema=Literal["cancel", "keep"],
-            description="what becomes of the runs that are under way; `cancel` unless said",
+            description="whether runs in progress are cancelled or kept; default `cancel`",
         ),
     ),
     answers={200: JobView, 409: Problem},
     headers=("ETag",),
 )
 async def cancel(request: Request) -> Response:
-    """Cancel a job and its waiting runs, and those under way unless told to keep them."""
-    job_id, who = asked(request)
+    """Cancel a job and its waiting runs, and the running ones unless `running=keep`."""
+    job_id, who = target_job(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     running = Query(request).one_of("running", ("cancel", "keep"))
     job = await services.jobs.cancel(job_id, keep_running=running == "keep", owner=who.reach)
-    return job_answer(await services.queries.overview_of(job))
+    return job_response(await services.queries.overview_of(job))
 
 
 @operation(scope=Scope.READ, tag="jobs", answers={200: StatusView})
 async def status(request: Request) -> Response:
-    """Show how the latest run of a job that is due stands."""
-    job_id, who = asked(request)
-    return answer(status_view(await services_of(request).queries.status(job_id, owner=who.reach)))
+    """Show the status of a job's latest due run."""
+    job_id, who = target_job(request)
+    return json_response(status_view(await services_of(request).queries.status(job_id, owner=who.reach)))
 
 
-@operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: Page[RunView]})
+@operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: PageView[RunView]})
 async def list_runs(request: Request) -> Response:
     """List the runs of a job, by due time, latest first."""
-    job_id, who = asked(request)
+    job_id, who = target_job(request)
     services = services_of(request)
     job = await services.jobs.find(job_id, owner=who.reach)
     query = Query(request)
     now = services.clock.now()
     which = run_filter(query, owner=job.owner, job_id=job_id, now=now)
     found = await services.store.list_runs(which, cursor=query.cursor, limit=query.limit)
-    return page([run_view(run, now) for run in found.items], found.cursor)
+    return page_response([run_view(run, now) for run in found.items], found.cursor)
 
 
 @operation(
     scope=Scope.READ,
     tag="jobs",
-    params=(Param(name="count", schema=Count, description="how many times; 10 unless said"),),
-    answers={200: Page[UpcomingView]},
+    params=(Param(name="count", schema=Count, description="how many times; default 10"),),
+    answers={200: PageView[UpcomingView]},
 )
 async def upcoming(request: Request) -> Response:
     """List the times at which a job will run next."""
-    job_id, who = asked(request)
+    job_id, who = target_job(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     count = Query(request).number("count", 10, 1000)
     found = await services.queries.upcoming(job_id, count, owner=who.reach)
-    return page([upcoming_view(one) for one in found], None)
+    return page_response([upcoming_view(one) for one in found], None)
 
 
 @operation(
     scope=Scope.READ,
     tag="jobs",
     params=(
-        Param(name="start", schema=datetime, description="slots from this time on; the job's creation unless said"),
-        Param(
-            name="end", schema=datetime, description="slots up to this time, ten years ahead at most; now unless said"
-        ),
+        Param(name="start", schema=datetime, description="slots from this time on; default the job's creation"),
+        Param(name="end", schema=datetime, description="slots up to this time, at most ten years ahead; default now"),
         *PAGING,
     ),
-    answers={200: Page[SlotView]},
+    answers={200: PageView[SlotView]},
 )
 async def slots(request: Request) -> Response:
-    """List what became of every slot of a job: the ledger."""
-    job_id, who = asked(request)
+    """List the outcome of every slot of a job: the ledger."""
+    job_id, who = target_job(request)
     services = services_of(request)
     await services.jobs.find(job_id, owner=who.reach)
     query = Query(request)
@@ -260,7 +255,7 @@ async def slots(request: Request) -> Response:
         cursor=query.cursor,
         limit=query.limit,
     )
-    return page([slot_view(entry) for entry in found.items], found.cursor)
+    return page_response([slot_view(entry) for entry in found.items], found.cursor)
 
 
 @operation(
@@ -272,8 +267,8 @@ async def slots(request: Request) -> Response:
     answers={200: None, 410: Problem},
 )
 async def logs(request: Request) -> Response:
-    """Show what the latest run of a job that is due wrote, as text, or follow it to its end."""
-    job_id, _ = asked(request)
+    """Show the log of a job's latest due run as text, or follow it until the run has ended."""
+    job_id, _ = target_job(request)
     return await job_log(request, job_id)
 
 
@@ -289,20 +284,17 @@ ROUTES = [
 ]
 
 
-# --- helpers
-
-
-def asked(request: Request) -> tuple[JobId, Principal]:
-    """Which job a request is about, and who asks."""
+def target_job(request: Request) -> tuple[JobId, Principal]:
+    """Return the id of the job in the path, and the principal."""
     who = principal(request)
     return read_job_id(request.path_params["id"]), who
 
 
-def job_answer(overview: Overview, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A job as an answer, with its revision as its ETag."""
+def job_response(overview: Overview, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a job as a response, with its revision as the ETag."""
     etag = {"ETag": f'"{overview.job.revision}"'}
-    return answer(job_view(overview), status, etag if headers is None else etag | headers)
+    return json_response(job_view(overview), status, etag if headers is None else etag | headers)
 
 
-def _place(request: Request, job: Job) -> dict[str, str]:
-    return located(request, f"/v1/jobs/job_{job.id}")
+def _location(request: Request, job: Job) -> dict[str, str]:
+    return location_header(request, f"/v1/jobs/job_{job.id}")

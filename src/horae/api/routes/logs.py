@@ -1,4 +1,4 @@
-"""Logs as answers: what was written as text, or as messages while it is being written."""
+"""Responses with the log of a run: as text, or as an event stream while it is written."""
 
 from collections.abc import AsyncIterator
 from time import monotonic
@@ -12,12 +12,12 @@ from starlette.responses import Response, StreamingResponse
 from horae.api.auth.guard import principal
 from horae.api.dispatch.context import services_of
 from horae.api.dispatch.sse import (
-    BEGINNING,
     KEEP_ALIVE,
     KEEP_ALIVE_SECONDS,
     MEDIA,
+    OPENING,
     RESUME,
-    Span,
+    StreamLifetime,
     comment,
     last_event_id,
     message,
@@ -35,14 +35,14 @@ TEXT = "text/plain"
 LOG_MEDIA = (TEXT, MEDIA)
 LOG_PARAMS = (
     Param(
-        name="follow", schema=Literal["0", "1"], description="`1`: go on as server-sent events until the run has ended"
+        name="follow", schema=Literal["0", "1"], description="`1` streams server-sent events until the run has ended"
     ),
     *RESUME,
 )
 
 
 class LogEnd(Struct):
-    """How the run ended whose log was followed; without a run, that its job will have none."""
+    """How the followed run ended; all null when the job will have no run."""
 
     run_id: str | None
     status: str | None
@@ -50,34 +50,34 @@ class LogEnd(Struct):
 
 
 async def run_log(request: Request, run_id: RunId) -> Response:
-    """The log of a run."""
+    """Return the log of a run."""
     services = services_of(request)
     run, _ = await services.queries.run(run_id, owner=principal(request).reach)
     query = Query(request)
     if not _follows(query):
         return _text(request, run)
     tail = services.log_tails.run(run_id, after=last_event_id(request, query))
-    return stream(_messages(tail, Span(request)), _naming(run_id))
+    return stream(_messages(tail, StreamLifetime(request)), _run_header(run_id))
 
 
 async def job_log(request: Request, job_id: JobId) -> Response:
-    """The log of the latest run of a job that is due."""
+    """Return the log of a job's latest due run."""
     services, owner = services_of(request), principal(request).reach
     await services.jobs.find(job_id, owner=owner)
     query = Query(request)
     if not _follows(query):
         return _text(request, await services.queries.last_run(job_id, owner=owner))
     tail = await services.log_tails.job(job_id, after=last_event_id(request, query))
-    return stream(_messages(tail, Span(request)))
+    return stream(_messages(tail, StreamLifetime(request)))
 
 
-async def _messages(tail: LogTail, span: Span) -> AsyncIterator[bytes]:
-    yield BEGINNING
-    spoken_at = monotonic()
-    while not span.over:
+async def _messages(tail: LogTail, lifetime: StreamLifetime) -> AsyncIterator[bytes]:
+    yield OPENING
+    sent_at = monotonic()
+    while not lifetime.ended:
         try:
             chunks = await tail.poll()
-        except Unavailable as error:  # the listener comes back, and is answered when the store is
+        except Unavailable as error:  # the client reconnects, and resumes when the store is available
             yield comment(str(error))
             return
         for chunk in chunks:
@@ -86,11 +86,11 @@ async def _messages(tail: LogTail, span: Span) -> AsyncIterator[bytes]:
             yield message(msgspec.json.encode(_end(tail.run)), event="end")
             return
         if chunks:
-            spoken_at = monotonic()
-        elif monotonic() - spoken_at >= KEEP_ALIVE_SECONDS:
-            spoken_at = monotonic()
+            sent_at = monotonic()
+        elif monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
+            sent_at = monotonic()
             yield KEEP_ALIVE
-        await span.wait(tail.seconds)
+        await lifetime.wait(tail.seconds)
 
 
 def _end(run: Run | None) -> LogEnd:
@@ -106,9 +106,9 @@ def _follows(query: Query) -> bool:
 
 def _text(request: Request, run: Run) -> Response:
     text = services_of(request).queries.logs(run.id)
-    headers = _naming(run.id) | {"X-Content-Type-Options": "nosniff"}  # whatever a task wrote, a browser shows text
+    headers = _run_header(run.id) | {"X-Content-Type-Options": "nosniff"}  # a browser must not render it as HTML
     return StreamingResponse(text, media_type=f"{TEXT}; charset=utf-8", headers=headers)
 
 
-def _naming(run_id: RunId) -> dict[str, str]:
+def _run_header(run_id: RunId) -> dict[str, str]:
     return {"X-Run-Id": f"run_{run_id}"}

@@ -8,7 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import principal
-from horae.api.dispatch.context import Page, answer, page, resource, services_of
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.responses import PageView, json_response, page_response
+from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Scope, operation
 from horae.api.schemas.wire import milliseconds_of, seconds_of
@@ -22,14 +24,14 @@ Concurrency = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class QueueBody(Struct, forbid_unknown_fields=True):
-    """What administrators say about a queue; a concurrency of null removes the limit."""
+    """Settings of a queue to change; a concurrency of null removes the limit."""
 
     paused: bool | UnsetType = UNSET
     concurrency: Concurrency | UnsetType | None = UNSET
 
 
 class QueueView(Struct):
-    """A queue and how it fares; an administrator sees all owners' runs, others their own."""
+    """A queue with its settings and figures; administrators see the runs of all owners, others their own."""
 
     name: str
     depth: int  # due and not started, counted up to 10,000
@@ -43,11 +45,11 @@ class QueueView(Struct):
 _QUEUE = msgspec.json.Decoder(QueueBody)
 
 
-@operation(scope=Scope.READ, tag="queues", answers={200: Page[QueueView]})
+@operation(scope=Scope.READ, tag="queues", answers={200: PageView[QueueView]})
 async def list_queues(request: Request) -> Response:
-    """List queues with what waits in them and how late it gets: what an autoscaler needs."""
+    """List queues with their depth and lateness, as autoscalers need them."""
     found = await services_of(request).queues.list(owner=principal(request).reach)
-    return page([_view(one) for one in found], None)
+    return page_response([_view(one) for one in found], None)
 
 
 @operation(
@@ -58,18 +60,18 @@ async def list_queues(request: Request) -> Response:
     answers={200: QueueView},
 )
 async def change(request: Request) -> Response:
-    """Pause a queue, or limit how many of its runs all workers together hold."""
+    """Pause or resume a queue, or limit how many of its runs all workers together hold."""
     settings = QueueSettings(queue=_name(request))
     body = decode(await read_body(request), _QUEUE)
-    said = {field: value for field in SETTINGS if (value := getattr(body, field)) is not UNSET}
-    return answer(_view(await services_of(request).queues.set(replace(settings, **said), fields=said)))
+    given = {field: value for field in SETTINGS if (value := getattr(body, field)) is not UNSET}
+    return json_response(_view(await services_of(request).queues.set(replace(settings, **given), fields=given)))
 
 
 ROUTES = [resource("/v1/queues", GET=list_queues), resource("/v1/queues/{name}", PATCH=change)]
 
 
 def _name(request: Request) -> str:
-    """The queue of the path; a name that no queue can have names nothing."""
+    """Return the name of the queue in the path; raises NotFound for a name that no queue can have."""
     name = request.path_params["name"]
     try:
         return msgspec.convert(name, Queue)

@@ -9,14 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import Page, answer, located, page, resource, services_of
-from horae.api.dispatch.idempotency import once
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.idempotency import run_once
+from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
+from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Scope, operation
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, run_log
-from horae.api.schemas.filters import RUN_FILTERS, owner_asked_for, run_filter
+from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
 from horae.api.schemas.ids import read_job_id, read_run_id
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Run, RunId
@@ -41,7 +43,7 @@ class WhyView(Struct):
 _AGAIN = msgspec.json.Decoder(AgainBody)
 
 
-@operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: Page[RunView], 404: Problem})
+@operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: PageView[RunView], 404: Problem})
 async def list_runs(request: Request) -> Response:
     """List runs, by due time, latest first."""
     services, who = services_of(request), principal(request)
@@ -49,39 +51,39 @@ async def list_runs(request: Request) -> Response:
     job = query.text("job_id")
     now = services.clock.now()
     which = run_filter(
-        query, owner=owner_asked_for(query, who), job_id=None if job is None else read_job_id(job), now=now
+        query, owner=queried_owner(query, who), job_id=None if job is None else read_job_id(job), now=now
     )
     found = await services.store.list_runs(which, cursor=query.cursor, limit=query.limit)
-    return page([run_view(run, now) for run in found.items], found.cursor)
+    return page_response([run_view(run, now) for run in found.items], found.cursor)
 
 
 @operation(scope=Scope.READ, tag="runs", answers={200: RunView})
 async def show(request: Request) -> Response:
     """Show a run and its attempts."""
     services = services_of(request)
-    run_id, who = _asked(request)
+    run_id, who = _target_run(request)
     run, attempts = await services.queries.run(run_id, owner=who.reach)
-    return answer(run_view(run, services.clock.now(), attempts))
+    return json_response(run_view(run, services.clock.now(), attempts))
 
 
 @operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})
 async def cancel(request: Request) -> Response:
     """Cancel a run; it is `cancelling` until its worker confirms."""
     services = services_of(request)
-    run_id, who = _asked(request)
+    run_id, who = _target_run(request)
     await services.queries.run(run_id, owner=who.reach)
     await read_empty_body(request)
     await services.jobs.cancel_run(run_id, owner=who.reach)
     run, attempts = await services.queries.run(run_id, owner=who.reach)
-    return answer(run_view(run, services.clock.now(), attempts))
+    return json_response(run_view(run, services.clock.now(), attempts))
 
 
 @operation(scope=Scope.READ, tag="runs", answers={200: WhyView})
 async def why(request: Request) -> Response:
-    """Tell why a run has not started."""
-    run_id, who = _asked(request)
+    """Explain why a run has not started."""
+    run_id, who = _target_run(request)
     found = await services_of(request).why.explain(run_id, owner=who.reach)
-    return answer(WhyView(reason=found.cause, detail=found.detail, expected_at=found.expected_at))
+    return json_response(WhyView(reason=found.cause, detail=found.detail, expected_at=found.expected_at))
 
 
 @operation(
@@ -93,9 +95,9 @@ async def why(request: Request) -> Response:
     idempotent=True,
 )
 async def retry(request: Request) -> Response:
-    """Try a failed run again, as a new run that takes its place."""
+    """Run a failed run again, as a new run that replaces it."""
     services = services_of(request)
-    run_id, who = _asked(request)
+    run_id, who = _target_run(request)
     run, _ = await services.queries.run(run_id, owner=who.reach)
     refuse_shell(who, run.spec.task)
     data = await read_body(request)
@@ -104,11 +106,11 @@ async def retry(request: Request) -> Response:
         patch = decode(data, _AGAIN).params
         return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
 
-    async def told(successor: Run) -> Response:
+    async def respond(successor: Run) -> Response:
         view = run_view(successor, services.clock.now(), [])
-        return answer(view, 202, located(request, f"/v1/runs/{view.id}"))
+        return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
 
-    return await once(request, who, data, act, told)
+    return await run_once(request, who, data, act, respond)
 
 
 @operation(
@@ -120,8 +122,8 @@ async def retry(request: Request) -> Response:
     answers={200: None, 410: Problem},
 )
 async def logs(request: Request) -> Response:
-    """Show what the attempts of a run wrote, as text, or follow it to its end."""
-    run_id, _ = _asked(request)
+    """Show the log of a run as text, or follow it until the run has ended."""
+    run_id, _ = _target_run(request)
     return await run_log(request, run_id)
 
 
@@ -135,6 +137,6 @@ ROUTES = [
 ]
 
 
-def _asked(request: Request) -> tuple[RunId, Principal]:
+def _target_run(request: Request) -> tuple[RunId, Principal]:
     who = principal(request)
     return read_run_id(request.path_params["id"]), who

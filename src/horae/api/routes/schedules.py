@@ -1,4 +1,4 @@
-"""The route that tries out schedules."""
+"""The route that previews schedules."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -8,7 +8,9 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.dispatch.context import answer, resource, services_of
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.responses import json_response
+from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Scope, operation
 from horae.core.schedule.describe import describe
@@ -48,14 +50,14 @@ _PREVIEW = msgspec.json.Decoder(PreviewBody)
 
 @operation(scope=Scope.READ, tag="schedules", body=PreviewBody, answers={200: PreviewView})
 async def show_preview(request: Request) -> Response:
-    """Tell what a schedule means: in words, its next times, and what may surprise."""
+    """Preview a schedule: its description, its next times, and warnings."""
     body = decode(await read_body(request), _PREVIEW)
     now = services_of(request).clock.now()
     schedule = parse_schedule(body.schedule, now=now)
     refuse_never_firing(schedule, now)
     after = now if body.from_ is None else parse_timestamp(body.from_, "/from")
     fires = preview(schedule, after, body.count)
-    return answer(
+    return json_response(
         PreviewView(
             description=describe(schedule),
             fires=[FireView(at=fire.at, note=fire.note) for fire in fires],

@@ -6,7 +6,9 @@ from msgspec import Raw, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.dispatch.context import Page, page, resource, services_of
+from horae.api.dispatch.context import services_of
+from horae.api.dispatch.responses import PageView, page_response
+from horae.api.dispatch.router import resource
 from horae.api.http.operation import Scope, operation
 from horae.core.model import Node
 
@@ -32,17 +34,19 @@ class WorkerView(Struct):
     last_seen_at: datetime
 
 
-@operation(scope=Scope.READ, tag="tasks", answers={200: Page[TaskView]})
+@operation(scope=Scope.READ, tag="tasks", answers={200: PageView[TaskView]})
 async def list_tasks(request: Request) -> Response:
     """List every task that a node ever registered."""
     schemas = await services_of(request).tasks.schemas()
-    return page([TaskView(name=name, schema=Raw(schema.encode())) for name, schema in sorted(schemas.items())], None)
+    return page_response(
+        [TaskView(name=name, schema=Raw(schema.encode())) for name, schema in sorted(schemas.items())], None
+    )
 
 
-@operation(scope=Scope.READ, tag="tasks", answers={200: Page[WorkerView]})
+@operation(scope=Scope.READ, tag="tasks", answers={200: PageView[WorkerView]})
 async def list_workers(request: Request) -> Response:
     """List every node that runs tasks."""
-    return page([_worker_view(node) for node in await services_of(request).queries.workers()], None)
+    return page_response([_worker_view(node) for node in await services_of(request).queries.workers()], None)
 
 
 ROUTES = [resource("/v1/tasks", GET=list_tasks), resource("/v1/workers", GET=list_workers)]

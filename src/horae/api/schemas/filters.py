@@ -1,4 +1,4 @@
-"""Which jobs and runs a list asks for."""
+"""The filters of lists: their query parameters, and the jobs and runs that they select."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -21,22 +21,22 @@ RunStatus = Literal[
 LastRunStatus = Literal["queued", "running", "retrying", "succeeded", "failed", "cancelled", "skipped"]
 JobIdText = Annotated[str, Meta(pattern="^job_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$")]
 
-OWNER = Param(name="owner", schema=Text, description="whose; another owner than oneself needs the scope admin")
+OWNER = Param(name="owner", schema=Text, description="whose; another owner than one's own needs the scope admin")
 TASK = Param(name="task", schema=Text, description="the exact name of the task")
 QUEUE = Param(name="queue", schema=Text, description="the exact name of the queue")
 JOB_FILTERS = (
-    Param(name="status", schema=JobStatus, description="how the job stands"),
-    Param(name="last_run_status", schema=LastRunStatus, description="how its latest run that is due stands"),
+    Param(name="status", schema=JobStatus, description="the status of the job"),
+    Param(name="last_run_status", schema=LastRunStatus, description="the status of the job's latest due run"),
     TASK,
     Param(name="name", schema=Text, description="the exact name of the job"),
     Param(name="key", schema=Text, description="the exact key of the job"),
     QUEUE,
     Param(name="label", schema=Text, description="`name:value`, or `name` for any value"),
     OWNER,
-    Param(name="q", schema=Text, description="part of name, task or key, in any case"),
+    Param(name="q", schema=Text, description="part of the name, task or key, ignoring case"),
 )
 RUNS_OF_A_JOB = (
-    Param(name="status", schema=RunStatus, description="how the run stands"),
+    Param(name="status", schema=RunStatus, description="the status of the run"),
     TASK,
     QUEUE,
     Param(name="start_time", schema=datetime, description="due at this time or later"),
@@ -45,11 +45,11 @@ RUNS_OF_A_JOB = (
 RUN_FILTERS = (Param(name="job_id", schema=JobIdText, description="runs of this job"), OWNER, *RUNS_OF_A_JOB)
 
 LETTER_FILTERS = (
-    Param(name="job_id", schema=JobIdText, description="letters of this job"),
+    Param(name="job_id", schema=JobIdText, description="dead letters of this job"),
     TASK,
     QUEUE,
     OWNER,
-    Param(name="error", schema=Text, description="the type of the error that they failed of"),
+    Param(name="error", schema=Text, description="the type of the error"),
     Param(name="start_time", schema=datetime, description="due at this time or later"),
     Param(name="end_time", schema=datetime, description="due before this time"),
 )
@@ -72,12 +72,12 @@ LAST_RUN_STATES: dict[str, frozenset[State]] = {
 
 
 def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
-    """The jobs that a query asks for."""
+    """Return the filter of a list of jobs."""
     last_run = query.one_of("last_run_status", LAST_RUN_STATES)
     label = query.text("label")
     name, colon, value = (label or "").partition(":")
     return JobFilter(
-        owner=owner_asked_for(query, who),
+        owner=queried_owner(query, who),
         status=query.choice("status", JobStatus),
         last_run_states=None if last_run is None else LAST_RUN_STATES[last_run],
         task=query.text("task"),
@@ -91,7 +91,7 @@ def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
 
 
 def run_filter(query: Query, *, owner: str | None, job_id: JobId | None, now: datetime) -> RunFilter:
-    """The runs that a query asks for."""
+    """Return the filter of a list of runs."""
     status = query.one_of("status", RUN_STATUSES)
     return replace(
         RunFilter() if status is None else RUN_STATUSES[status],
@@ -106,10 +106,10 @@ def run_filter(query: Query, *, owner: str | None, job_id: JobId | None, now: da
 
 
 def letter_filter(query: Query, who: Principal) -> RunFilter:
-    """The dead letters that a query asks for."""
+    """Return the filter of a list of dead letters."""
     job = query.text("job_id")
     return RunFilter(
-        owner=owner_asked_for(query, who),
+        owner=queried_owner(query, who),
         job_id=None if job is None else read_job_id(job),
         task=query.text("task"),
         queue=query.text("queue"),
@@ -120,13 +120,13 @@ def letter_filter(query: Query, who: Principal) -> RunFilter:
     )
 
 
-def owner_asked_for(query: Query, who: Principal) -> str:
-    """Whose things to list: one's own, or for administrators those of another."""
+def queried_owner(query: Query, who: Principal) -> str:
+    """Return the owner whose jobs or runs a query lists; raises Forbidden for another owner's."""
     return owner_allowed(query.text("owner"), who)
 
 
 def owner_allowed(owner: str | None, who: Principal) -> str:
-    """The owner that somebody names, oneself when none is named; raises Forbidden for another's."""
+    """Return the given owner, or one's own without one; raises Forbidden for another owner's."""
     if owner is not None and owner != who.owner and not who.admin:
-        raise Forbidden("only an administrator may list what others own")
+        raise Forbidden("listing another owner's jobs or runs needs the scope admin")
     return owner or who.owner

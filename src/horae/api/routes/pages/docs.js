@@ -1,5 +1,5 @@
 "use strict";
-// Sends what a form says and shows the answer as it arrives, so that streams can be watched too.
+// Sends a form's request and shows the response as it arrives, so that streams can be watched, too.
 const token = document.getElementById("token");
 token.value = sessionStorage.getItem("token") || "";
 token.addEventListener("input", () => sessionStorage.setItem("token", token.value));
