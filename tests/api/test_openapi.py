@@ -93,6 +93,20 @@ JOB_DEFAULTS = {
     "allow_unknown_task": False,
 }
 WITHOUT_DEFAULT = {"task", "secrets", "name", "key", "ordering_key", "timeout_seconds", "start_within_seconds"}
+OPERATION_IDS = """
+acts  backfill pause resume run_now
+batch  create_batch
+dead_letters  discard list_letters requeue
+docs  front reference
+events  listen
+health  health metrics readiness
+jobs  cancel create list_jobs list_runs logs patch put put_by_key show slots status upcoming
+openapi  show
+queues  change list_queues
+runs  cancel list_runs logs retry show why
+schedules  show_preview
+tasks  list_tasks list_workers
+"""
 JOB_FIELDS = (JOB_DEFAULTS.keys() | WITHOUT_DEFAULT | {"labels"}) - {"secrets", "allow_unknown_task"}
 
 FIELDS = """
@@ -255,6 +269,11 @@ def test_every_route_is_described() -> None:
     for part in ROUTE_MODULES:
         for route in part.ROUTES:
             assert DOCUMENT["paths"][path_of(route)].keys() == {method.lower() for method in route.operations}
+
+
+def test_operation_ids_stay_because_generated_clients_name_their_methods_after_them() -> None:
+    expected = {f"{module}.{name}" for module, names in _table(OPERATION_IDS).items() for name in names}
+    assert {each["operationId"] for _, _, each in _operations()} == expected
 
 
 def test_every_operation_has_a_summary_a_name_of_its_own_and_a_known_tag() -> None:

@@ -92,6 +92,7 @@ _LINES: Schema = {
     "schema": {"type": "string", "description": "one job per line"},
     "examples": {"two_jobs": {"summary": "two jobs", "value": LINES_EXAMPLE}},
 }
+_FORMER_NAMES = {"job_actions": "acts", "document": "openapi"}  # of modules, as they appear in operation ids
 DESCRIPTION = (
     "Horae runs jobs on time. Timestamps are RFC 3339 in UTC and need an offset; durations are numbers of seconds. "
     "Lists come in pages: pass `next_cursor` as `cursor` until it is null. Every error is a problem document "
@@ -130,9 +131,9 @@ def path_of(route: Resource) -> str:
 
 
 def operation_id(operation: Operation) -> str:
-    """Return the id of an operation: the name of its handler within its module."""
+    """Return the id of an operation; generated clients name their methods after it, so it must not change."""
     module = operation.handler.__module__.rpartition(".")[2]
-    return f"{module}.{getattr(operation.handler, '__name__', 'handler')}"
+    return f"{_FORMER_NAMES.get(module, module)}.{getattr(operation.handler, '__name__', 'handler')}"
 
 
 def implied_problems(path: str, operation: Operation) -> set[int]:
