@@ -87,6 +87,7 @@ UNFINISHED = {
     "core",
     "jobs",
     "stores/postgres",
+    "stores/sqlite",
     "stores/postgres/codecs.py",
     "engine/worker/worker.py: __init__",
     "testing/node.py: __init__",

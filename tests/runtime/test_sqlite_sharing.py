@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
+from horae.core.effects import register_node
 from horae.core.model import Node, NodeId
 from horae.stores.sqlite.store import SqliteStore
 from tests.live import HORAE, environment
@@ -20,7 +21,7 @@ async def test_a_process_that_comes_and_goes_leaves_the_log_of_the_others_alone(
     assert await asyncio.wait_for(other.wait(), 30) == 0
     now = datetime.now(UTC)
     node = Node(id=NodeId("a" * 32), name="here", roles=("worker",), version="1", started_at=now, beat_at=now)
-    await main.register(node)
+    await main.apply([register_node(node)])
     await later.open()
     try:
         assert [found.name for found in await later.nodes()] == ["here"]

@@ -210,7 +210,7 @@ def _common(text: bytes) -> Run:
 # --- runs that move on
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FencedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run that has the fence that it was named with."""
 
     place: int  # among those that were named
@@ -218,14 +218,14 @@ class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state: State
 
 
-_decode_found: Callable[[str], list[Found]] = msgspec.json.Decoder(list[Found]).decode
+_decode_fenced: Callable[[str], list[FencedRun]] = msgspec.json.Decoder(list[FencedRun]).decode
 
 
-def find(db: sqlite3.Connection, runs: Sequence[Run]) -> list[Found]:
+def find(db: sqlite3.Connection, runs: Sequence[Run]) -> list[FencedRun]:
     """Those of the runs whose fences still hold, as they stand."""
     named = {"ids": to_blob("".join([run.id for run in runs])), "fences": _json([run.fence for run in runs])}
     [text] = db.execute(STATEMENTS["runs_by_fence"], named).fetchone()
-    return _decode_found(text)
+    return _decode_fenced(text)
 
 
 def start(db: sqlite3.Connection, runs: Mapping[int, Run]) -> None:
