@@ -17,7 +17,7 @@ from horae.stores.postgres.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
-_ID = 0  # the first column of `claim`
+_ID, _GATE = 0, 20  # among the columns of a run in `claim`
 # The last ones, after those of a run.
 _MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _NEWEST_LANE, _LINED_UP_AT = range(-8, 0)
 
@@ -32,7 +32,8 @@ class PostgresClaim(PostgresBase):
     async def claim(self, request: ClaimRequest) -> Claims:
         """Take runs for a node, shared out among lanes by `core.fairness`, within a lane by wake-up time."""
         known = self._limited
-        answer, *found = await self._claim(request, known)
+        lanes = self._lanes
+        answer, *found = await self._claim(request, known, lanes)
         answers = [answer]
         unseen = False  # whether there was no room to look at what was new to us
         self._limited = limited = frozenset(answer[_LIMITED] or ())
@@ -41,9 +42,21 @@ class PostgresClaim(PostgresBase):
             await self._learn_lanes()
         runs = await _taken(found, request.node)
         if new_lanes or not limited <= known:  # of lanes and of queues with a limit that we did not know, nothing came
-            rest = replace(request, free_gates=(), limit=request.limit - len(runs))
+            gates = {run.gate for run in runs if run.gate is not None}  # of each gate only one is taken in a call
+            rest = replace(
+                request,
+                free_gates=(),
+                limit=request.limit - len(runs),
+                full_gates=(*request.full_gates, *gates),
+            )
             unseen = request.limit > 0 >= rest.limit
-            answer, *beside = await self._claim(rest, limited)
+            unlike = {
+                ident: lane
+                for ident, lane in self._lanes.items()
+                if ident not in lanes or lane.queue in limited - known
+            }
+            answer, *beside = await self._claim(rest, limited, unlike)
+            beside = [row for row in beside if row[_MINE] or row[_GATE] not in gates]
             answers.append(answer)
             runs = sorted((*runs, *await _taken(beside, request.node)), key=_turn)
             found = list({row[_ID]: row for row in (*found, *beside)}.values())
@@ -54,7 +67,7 @@ class PostgresClaim(PostgresBase):
             alive=answer[_ALIVE],
             runs=runs,
             contested=await self._contested(request.node, blocked) if blocked else (),
-            next_at=answer[_NEXT_AT],
+            next_at=_earliest(answers, _NEXT_AT),
             more=unseen or any(each[_MORE] for each in answers),
             first_at=_earliest(answers, _FIRST_AT),
             lined_up_at=_earliest(answers, _LINED_UP_AT),
@@ -64,7 +77,7 @@ class PostgresClaim(PostgresBase):
         self._lanes = {row[0]: Lane(*row[1:]) for row in await self._db.rows("lanes")}
 
     @retried
-    async def _claim(self, request: ClaimRequest, limited: frozenset[str]) -> list[Any]:
+    async def _claim(self, request: ClaimRequest, limited: frozenset[str], lanes: Mapping[int, Lane]) -> list[Any]:
         """Claim, with the limits of queues locked.
 
         That is done before gates are written, so that claims never wait for each other in a ring, and in a statement of
@@ -72,16 +85,18 @@ class PostgresClaim(PostgresBase):
         """
         locked = sorted(limited.intersection(request.queues) if request.queues else limited)
         if not locked:
-            return await self._take(self._db, request, locked)
+            return await self._take(self._db, request, locked, lanes)
         async with self._db.transaction() as session:
             await session.rows("lock_limits", locked)
-            return await self._take(session, request, locked)
+            return await self._take(session, request, locked, lanes)
 
-    async def _take(self, place: Database | Session, request: ClaimRequest, locked: Sequence[str]) -> list[Any]:
+    async def _take(
+        self, place: Database | Session, request: ClaimRequest, locked: Sequence[str], known: Mapping[int, Lane]
+    ) -> list[Any]:
         """The answer to a claim, and the runs that it brought; a single lane gives what it can, unasked."""
         wanted = request.queues
-        lanes = {ident: lane for ident, lane in self._lanes.items() if not wanted or lane.queue in wanted}
-        part = part_of_lane(len(lanes), request.limit)
+        lanes = {ident: lane for ident, lane in known.items() if not wanted or lane.queue in wanted}
+        part = max(part_of_lane(len(lanes), request.limit), 1)
         given = (
             request.node,
             list(lanes),
@@ -96,7 +111,7 @@ class PostgresClaim(PostgresBase):
         )
         offers: list[Offer] = []
         shares = dict.fromkeys(lanes.values(), request.limit)
-        if len(lanes) > 1:
+        if len(lanes) > 1 or request.limit <= 0:
             offers = [Offer(lanes[row[0]], *row[1:]) for row in await place.rows("offers", *given)]
             shares = share_out(offers, request.limit, part=part)
         amounts = [shares.get(lane, 0) for lane in lanes.values()]
