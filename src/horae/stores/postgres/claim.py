@@ -19,7 +19,7 @@ DECODE_SLICE = 100  # runs that are decoded before other work of the event loop 
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
 _ID, _GATE = 0, 20  # among the columns of a run in `claim`
 # The last ones, after those of a run.
-_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _NEWEST_LANE, _LINED_UP_AT = range(-8, 0)
+_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LANES, _LINED_UP_AT = range(-8, 0)
 
 
 class PostgresClaim(PostgresBase):
@@ -37,7 +37,7 @@ class PostgresClaim(PostgresBase):
         answers = [answer]
         unseen = False  # whether there was no room to look at what was new to us
         self._limited = limited = frozenset(answer[_LIMITED] or ())
-        new_lanes = (answer[_NEWEST_LANE] or 0) > max(self._lanes, default=0)
+        new_lanes = answer[_LANES] != len(lanes)
         if new_lanes:
             await self._learn_lanes()
         runs = await _taken(found, request.node)

@@ -504,7 +504,7 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
                            OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint) AS more,
        (SELECT min(wake_at) FROM found) AS first_at,
        (SELECT array_agg(queue) FROM settings WHERE concurrency IS NOT NULL) AS limited,
-       (SELECT max(id) FROM lanes) AS newest_lane,
+       (SELECT count(*) FROM lanes) AS lanes,  -- not the highest id: lanes may be committed in another order
        (SELECT min(wake_at) FROM found
          WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
  UNION ALL
