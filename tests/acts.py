@@ -16,8 +16,8 @@ from horae.core.changes import (
     Refusal,
     StopRequested,
 )
+from horae.core.decisions.firing import Firing, Page
 from horae.core.events import EventKind
-from horae.core.firing import Firing, Page
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId
 from horae.core.records import SETTINGS, Declaration, QueueSettings, Receipt

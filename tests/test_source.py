@@ -84,7 +84,6 @@ SHARED_NAMES = {
 
 # Temporary: rooms that are still being rebuilt. Empty this and delete it.
 UNFINISHED = {
-    "core",
     "jobs",
     "stores/postgres",
     "stores/sqlite",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from horae.core.decisions.firing import LONGEST_HORIZON
 from horae.core.errors import Misconfigured
-from horae.core.firing import LONGEST_HORIZON
 
 ROLES = ("api", "planner", "worker")  # what a node may do
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from horae.core.decisions.firing import MAX_UNSTARTED, Firing, Page, may_repeat, without_ended
 from horae.core.effects import fill_backfill, fire_job
-from horae.core.firing import MAX_UNSTARTED, Firing, Page, may_repeat, without_ended
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run, Trigger
 from horae.core.values import replace

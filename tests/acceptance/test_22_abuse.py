@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from horae.core.results import APART
+from horae.core.decisions.results import APART
 from tests.acceptance.conftest import ReportFigure
 from tests.system.abuse import (
     SUCCEEDED,

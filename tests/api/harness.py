@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 
 from horae.api.dispatch.context import Services
+from horae.core.decisions.results import Failure, cancel, fail, start, succeed
 from horae.core.model import JobError, Node, NodeId, Reason, Run, RunId
-from horae.core.results import Failure, cancel, fail, start, succeed
 from horae.ports.store import ClaimRequest, Store
 from horae.tasks.builtin import builtin_tasks
 from tests import acts

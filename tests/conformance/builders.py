@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from horae.core.firing import Firing
+from horae.core.decisions.firing import Firing
+from horae.core.decisions.results import Failure, Settled, fail, lost, start, succeed
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.ids import Ids
 from horae.core.model import (
     Backfill,
@@ -25,8 +27,6 @@ from horae.core.model import (
     State,
     Trigger,
 )
-from horae.core.results import Failure, Settled, fail, lost, start, succeed
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
 from horae.ports.reader import Listing

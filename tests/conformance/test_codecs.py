@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.model import Misfire, OnFailure, Overlap, Policy
-from horae.core.retry import RetryPolicy
 from horae.stores.common.codecs import decode_policy, encode_policy
 
 MINUTE = timedelta(minutes=1)

@@ -13,12 +13,12 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
+from horae.core.decisions.release import Rival
+from horae.core.decisions.results import Failure, cancel, fail, lost, start, succeed
 from horae.core.effects import park
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
 from horae.core.records import QueueSettings
-from horae.core.release import Rival
-from horae.core.results import Failure, cancel, fail, lost, start, succeed
 from horae.core.schedule.types import Now
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace

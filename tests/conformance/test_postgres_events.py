@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from horae.core.decisions.results import start, succeed
 from horae.core.events import EventKind
-from horae.core.results import start, succeed
 from horae.ports.events import EventBatch
 from horae.stores.postgres.events import Horizon
 from horae.stores.postgres.store import PostgresStore

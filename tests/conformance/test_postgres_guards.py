@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from horae.core.decisions.new_runs import manual_run
+from horae.core.decisions.results import cancel
 from horae.core.job_rules import job_of
 from horae.core.model import JobId, JobStatus, Reason, Run
-from horae.core.new_runs import manual_run
 from horae.core.records import Receipt
-from horae.core.results import cancel
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.stores.common.apply import Named

@@ -8,9 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from horae.core.decisions.results import give_back, lost, start, succeed
 from horae.core.model import NodeId, Reason, Run, State
 from horae.core.records import QueueSettings
-from horae.core.results import give_back, lost, start, succeed
 from horae.ports.reader import QueueDepth, RunFilter
 from horae.stores.common.statements import load, migrations
 from horae.stores.postgres.database import Address, Session

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from horae.core.decisions.results import start, succeed
 from horae.core.lifecycle import FINAL, WAITING
 from horae.core.model import Run, State
-from horae.core.results import start, succeed
 from horae.core.values import replace
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows

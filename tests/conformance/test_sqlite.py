@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from horae.core.decisions.results import start, succeed
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Policy, Reason, RunId, State, Trigger
-from horae.core.results import start, succeed
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
@@ -605,7 +605,7 @@ PROCESS = """
 import asyncio, sys
 from horae.stores.sqlite.store import SqliteStore
 from tests.conformance.builders import claimed, given_node, one_shot
-from horae.core.results import start, succeed
+from horae.core.decisions.results import start, succeed
 from tests.conformance.builders import NOW
 
 async def main(path):

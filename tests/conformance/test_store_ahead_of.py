@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from horae.core.decisions.results import start, succeed
 from horae.core.model import OnFailure, Policy, Run
-from horae.core.results import start, succeed
 from horae.ports.store import Store
 from tests import acts
 from tests.acts import Resolution

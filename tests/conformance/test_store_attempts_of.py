@@ -1,7 +1,7 @@
 """The failed attempts of many runs at once."""
 
+from horae.core.decisions.results import start
 from horae.core.model import RunId
-from horae.core.results import start
 from horae.ports.store import Store
 from tests import acts
 from tests.conformance.builders import (

@@ -3,10 +3,10 @@
 import asyncio
 from datetime import timedelta
 
+from horae.core.decisions.new_runs import requeued
+from horae.core.decisions.release import Rival
+from horae.core.decisions.results import start, succeed
 from horae.core.model import OnFailure, Policy, Run
-from horae.core.new_runs import requeued
-from horae.core.release import Rival
-from horae.core.results import start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

@@ -1,8 +1,8 @@
 """The job that holds a key: whatever kind it is, as long as it is not finished."""
 
+from horae.core.decisions.results import cancel, start, succeed
 from horae.core.job_rules import job_of
 from horae.core.model import JobStatus
-from horae.core.results import cancel, start, succeed
 from horae.core.values import replace
 from horae.ports.store import Store
 from tests import acts

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from horae.core.decisions.results import give_back, start, succeed
 from horae.core.model import NodeId, Run, State, band_of
-from horae.core.results import give_back, start, succeed
 from horae.ports.store import Store
 from tests import acts
 from tests.conformance.builders import (

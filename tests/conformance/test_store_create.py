@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from horae.core.decisions.new_runs import manual_run
+from horae.core.decisions.results import cancel, start, succeed
 from horae.core.job_rules import job_of
 from horae.core.model import Job, JobStatus, Reason, Run, Trigger
-from horae.core.new_runs import manual_run
-from horae.core.results import cancel, start, succeed
 from horae.core.schedule.types import CronSchedule, Now
 from horae.core.values import replace
 from horae.ports.reader import RunFilter

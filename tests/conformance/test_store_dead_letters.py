@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from horae.core.decisions.new_runs import requeued
+from horae.core.decisions.results import Failure, Settled, cancel, fail
 from horae.core.model import JobError, Run, RunId, State, Trigger
-from horae.core.new_runs import requeued
 from horae.core.records import Receipt
-from horae.core.results import Failure, Settled, cancel, fail
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

@@ -2,8 +2,8 @@
 
 import pytest
 
+from horae.core.decisions.results import cancel
 from horae.core.model import RunId, State
-from horae.core.results import cancel
 from horae.ports.store import Store
 from tests import acts
 from tests.conformance.builders import MINUTE, NOW, failed, given_ended, given_running, ids, new_id, one_shot

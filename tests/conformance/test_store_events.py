@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from horae.core.decisions.new_runs import manual_run, requeued
+from horae.core.decisions.results import cancel, give_back, skip, start, succeed
 from horae.core.errors import Invalid
 from horae.core.events import EventKind
 from horae.core.model import JobStatus, Reason, Run
-from horae.core.new_runs import manual_run, requeued
 from horae.core.records import Receipt
-from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.ports.store import Store

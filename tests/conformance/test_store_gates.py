@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from horae.core.decisions.release import Rival
+from horae.core.decisions.results import cancel, give_back, skip, start, succeed
 from horae.core.model import NodeId, Reason, Run, State
-from horae.core.release import Rival
-from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.store import Store
 from tests import acts

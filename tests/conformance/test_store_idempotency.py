@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from horae.core.firing import Firing
+from horae.core.decisions.firing import Firing
+from horae.core.decisions.new_runs import manual_run
+from horae.core.decisions.results import start, succeed
 from horae.core.model import JobStatus, Run
-from horae.core.new_runs import manual_run
 from horae.core.records import RECEIPT_LIFE, Receipt
-from horae.core.results import start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

@@ -2,9 +2,9 @@
 
 import pytest
 
+from horae.core.decisions.results import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Move
 from horae.core.model import Outcome, Reason, Run, RunId, State
-from horae.core.results import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from horae.core.decisions.firing import Firing
+from horae.core.decisions.results import cancel, give_back, skip, start, succeed
 from horae.core.errors import Invalid
-from horae.core.firing import Firing
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobStatus, Reason, Run, State, Trigger
-from horae.core.results import cancel, give_back, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.reader import JobFilter, QueueDepth, RunFilter
 from horae.ports.store import Store

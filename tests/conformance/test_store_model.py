@@ -6,9 +6,9 @@ from datetime import datetime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from horae.core.decisions.results import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId, State
-from horae.core.results import Settled, cancel, give_back, lost, skip, start, succeed
 from horae.core.values import replace
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from horae.core.decisions.results import give_back
 from horae.core.model import NodeId
-from horae.core.results import give_back
 from horae.core.values import replace
 from horae.ports.store import Store
 from tests import acts

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from horae.core.firing import MAX_UNSTARTED, Due, Page
+from horae.core.decisions.firing import MAX_UNSTARTED, Due, Page
+from horae.core.decisions.results import cancel, start
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, Skip, State, Trigger, shard_of
-from horae.core.results import cancel, start
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
 from horae.ports.reader import RunFilter

@@ -2,8 +2,8 @@
 
 from datetime import date, timedelta
 
+from horae.core.decisions.results import start, succeed
 from horae.core.model import JobStatus, Run
-from horae.core.results import start, succeed
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from horae.core.decisions.release import Rival
+from horae.core.decisions.results import cancel, give_back, start, succeed
 from horae.core.model import JobStatus, NodeId, Run
 from horae.core.records import QueueSettings
-from horae.core.release import Rival
-from horae.core.results import cancel, give_back, start, succeed
 from horae.core.signals import Kind
 from horae.core.values import replace
 from horae.ports.reader import QueueDepth

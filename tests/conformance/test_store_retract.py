@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
+from horae.core.decisions.results import start
 from horae.core.model import Job, JobStatus, NodeId, Run
-from horae.core.results import start
 from horae.core.values import replace
 from horae.ports.store import Store
 from tests import acts

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from horae.core.firing import Page
+from horae.core.decisions.firing import Page
+from horae.core.decisions.results import give_back, succeed
 from horae.core.model import JobStatus, Reason
-from horae.core.results import give_back, succeed
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.ports.store import Store

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from horae.core.decisions.results import start
 from horae.core.model import Job, JobId, NodeId, Policy, Run, RunId, Spec, State
-from horae.core.results import start
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 

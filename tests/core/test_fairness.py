@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core import fairness
-from horae.core.fairness import Lane, Offer, part_of_lane
+from horae.core.decisions import fairness
+from horae.core.decisions.fairness import Lane, Offer, part_of_lane
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

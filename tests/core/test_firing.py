@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.core.firing import MAX_UNSTARTED, ZONES_LOOK, Due, Firing, fill, fire
+from horae.core.decisions.firing import MAX_UNSTARTED, ZONES_LOOK, Due, Firing, fill, fire
 from horae.core.model import Job, JobStatus, Misfire, Reason, Trigger
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.schedule.parse import parse_schedule

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from horae.core.decisions.new_runs import requeued
 from horae.core.model import Spec, State, Trigger
-from horae.core.new_runs import requeued
 from horae.core.values import replace
 from tests.core.builders import JOB, NOON, a_run, new_id
 

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from horae.core.decisions.new_runs import manual_run
+from horae.core.decisions.release import Rival, Verdict, gate_of, overlap_is_open, release
 from horae.core.model import JobId, Overlap, Policy, RunId, Spec, State, Trigger
-from horae.core.new_runs import manual_run
-from horae.core.release import Rival, Verdict, gate_of, overlap_is_open, release
 from horae.core.values import replace
 from tests.core.builders import JOB, NOON, a_job, a_run, new_id
 

@@ -6,11 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horae.core.decisions.results import (
+    APART,
+    MAX_CRASHES,
+    Failure,
+    cancel,
+    fail,
+    give_back,
+    lost,
+    skip,
+    start,
+    succeed,
+)
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.errors import IllegalMove
 from horae.core.lifecycle import Move, advance
 from horae.core.model import JobError, Outcome, Policy, Reason, RunId, Spec, State
-from horae.core.results import APART, MAX_CRASHES, Failure, cancel, fail, give_back, lost, skip, start, succeed
-from horae.core.retry import RetryPolicy
 from horae.core.values import replace
 from tests.core.builders import NOON, a_run
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.retry import RetryPolicy
+from horae.core.decisions.retry import RetryPolicy
 
 EXACT = RetryPolicy(jitter=False)
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from horae.core.decisions.results import Failure
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId, Run, RunId
-from horae.core.results import Failure
 from horae.core.signals import Kind, Signal
 from horae.engine.cluster.heartbeat import Heartbeat
 from horae.engine.cluster.lease import Lease, Timing

@@ -5,7 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from horae.core.firing import Due, fire
+from horae.core.decisions.firing import Due, fire
+from horae.core.decisions.release import gate_of
+from horae.core.decisions.results import Failure
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.model import (
     Job,
     JobError,
@@ -21,9 +24,6 @@ from horae.core.model import (
     Spec,
     State,
 )
-from horae.core.release import gate_of
-from horae.core.results import Failure
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace

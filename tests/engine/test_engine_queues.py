@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from horae.core.decisions.new_runs import requeued
+from horae.core.decisions.results import Failure
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.model import JobError, OnFailure, Overlap, Policy, Run, State
-from horae.core.new_runs import requeued
 from horae.core.records import QueueSettings
-from horae.core.results import Failure
-from horae.core.retry import RetryPolicy
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims
 from tests import acts

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from horae.core.decisions.new_runs import manual_run, requeued
+from horae.core.decisions.results import Failure
 from horae.core.model import Backfill, JobError, OnFailure, Overlap, Policy, Run, State, Trigger
-from horae.core.new_runs import manual_run, requeued
 from horae.core.records import QueueSettings
-from horae.core.results import Failure
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
 from horae.engine.worker.settler import RESULT_DELAY

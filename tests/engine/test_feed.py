@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from horae.core.decisions.results import succeed
 from horae.core.errors import Gone, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run
-from horae.core.results import succeed
 from horae.core.values import replace
 from horae.events import feed as feed_module
 from horae.events.event import SLICE, EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key

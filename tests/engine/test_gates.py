@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from horae.core.decisions.results import give_back, start, succeed
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
-from horae.core.results import give_back, start, succeed
 from horae.core.values import replace
 from horae.engine.worker.gates import FULL, Gates
 from tests.engine.system import START

@@ -10,12 +10,12 @@ import pytest
 
 from horae.batcher import Batcher
 from horae.core.changes import Change, Refusal
+from horae.core.decisions.results import Failure
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
 from horae.core.records import Receipt
-from horae.core.results import Failure
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
 from horae.jobs import stop

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horae.core.firing import Due, Firing, fire
+from horae.core.decisions.firing import Due, Firing, fire
 from horae.core.ids import Ids
 from horae.core.job_rules import close_pause, resume
 from horae.core.model import (

@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
+from horae.core.decisions.results import Settled, start, succeed
 from horae.core.errors import Unavailable
 from horae.core.model import JobId, NodeId, Run, RunId, Spec, State
-from horae.core.results import Settled, start, succeed
 from horae.core.values import replace
 from horae.engine.worker.settler import (
     ENOUGH,

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from horae.core.changes import Change, Refusal
+from horae.core.decisions.results import Failure, Settled
 from horae.core.errors import Unavailable
 from horae.core.model import JobError, Run, State
-from horae.core.results import Failure, Settled
 from horae.core.schedule.evaluate import next_after
 from horae.core.values import replace
 from horae.engine.execution.outcome import MAX_RESULT, Success

@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 
 from horae import Fatal, Horae, RetryAfter, Run
+from horae.core.decisions.results import Failure
 from horae.core.model import Outcome
-from horae.core.results import Failure
 from horae.engine.execution.outcome import Stopped, Success
 from tests.execution.executing import GRACE, NOW, Stage, stage, until
 

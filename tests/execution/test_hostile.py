@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from horae import Horae, RetryAfter, Run
-from horae.core.results import Failure
+from horae.core.decisions.results import Failure
 from horae.engine.execution.outcome import MAX_TYPE, Success, redacted
 from horae.secrets.redaction import Redactor
 from tests.execution import cpu_tasks

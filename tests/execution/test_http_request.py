@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from horae.core.results import Failure
+from horae.core.decisions.results import Failure
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.tasks import http_request, network_policy
 from horae.tasks.network_policy import is_permitted

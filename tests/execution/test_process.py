@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from horae.core.decisions.results import Failure
 from horae.core.model import Outcome
-from horae.core.results import Failure
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from tests.execution.cpu_tasks import app
 from tests.execution.executing import GRACE, Stage, gone, pids_in, stage, until

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horae import Fatal, Horae, Run
+from horae.core.decisions.results import Failure
 from horae.core.drafts import UNCHANGED, SecretsPatch
 from horae.core.errors import Invalid, Misconfigured, TooLarge
-from horae.core.results import Failure
 from horae.engine.execution.outcome import Success
 from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import Opened, Sealer, SecretsLocked, merged, patched

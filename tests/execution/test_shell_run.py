@@ -12,8 +12,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 import uvloop
 
+from horae.core.decisions.results import Failure
 from horae.core.model import Outcome
-from horae.core.results import Failure
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from tests.execution.executing import GRACE, Stage, gone, pids_in, stage, until
 

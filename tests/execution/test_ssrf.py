@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horae.core.results import Failure
+from horae.core.decisions.results import Failure
 from horae.engine.execution.outcome import Success
 from horae.tasks import network_policy as addresses
 from tests.execution.executing import stage

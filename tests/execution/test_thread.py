@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from horae import Horae, Run
+from horae.core.decisions.results import Failure
 from horae.core.model import Outcome
-from horae.core.results import Failure
 from horae.engine.execution.outcome import Stopped, Success
 from tests.execution.executing import GRACE, Stage, stage, until
 

@@ -150,7 +150,7 @@ REVERTS = (
     Revert(
         protects="durable cancel",
         name="a cancel is forgotten when the node dies",
-        change=Function("horae.core.results", "lost", ignore_if("stop", "CANCELLED")),
+        change=Function("horae.core.decisions.results", "lost", ignore_if("stop", "CANCELLED")),
         tests=_of(RESULT_TESTS, "TestResults::test_a_cancel_outlives_the_worker_that_should_have_confirmed_it"),
     ),
     Revert(
@@ -180,7 +180,7 @@ REVERTS = (
         protects="slot advance",
         name="a firing names its own slot as the next",
         change=Function(
-            "horae.core.firing",
+            "horae.core.decisions.firing",
             "fire",
             replace_argument("Firing", "next_fire_at", beside=("runs", "backfill"), by="job.next_fire_at"),
         ),

@@ -114,7 +114,7 @@ def test_an_anchor_in_a_function_that_is_missing_or_not_unique_is_an_error(edit:
         edit(PYTHON, "sweep")
 
 
-@pytest.mark.parametrize(("module", "name"), [("horae.core.results", "unknown"), ("horae.unknown", "lost")])
+@pytest.mark.parametrize(("module", "name"), [("horae.core.decisions.results", "unknown"), ("horae.unknown", "lost")])
 def test_a_function_or_module_that_does_not_exist_is_an_error(module: str, name: str) -> None:
     with pytest.raises(AnchorError):
         Function(module, name, ignore_if("stop")).edited()

@@ -9,12 +9,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from horae.api.dispatch.context import Services
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, NotFound, Unavailable
 from horae.core.job_rules import run_status
 from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
 from horae.core.records import QueueSettings, Receipt
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 from horae.jobs.dead_letters import Selection

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import asyncpg
 
+from horae.core.decisions.release import gate_of
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run, RunId, Spec, band_of
-from horae.core.release import gate_of
 from horae.core.schedule.parse import parse_schedule
 from horae.proof.bench.start_recorder import FOLDER, count_starts, read_starts
 from horae.proof.bench.tasks import APP

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from horae.core.decisions.results import start, succeed
 from horae.core.ids import Ids
 from horae.core.model import JobId, Node, NodeId, Run, RunId, Spec
-from horae.core.results import start, succeed
 from horae.core.schedule.parse import parse_schedule
 from horae.ports.store import ClaimRequest, Store
 from horae.proof.checking import Checker

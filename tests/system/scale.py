@@ -16,9 +16,9 @@ from typing import Any
 
 import asyncpg
 
+from horae.core.decisions.results import Failure, Settled, cancel, fail, start, succeed
 from horae.core.ids import Ids
 from horae.core.model import JobError, JobId, JobStatus, Node, NodeId, Run, RunId, Spec, State
-from horae.core.results import Failure, Settled, cancel, fail, start, succeed
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.ports.reader import JobFilter, RunFilter

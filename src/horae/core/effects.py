@@ -26,12 +26,12 @@ from horae.core.changes import (
     RunUnchanged,
     StopRequested,
 )
+from horae.core.decisions.firing import Firing, Page
+from horae.core.decisions.release import Rival, blocks_key
 from horae.core.events import EventKind, end_of_run
-from horae.core.firing import Firing, Page
 from horae.core.lifecycle import WAITING
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
 from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
-from horae.core.release import Rival, blocks_key
 from horae.core.signals import Kind, Signal
 from horae.core.values import Value, replace
 

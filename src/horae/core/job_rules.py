@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
+from horae.core.decisions.firing import Firing, Page, catch_up
 from horae.core.events import EventKind
-from horae.core.firing import Firing, Page, catch_up
 from horae.core.ids import NewId
 from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State, Trigger

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NewType
 
-from horae.core.retry import RetryPolicy
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.schedule.types import Schedule
 from horae.core.values import FastStrEnum, Value
 

@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from horae.core.decisions.firing import Firing
 from horae.core.drafts import MAX_INLINE_PARAMS, Draft
 from horae.core.errors import Invalid, Unavailable
-from horae.core.firing import Firing
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run
 from horae.core.values import replace

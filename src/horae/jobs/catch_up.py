@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from horae.core.firing import MAX_UNSTARTED, Due, Firing, fire
+from horae.core.decisions.firing import MAX_UNSTARTED, Due, Firing, fire
 from horae.core.ids import NewId
 from horae.core.job_rules import close_pause, fired, give_up
 from horae.core.model import Job, JobStatus, State

@@ -7,13 +7,13 @@ from datetime import datetime
 
 from horae.batcher import Batcher
 from horae.core.changes import JobNotCancelled, Refusal
+from horae.core.decisions.firing import Firing
+from horae.core.decisions.new_runs import manual_run
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, KeyTaken, Unavailable
-from horae.core.firing import Firing
 from horae.core.ids import Ids, NewId
 from horae.core.job_rules import fired, job_of
 from horae.core.model import Job, JobId, JobStatus, Run
-from horae.core.new_runs import manual_run
 from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from horae.core.decisions.new_runs import requeued
 from horae.core.effects import resolve_letter
 from horae.core.errors import Conflict, Invalid, NotFound
 from horae.core.ids import NewId
 from horae.core.merge_patch import merge_patch
 from horae.core.model import DISCARDED, Run, RunId, State
-from horae.core.new_runs import requeued
 from horae.core.records import Receipt
 from horae.core.values import replace
 from horae.jobs.idempotency import Issue

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from horae.core.changes import Absent, Change, KeyFree, Refusal
+from horae.core.decisions.firing import Firing
 from horae.core.effects import create_job, create_manual_run, create_one_shot
-from horae.core.firing import Firing
 from horae.core.model import JobId, Run
 from horae.core.records import Receipt
 from horae.core.values import Value

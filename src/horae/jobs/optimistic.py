@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
+from horae.core.decisions.firing import MAX_UNSTARTED
 from horae.core.effects import Planned, change_job, rewound
 from horae.core.errors import Conflict, NotFound
 from horae.core.events import EventKind
-from horae.core.firing import MAX_UNSTARTED
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
 from horae.core.values import Value, replace

@@ -1,12 +1,12 @@
 """Pausing jobs and resuming them."""
 
+from horae.core.decisions.results import skip
 from horae.core.effects import change_one_shot
 from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.ids import NewId
 from horae.core.job_rules import job_of, resume
 from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
-from horae.core.results import skip
 from horae.core.values import replace
 from horae.jobs.catch_up import Accounting
 from horae.jobs.optimistic import act, next_revision, refuse_begun, refuse_over, write_change

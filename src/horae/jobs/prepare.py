@@ -5,13 +5,13 @@ from functools import lru_cache
 
 import msgspec
 
+from horae.core.decisions.firing import Due, Firing, fire
+from horae.core.decisions.new_runs import one_shot_due
+from horae.core.decisions.release import gate_of
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
-from horae.core.firing import Due, Firing, fire
 from horae.core.ids import NewId
 from horae.core.model import Job, JobId, OnFailure, Run, RunId, Spec
-from horae.core.new_runs import one_shot_due
-from horae.core.release import gate_of
 from horae.core.schedule.evaluate import is_recurring, next_after, refuse_never_firing
 from horae.core.schedule.parse import parse_schedule
 from horae.core.schedule.types import Every, Schedule

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from horae.core.decisions.results import cancel
 from horae.core.effects import request_stop
 from horae.core.errors import Conflict, NotFound
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import JobId, Reason, Run, RunId, State
-from horae.core.results import cancel
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.metrics import Metrics
 from horae.ports.clock import Clock

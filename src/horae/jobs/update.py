@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from horae.core.decisions.new_runs import one_shot_due
+from horae.core.decisions.release import gate_of
 from horae.core.drafts import Draft
 from horae.core.effects import change_one_shot
 from horae.core.errors import Conflict, Invalid, RevisionChanged
 from horae.core.events import EventKind
 from horae.core.job_rules import job_of
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
-from horae.core.new_runs import one_shot_due
-from horae.core.release import gate_of
 from horae.core.schedule.evaluate import is_recurring, next_after
 from horae.core.schedule.types import Schedule
 from horae.core.values import replace

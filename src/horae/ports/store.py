@@ -10,10 +10,10 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 
 from horae.core.changes import Change, Refusal
-from horae.core.firing import Due
+from horae.core.decisions.firing import Due
+from horae.core.decisions.release import Rival
+from horae.core.decisions.results import Settled
 from horae.core.model import Backfill, Node, NodeId, Reason, Run, RunId
-from horae.core.release import Rival
-from horae.core.results import Settled
 from horae.core.signals import Signal
 from horae.core.values import Value
 from horae.ports.blobs import Blobs
@@ -103,7 +103,7 @@ class Store(Reader, Protocol):
     # --- the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node, shared out among lanes by `core.fairness`, within a lane by wake-up time.
+        """Take runs for a node, shared out among lanes by `core.decisions.fairness`, within a lane by wake-up time.
 
         A run with a gate is taken only while the gate is free or this node's and every live run before it (by due_at,
         then id) is this node's too; at most one more per gate and call. Runs that are due but blocked come back as

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from horae.core.decisions.results import Failure, Settled, fail, start, succeed
 from horae.core.model import NodeId, Overlap, Run
-from horae.core.results import Failure, Settled, fail, start, succeed
 from horae.ports.store import ClaimRequest, Store
 from horae.proof.bench.load import CronLoad, JobWriter
 from horae.proof.bench.tasks import app, once, slot

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 from horae.core.changes import Change, JobMoved, Refusal
+from horae.core.decisions.results import Settled
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId
-from horae.core.results import Settled
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims
 from horae.stores.sqlite.store import SqliteStore

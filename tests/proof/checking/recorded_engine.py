@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from horae.core.decisions.new_runs import requeued
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Policy, Reason, Run, State
-from horae.core.new_runs import requeued
 from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success

@@ -8,6 +8,9 @@ from uuid import UUID
 
 import asyncpg  # type: ignore[import-untyped]
 
+from horae.core.decisions.new_runs import requeued
+from horae.core.decisions.results import Failure
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft
 from horae.core.model import (
     Job,
@@ -21,9 +24,6 @@ from horae.core.model import (
     RunId,
     State,
 )
-from horae.core.new_runs import requeued
-from horae.core.results import Failure
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.timestamps import rfc3339
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

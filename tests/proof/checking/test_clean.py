@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from horae.core.decisions.new_runs import requeued
+from horae.core.decisions.results import Failure
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict
 from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, Policy, Reason, Run, State
-from horae.core.new_runs import requeued
-from horae.core.results import Failure
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.outcome import AttemptResult, Success
 from horae.jobs.service import Jobs

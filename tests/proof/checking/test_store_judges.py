@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.events import EventKind
 from horae.core.model import (
     Attempt,
@@ -26,7 +27,6 @@ from horae.core.model import (
     State,
     Trigger,
 )
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.proof.checking import Code, History, violations

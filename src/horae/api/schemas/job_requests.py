@@ -14,6 +14,7 @@ from horae.api.http.duplicate_keys import repeated_name
 from horae.api.http.problems import NotSupported
 from horae.api.schemas.job_views import retry_view
 from horae.api.schemas.wire import seconds_of
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import MAX_PARAMS, UNCHANGED, Draft, Secrets, SecretsPatch
 from horae.core.errors import Fault, Invalid, TooLarge
 from horae.core.limits import (
@@ -31,7 +32,6 @@ from horae.core.limits import (
 )
 from horae.core.merge_patch import merge_patch
 from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 

@@ -8,9 +8,9 @@ from msgspec import Raw, Struct
 
 from horae.api.schemas.run_views import lateness_ms
 from horae.api.schemas.wire import raw_json, seconds_of
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.job_rules import run_status
 from horae.core.model import State
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.describe import describe
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.schedule.types import Schedule

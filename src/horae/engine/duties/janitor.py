@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from horae.core.decisions.results import lost
 from horae.core.effects import remove_dead_node
-from horae.core.results import lost
 from horae.engine.cluster.lease import Lease, Timing
 from horae.ports.clock import Clock
 from horae.ports.store import Store

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from horae.core.firing import Due, Page, fill, fire
+from horae.core.decisions.firing import Due, Page, fill, fire
 from horae.core.ids import Ids, NewId
 from horae.core.job_rules import give_up
 from horae.core.model import Backfill, JobStatus

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import msgspec
 
+from horae.core.decisions.results import Failure
 from horae.core.errors import Fatal, RetryAfter
 from horae.core.model import JobError, Outcome
-from horae.core.results import Failure
 from horae.core.values import Value, replace
 from horae.secrets.redaction import Redactor
 from horae.tasks.errors import TaskFailure

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from horae.core.results import Failure
+from horae.core.decisions.results import Failure
 
 HEADER = struct.Struct("!I")  # the length of the message that follows
 MAX_MESSAGE = 16_000_000  # bytes; log lines and results are shorter

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from horae.core.decisions.results import cancel, give_back
 from horae.core.errors import Unavailable
 from horae.core.model import Reason, Run
-from horae.core.results import cancel, give_back
 from horae.engine.cluster.lease import Timing
 from horae.engine.worker.contested import decide_contested
 from horae.engine.worker.releases import Releaser

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from horae.core.changes import Change
+from horae.core.decisions.release import Verdict, overlap_is_open, release
+from horae.core.decisions.results import Settled, skip
 from horae.core.effects import park
 from horae.core.model import Reason, State
-from horae.core.release import Verdict, overlap_is_open, release
-from horae.core.results import Settled, skip
 from horae.metrics import Metrics
 from horae.ports.store import Contested, Store
 

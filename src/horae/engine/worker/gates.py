@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from horae.core.decisions.release import Rival, makes_way
 from horae.core.model import Run, RunId, State
-from horae.core.release import Rival, makes_way
 
 FULL = 8  # runs of one gate that a node holds ahead; more would only wait here instead of in the store
 

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import structlog
 
+from horae.core.decisions.results import give_back
 from horae.core.model import RunId
-from horae.core.results import give_back
 from horae.engine.cluster.lease import Timing
 from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.settler import Settler

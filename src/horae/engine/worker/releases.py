@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from horae.core.decisions.release import Rival, Verdict, makes_way, release
+from horae.core.decisions.results import Settled, give_back, skip, start
 from horae.core.model import Reason, Run, Trigger
-from horae.core.release import Rival, Verdict, makes_way, release
-from horae.core.results import Settled, give_back, skip, start
 from horae.engine.execution.attempt import Done, Progressed
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState

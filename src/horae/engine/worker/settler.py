@@ -7,9 +7,9 @@ from itertools import accumulate, takewhile
 
 import structlog
 
+from horae.core.decisions.results import Settled
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId
-from horae.core.results import Settled
 from horae.loop import Wake
 from horae.metrics import Metrics
 from horae.ports.clock import Clock

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import structlog
 
+from horae.core.decisions.results import cancel, give_back, skip
 from horae.core.errors import Unavailable
 from horae.core.model import Reason, Run, RunId
-from horae.core.results import cancel, give_back, skip
 from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.retraction import Retraction, retract

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import assert_never
 
+from horae.core.decisions.results import Failure, Settled, cancel, fail, give_back, succeed
 from horae.core.model import NodeId, Run
-from horae.core.results import Failure, Settled, cancel, fail, give_back, succeed
 from horae.core.values import replace
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.execution.attempt import RunningAttempt

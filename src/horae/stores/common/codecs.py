@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, fields
 
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.job_rules import job_of
 from horae.core.model import (
     NO_LABELS,
@@ -26,7 +27,6 @@ from horae.core.model import (
     State,
     Trigger,
 )
-from horae.core.retry import RetryPolicy
 from horae.core.schedule.parse import parse_schedule, schedule_to_wire
 from horae.core.schedule.types import At, Schedule
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from horae.core.fairness import Lane, Offer, part_of_lane, share_out
+from horae.core.decisions.fairness import Lane, Offer, part_of_lane, share_out
+from horae.core.decisions.release import Rival
 from horae.core.model import NodeId, Run, RunId
-from horae.core.release import Rival
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres.base import PostgresBase
@@ -30,7 +30,7 @@ class PostgresClaim(PostgresBase):
         self._lanes: Mapping[int, Lane] = {}  # all that were ever used, as far as we know
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node, shared out among lanes by `core.fairness`, within a lane by wake-up time."""
+        """Take runs for a node, shared out among lanes by `core.decisions.fairness`, within a lane by wake-up time."""
         known = self._limited
         lanes = self._lanes
         answer, *found = await self._claim(request, known, lanes)

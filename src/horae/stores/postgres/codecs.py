@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from horae.core.decisions.results import Settled
 from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
 from horae.core.records import Declaration, Receipt
-from horae.core.results import Settled
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,
     STATES,

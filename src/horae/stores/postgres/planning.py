@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from horae.core.firing import MAX_UNSTARTED, Due
+from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.ports.store import Plannable
 from horae.stores.common.codecs import JOB_COLUMNS
 from horae.stores.postgres.base import PostgresBase

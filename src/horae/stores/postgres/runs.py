@@ -5,10 +5,10 @@ from datetime import date, datetime
 
 import asyncpg
 
+from horae.core.decisions.results import Settled
 from horae.core.effects import effects_of_end
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
-from horae.core.results import Settled
 from horae.core.signals import Kind, Signal
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase, due_at

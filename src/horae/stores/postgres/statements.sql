@@ -391,7 +391,7 @@ SELECT lane, count, first_at, room
  WHERE coalesce(room, 1) > 0 AND count > 0;
 
 -- name: claim
--- $7 limit, $11 how many each lane gives (`core.fairness`), $12 gates that the node holds and has no run of.
+-- $7 limit, $11 how many each lane gives (`core.decisions.fairness`), $12 gates that the node holds and has no run of.
 -- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates of which nothing came.
 WITH me AS MATERIALIZED (
     SELECT id FROM nodes WHERE id = $1

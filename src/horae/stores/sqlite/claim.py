@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from horae.core.fairness import Lane, Offer, part_of_lane, share_out
+from horae.core.decisions.fairness import Lane, Offer, part_of_lane, share_out
 from horae.core.model import NodeId
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims

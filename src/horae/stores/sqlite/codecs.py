@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, band_of, shard_of
-from horae.core.results import Settled
 from horae.stores.common.codecs import (
     JOB_COLUMNS,
     RUN_COLUMNS,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from horae.core.decisions.release import Rival
 from horae.core.model import JobId, RunId
-from horae.core.release import Rival
 from horae.ports.store import ClaimRequest, Contested
 from horae.stores.sqlite.batches import Waiting, waiting
 from horae.stores.sqlite.codecs import maybe_time, to_blob, to_hex, to_micros, to_time

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from horae.core.firing import MAX_UNSTARTED, Due
+from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.model import Job, JobId
 from horae.ports.store import Plannable
 from horae.stores.sqlite.codecs import ROWS, maybe_time, to_blob, to_json, to_micros

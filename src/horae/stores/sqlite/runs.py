@@ -6,11 +6,11 @@ from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 
+from horae.core.decisions.results import Settled
 from horae.core.effects import effects_of_end
 from horae.core.events import end_of_run
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId
-from horae.core.results import Settled
 from horae.stores.sqlite import batches, queues
 from horae.stores.sqlite.codecs import ROWS, attempt_values, settled_values, to_blob, to_hex, to_micros
 from horae.stores.sqlite.database import STATEMENTS

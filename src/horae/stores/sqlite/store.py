@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from horae.core.changes import Change, Refusal
+from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.records import Declaration, QueueSettings, Receipt
-from horae.core.results import Settled
 from horae.core.signals import Signal
 from horae.ports.events import EventBatch
 from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, RunFilter

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from horae.core.results import MAX_CRASHES
+from horae.core.decisions.results import MAX_CRASHES
 from horae.proof.checking.findings import Code, Violation
 from horae.proof.checking.history.recording import Recording, RequestedJob
 from horae.proof.checking.history.records import Action, FinalRun, HandlerEvent

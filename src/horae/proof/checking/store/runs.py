@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from horae.core.decisions.results import MAX_CRASHES
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, NodeId, Outcome, Run, State, Trigger
-from horae.core.results import MAX_CRASHES
 from horae.core.schedule.timestamps import rfc3339
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run
 

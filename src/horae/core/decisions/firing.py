@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from horae.core.decisions.new_runs import _TICK
+from horae.core.decisions.release import gate_of
 from horae.core.events import EventKind
 from horae.core.ids import NewId
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, RunId, Skip, Trigger
-from horae.core.new_runs import _TICK
-from horae.core.release import gate_of
 from horae.core.schedule.evaluate import (
     count_between,
     follows_zone,

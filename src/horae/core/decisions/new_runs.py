@@ -2,9 +2,9 @@
 
 from datetime import datetime, timedelta
 
+from horae.core.decisions.release import gate_of
 from horae.core.ids import NewId
 from horae.core.model import Job, Run, RunId, Trigger
-from horae.core.release import gate_of
 from horae.core.schedule.types import At, Schedule
 from horae.core.values import replace
 

@@ -1,0 +1,1 @@
+"""What becomes of jobs and runs, as pure functions of values: planning, release, results, retries, fairness."""
