@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks import floor, http_load, submitting
@@ -227,11 +228,11 @@ def _words(options: dict[str, Any], *, but: str) -> str:
     return ", ".join(said[name].format(value) for name, value in options.items() if value != but)
 
 
-def horae_bench(store: str, **options: object) -> Figures:
+def horae_bench(store: str, *, program: Path = HORAE, **options: object) -> Figures:
     """Return the report of `horae bench`, also if it found problems."""
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
-        [HORAE, "bench", "--store", store, *arguments, "-o", "json"],
+        [program, "bench", "--store", store, *arguments, "-o", "json"],
         cwd=tempfile.gettempdir(),
         env=environment(),
         capture_output=True,
