@@ -20,9 +20,10 @@ from horae.core.decisions.firing import Firing, Page
 from horae.core.events import EventKind
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId
-from horae.core.records import SETTINGS, Declaration, QueueSettings, Receipt
+from horae.core.records import SETTINGS, Declaration, IdempotencyRecord, KeyHolder, QueueSettings
 from horae.core.values import Value, replace
 from horae.engine.worker.retraction import Retraction, retract
+from horae.jobs.lookup import queue_settings
 from horae.jobs.new_items import NewItem, write_new
 from horae.jobs.optimistic import write_change
 from horae.planning import write_firings, write_pages
@@ -33,11 +34,11 @@ __all__ = ["Retraction", "retract"]
 NOBODY = JobId("")  # holds the key of what was not created, because its job is cancelled
 
 
-class Receipted(Value, frozen=True, kw_only=True):
-    """Something to create together with its receipt."""
+class WithRecord(Value, frozen=True, kw_only=True):
+    """Something to create together with its record."""
 
     item: Run | Firing
-    receipt: Receipt
+    record: IdempotencyRecord
 
 
 class Resolution(Value, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ class Resolution(Value, frozen=True, kw_only=True):
 
     run_id: RunId
     successor: Run | None = None
-    receipt: Receipt | None = None
+    record: IdempotencyRecord | None = None
 
 
 class JobChange(Value, frozen=True, kw_only=True):
@@ -67,19 +68,21 @@ class Changed(Value, frozen=True, kw_only=True):
     stopped: Sequence[RunId] = ()
 
 
-async def create(store: Store, items: Sequence[Run | Firing | Receipted]) -> list[JobId | Receipt]:
-    """Create one-shots, manual runs and recurring jobs; for each the id of the job that has its key, or a receipt."""
+async def create(store: Store, items: Sequence[Run | Firing | WithRecord]) -> list[JobId | IdempotencyRecord]:
+    """Create one-shots, manual runs and recurring jobs; for each the id of the job that has its key, or a record."""
     new = [
-        NewItem(item=item.item, receipt=item.receipt) if isinstance(item, Receipted) else NewItem(item=item)
+        NewItem(item=item.item, record=item.record) if isinstance(item, WithRecord) else NewItem(item=item)
         for item in items
     ]
     return [_holder(each.item, refusal) for each, refusal in zip(new, await write_new(store, new), strict=True)]
 
 
-def _holder(item: Run | Firing, refusal: Refusal | None) -> JobId | Receipt:
+def _holder(item: Run | Firing, refusal: Refusal | None) -> JobId | IdempotencyRecord:
     if refusal is None:
         return item.job.id if isinstance(item, Firing) else item.job_id
-    return NOBODY if refusal.found is None else refusal.found
+    if refusal.found is None:
+        return NOBODY
+    return refusal.found.job_id if isinstance(refusal.found, KeyHolder) else refusal.found
 
 
 async def fire(store: Store, firings: Sequence[Firing]) -> list[bool]:
@@ -92,12 +95,12 @@ async def fill(store: Store, pages: Sequence[Page]) -> list[bool]:
     return await write_pages(store, pages)
 
 
-async def backfill(store: Store, new: Backfill, receipt: Receipt | None = None) -> bool | Receipt:
-    """Begin a backfill; the earlier receipt, or False when its job is cancelled."""
-    [refusal] = await store.apply([effects.begin_backfill(new, receipt)])
+async def backfill(store: Store, new: Backfill, record: IdempotencyRecord | None = None) -> bool | IdempotencyRecord:
+    """Begin a backfill; the earlier record, or False when its job is cancelled."""
+    [refusal] = await store.apply([effects.begin_backfill(new, record)])
     if refusal is None:
         return True
-    return refusal.found if isinstance(refusal.found, Receipt) else False
+    return refusal.found if isinstance(refusal.found, IdempotencyRecord) else False
 
 
 async def change(store: Store, given: JobChange) -> Changed | None:
@@ -145,30 +148,30 @@ async def request_stop(store: Store, run_ids: Sequence[RunId], reason: Reason) -
     return [held[run_id].node if run_id in held else None for run_id in run_ids]
 
 
-async def resolve(store: Store, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | Receipt]:
+async def resolve(store: Store, resolutions: Sequence[Resolution], *, now: datetime) -> list[bool | IdempotencyRecord]:
     """Resolve dead letters; False where it is none (any more)."""
     letters = await store.runs([each.run_id for each in resolutions])
     known = [each for each in resolutions if each.run_id in letters]
-    changes = [effects.resolve_letter(letters[each.run_id], each.successor, each.receipt, now=now) for each in known]
+    changes = [effects.resolve_letter(letters[each.run_id], each.successor, each.record, now=now) for each in known]
     answers = dict(zip(map(id, known), await store.apply(changes), strict=True))
     return [_resolved(answers[id(each)]) if id(each) in answers else False for each in resolutions]
 
 
-def _resolved(refusal: Refusal | None) -> bool | Receipt:
+def _resolved(refusal: Refusal | None) -> bool | IdempotencyRecord:
     if refusal is None:
         return True
-    return refusal.found if isinstance(refusal.found, Receipt) else False
+    return refusal.found if isinstance(refusal.found, IdempotencyRecord) else False
 
 
-async def keep_receipt(store: Store, receipt: Receipt) -> Receipt:
-    """Keep the answer to a request unless there is one; the receipt that holds."""
-    [refusal] = await store.apply([effects.keep_receipt(receipt)])
-    return receipt if refusal is None or not isinstance(refusal.found, Receipt) else refusal.found
+async def keep_record(store: Store, record: IdempotencyRecord) -> IdempotencyRecord:
+    """Keep the answer to a request unless there is one; the record that holds."""
+    [refusal] = await store.apply([effects.keep_record(record)])
+    return record if refusal is None or not isinstance(refusal.found, IdempotencyRecord) else refusal.found
 
 
 async def set_queue(store: Store, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> None:
     """Change those fields of the settings of a queue."""
-    before = await store.queue_settings(settings.queue)
+    before = await queue_settings(store, settings.queue)
     after = replace(before, **{name: getattr(settings, name) for name in fields})
     assert await store.apply([effects.set_queue(before, after)]) == [None]
 
@@ -181,7 +184,7 @@ async def declare(store: Store, owner: str, declarations: Sequence[Declaration],
 
 async def forget(store: Store, owner: str, *, app: str, keys: Sequence[str]) -> None:
     """Forget every version of some declared schedules."""
-    known = [each for each in await store.declarations(owner) if each.app == app and each.key in keys]
+    known = [each for each in await store.records(Declaration, owner=owner) if each.app == app and each.key in keys]
     await store.apply([effects.Change(deletes=tuple(known))])
 
 
@@ -219,7 +222,7 @@ _ACTS: tuple[tuple[str, type, str], ...] = (  # where a type is named in a chang
     ("deletes", Run, "retract"),
     ("puts", StopRequested, "request_stop"),
     ("puts", JobMoved, "fire"),
-    ("puts", Receipt, "keep_receipt"),
+    ("puts", IdempotencyRecord, "keep_record"),
 )
 ACTS = ("backfill", *(name for _, _, name in _ACTS))
 

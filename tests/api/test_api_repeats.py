@@ -9,9 +9,9 @@ import pytest
 
 from horae.core.errors import InFlight, Unavailable
 from horae.core.model import Run
-from horae.core.records import RECEIPT_LIFE
+from horae.core.records import IDEMPOTENCY_LIFE
 from horae.jobs.create import BATCH
-from horae.jobs.idempotency import Ask, Receipts
+from horae.jobs.idempotency import Ask, Idempotency
 from tests.acts import act_of
 from tests.api.harness import Api
 
@@ -71,7 +71,7 @@ async def test_a_key_belongs_to_one_request(api: Api) -> None:
 
 async def test_a_key_is_kept_for_a_day(api: Api) -> None:
     first = await ask(api, "/v1/jobs", ECHO)
-    api.clock.advance(seconds=RECEIPT_LIFE.total_seconds() - 1)
+    api.clock.advance(seconds=IDEMPOTENCY_LIFE.total_seconds() - 1)
     assert is_same(first, await ask(api, "/v1/jobs", ECHO))
     api.clock.advance(seconds=2)
     again = await ask(api, "/v1/jobs", {**ECHO, "priority": 2})
@@ -157,11 +157,11 @@ async def test_a_repeated_batch_is_answered_as_before(api: Api) -> None:
 async def test_a_batch_that_was_interrupted_is_completed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The response was not stored, but each job of the batch has its own idempotency record."""
 
-    async def fail(receipts: Receipts, ask: Ask, answer: str) -> str:
+    async def fail(idempotency: Idempotency, ask: Ask, answer: str) -> str:
         raise Unavailable("the store went away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Receipts, "keep", fail)
+        patch.setattr(Idempotency, "keep", fail)
         assert (await ask(api, "/v1/jobs/batch", THREE)).status_code == 503
     assert await jobs_of(api) == 2
     again = (await ask(api, "/v1/jobs/batch", THREE)).json()

@@ -24,7 +24,7 @@ async def by_key(api: Api, key: str, body: Any, status: int = 200, **headers: st
 
 async def events(api: Api) -> list[str]:
     """Return the events of jobs in order."""
-    batches = await api.store.events(after=None, owner=None, limit=1000)
+    batches = await api.store.events.read(after=None, owner=None, limit=1000)
     return [batch.kind for batch in batches for _ in batch.subjects if batch.kind.startswith("job.")]
 
 

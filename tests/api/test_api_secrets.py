@@ -14,6 +14,7 @@ from horae.api.app import create_app
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import JobId, NodeId
+from horae.jobs.lookup import find_job
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.secrets.sealer import Sealer
@@ -70,7 +71,7 @@ async def kept(api: Api, job: dict[str, Any]) -> Any:
     """Return the decrypted secrets of a job in the store."""
     import json
 
-    found = await api.store.job(JobId(job["id"].removeprefix("job_")), owner=None)
+    found = await find_job(api.store, JobId(job["id"].removeprefix("job_")), owner=None)
     assert found is not None
     return None if found.spec.secrets is None else json.loads(SEALER.open(found.spec.secrets))
 

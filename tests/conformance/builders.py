@@ -9,6 +9,7 @@ from horae.core.decisions.results import Failure, Settled, fail, lost, start, su
 from horae.core.decisions.retry import RetryPolicy
 from horae.core.ids import Ids
 from horae.core.model import (
+    Attempt,
     Backfill,
     Job,
     JobError,
@@ -29,6 +30,7 @@ from horae.core.model import (
 )
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
+from horae.jobs.lookup import find_run
 from horae.ports.reader import Listing
 from horae.ports.store import ClaimRequest, Claims, Store
 from tests import acts
@@ -215,7 +217,7 @@ async def given_job(store: Store, job: Job | None = None, *runs: Run) -> Job:
 
 async def state_of(store: Store, run: Run) -> State:
     """How a run stands in the store."""
-    found = await store.run(run.id, owner=None)
+    found = await find_run(store, run.id, owner=None)
     assert found is not None
     return found.state
 
@@ -257,3 +259,8 @@ def buried(run: Run, at: datetime = NOW) -> Settled:
 def ids(things: Sequence[Run] | Sequence[Job]) -> list[str]:
     """The ids of runs or jobs."""
     return [thing.id for thing in things]
+
+
+async def attempts_of(store: Store, run_id: RunId) -> list[Attempt]:
+    """The attempts of one run that did not succeed, oldest first."""
+    return [*(await store.attempts([run_id])).get(run_id, ())]

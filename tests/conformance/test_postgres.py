@@ -22,6 +22,7 @@ from horae.core.records import QueueSettings
 from horae.core.schedule.types import Now
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
+from horae.jobs.lookup import find_job, find_job_by_key, find_run
 from horae.ports.reader import RunFilter
 from horae.stores.common.apply import Named
 from horae.stores.common.statements import load, migrations
@@ -173,14 +174,14 @@ async def test_a_store_of_the_first_version_is_upgraded_with_all_that_is_in_it(u
     assert await store.migrate() == [number for number, _ in migrations("postgres")[1:]]
     await store.open()
     try:
-        found = [await store.run(run.id, owner="ada") for run in (waiting, fine, broken)]
+        found = [await find_run(store, run.id, owner="ada") for run in (waiting, fine, broken)]
         assert [run and (run.state, run.spec.secrets, run.requeue_of) for run in found] == [
             (State.SCHEDULED, None, None),
             (State.SUCCEEDED, None, None),
             (State.FAILED, None, None),
         ]
-        assert await store.job(job.id, owner="ada") == job
-        holder = await store.job_by_key("ada", "k")
+        assert await find_job(store, job.id, owner="ada") == job
+        holder = await find_job_by_key(store, "ada", "k")
         assert holder is not None
         assert holder.id == waiting.id
         letters = await store.list_runs(RunFilter(dead_letters=True, owner="ada"), cursor=None, limit=10)
@@ -295,7 +296,7 @@ async def test_a_standby_that_takes_no_writes_is_unavailable_and_can_be_read(sto
     await standby.open()
     with pytest.raises(Unavailable):
         await standby.create([one_shot()])
-    assert await standby.run(run.id, owner=None) == run
+    assert await find_run(standby, run.id, owner=None) == run
     await standby.close()
 
 
@@ -324,7 +325,7 @@ async def test_a_store_goes_on_after_all_its_connections_were_cut(store: Postgre
         except Unavailable:
             assert attempt < 9
     await until(lambda: Signal(kind=Kind.DUE, at=run.wake_at) in heard)
-    assert await store.run(run.id, owner=None) == run
+    assert await find_run(store, run.id, owner=None) == run
     await other.close()
 
 
@@ -576,7 +577,7 @@ async def test_a_node_that_is_buried_while_it_claims_gets_nothing(store: Postgre
 
     claims = await claiming
     assert (claims.alive, claims.runs) == (False, [])
-    assert [await store.run(run.id, owner=None) for run in runs] == runs
+    assert [await find_run(store, run.id, owner=None) for run in runs] == runs
     await burial.close()
 
 

@@ -42,7 +42,7 @@ async def foreign(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def told(store: PostgresStore, after: str | None = None) -> list[EventBatch]:
-    return await store.events(after=after, owner=None, limit=1000)
+    return await store.events.read(after=after, owner=None, limit=1000)
 
 
 # --- what is settled
@@ -79,7 +79,7 @@ async def test_a_long_transaction_of_somebody_else_does_not_hold_up_events(
     await acts.create(store, [run])
     [batch] = await told(store)
     assert (batch.kind, batch.subjects) == (EventKind.JOB_CREATED, [run.job_id])
-    assert await store.last_event() == batch.position
+    assert await store.events.last() == batch.position
     await transaction.rollback()
 
 
@@ -133,7 +133,7 @@ async def test_a_listener_hears_of_every_event_once_however_many_write(url: str,
         after = None
         while True:
             last_look = done.is_set()
-            batches = await store.events(after=after, owner=None, limit=7)
+            batches = await store.events.read(after=after, owner=None, limit=7)
             heard.extend(batches)
             after = batches[-1].position if batches else after
             if last_look and not batches:

@@ -10,9 +10,10 @@ from horae.core.decisions.new_runs import manual_run
 from horae.core.decisions.results import cancel
 from horae.core.job_rules import job_of
 from horae.core.model import JobId, JobStatus, Reason, Run
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
+from horae.jobs.lookup import find_run
 from horae.stores.common.apply import Named
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows
@@ -60,7 +61,9 @@ async def until_blocked(other: Any, task: asyncio.Task[Any]) -> None:
             assert not task.done()
 
 
-async def created_beside(store: PostgresStore, url: str, run: Run, name: str, *arguments: object) -> JobId | Receipt:
+async def created_beside(
+    store: PostgresStore, url: str, run: Run, name: str, *arguments: object
+) -> JobId | IdempotencyRecord:
     """What becomes of a new run while somebody else is at a statement that is not committed yet."""
     [answer] = await beside(acts.create(store, [run]), url, name, *arguments)
     return answer
@@ -85,7 +88,7 @@ async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(stor
 
     assert await created_beside(store, url, manual, "put_jobs", *change) == NOBODY
 
-    assert await store.run(manual.id, owner=None) is None
+    assert await find_run(store, manual.id, owner=None) is None
 
 
 async def test_a_manual_run_that_meets_another_change_of_its_job_is_written(store: PostgresStore, url: str) -> None:
@@ -96,7 +99,7 @@ async def test_a_manual_run_that_meets_another_change_of_its_job_is_written(stor
 
     assert await created_beside(store, url, manual, "put_jobs", *change) == job.id
 
-    assert await store.run(manual.id, owner=None) == manual
+    assert await find_run(store, manual.id, owner=None) == manual
 
 
 async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(store: PostgresStore, url: str) -> None:
@@ -108,7 +111,7 @@ async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(st
 
     assert await created_beside(store, url, manual, "end_runs", False, ends, 1, True) == NOBODY
 
-    assert await store.run(manual.id, owner=None) is None
+    assert await find_run(store, manual.id, owner=None) is None
 
 
 async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(store: PostgresStore, url: str) -> None:
@@ -119,7 +122,7 @@ async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(sto
 
     assert await created_beside(store, url, manual, "set_stops", [once.id], [Reason.CANCELLED]) == NOBODY
 
-    assert await store.run(manual.id, owner=None) is None
+    assert await find_run(store, manual.id, owner=None) is None
 
 
 async def test_a_backfill_that_meets_the_cancel_of_its_job_does_not_begin(store: PostgresStore, url: str) -> None:

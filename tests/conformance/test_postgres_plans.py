@@ -26,7 +26,7 @@ from tests.postgres_server import postgres_url, scratch_schema
 
 EMPTY, SMALL, LARGE = 0, 1_000, 40_000
 # tables that no plan may read as a whole
-MANY = ("runs", "history", "jobs", "gates", "attempts", "skips", "blobs", "blocks", "receipts", "events", "keys")
+MANY = ("runs", "history", "jobs", "gates", "attempts", "skips", "blobs", "blocks", "records", "events")
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 NODE = new_id()
@@ -61,7 +61,7 @@ INSERT INTO jobs (id, owner, created_by, task, params, queue, priority, policy, 
 SELECT id, 'ada', 'ada', task, '{{}}', queue, priority, '{{}}', '{{"type":"cron"}}', 'scheduled', '2026-06-01'::timestamptz + n * interval '1 s', 1,
        '2026-03-01', '2026-03-01', n % 64
   FROM made;
-INSERT INTO receipts (owner, key, fingerprint, answer, created_at) SELECT 'ada', n::text, 'f', 'a', '2026-03-10'::timestamptz + n * interval '1 ms' FROM made;
+INSERT INTO records (kind, owner, key, value, at) SELECT 'idempotency', 'ada', n::text, '[]', '2026-03-10'::timestamptz + n * interval '1 ms' FROM made;
 INSERT INTO events (kind, owner, at, subjects)
 SELECT 'run.succeeded', CASE WHEN n % 10 = 0 THEN 'bob' ELSE 'ada' END, '2026-03-10'::timestamptz + n * interval '1 ms', ARRAY[id] FROM made;
 INSERT INTO blocks (gate, due_at, run_id, job_id, ended_on) SELECT 'gate ' || n % 100, '2026-03-10'::timestamptz + n * interval '1 s', id, id, '2026-03-10' FROM made;
@@ -205,8 +205,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "plannable_jobs": (lambda: (range(64), LATEST, 10, 50), {"jobs_plan", "runs_job"}),
     "next_plan_at": (lambda: (range(64), NOW), {"jobs_plan", "backfills_plan"}),
     "move_jobs": (lambda: ([new_id()], [NOW], [NOW], ["scheduled"]), {"jobs_pkey"}),
-    "live_run": (lambda: (new_id(),), {"runs_pkey"}),
-    "ended_run": (lambda: (new_id(), NOW.date() - timedelta(days=2)), {"history_20260310_pkey"}),
+    "live_runs_among": (lambda: ([new_id()],), {"runs_pkey"}),
     "last_runs": (
         lambda: ([new_id()], NOW, NOW.date()),
         {"runs_pkey", "runs_job", "history_20260310_pkey", "job_id_due_at"},
@@ -214,17 +213,16 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "queue_depths": (lambda: (NOW, 10_000), {"runs_claim", "runs_started"}),
     "queue_depths_of_owner": (lambda: (NOW, 10_000, "ada"), {"runs_shelf", "runs_started"}),
     "queue_lateness": (lambda: (NOW, "ada", 1000), {"shelf_due_at_id"}),
-    "key_holder": (lambda: ("ada", "k"), {"keys_pkey"}),
-    "attempts_of": (lambda: ([new_id()],), {"attempts_20260310_pkey"}),
+    "attempts": (lambda: ([new_id()],), {"attempts_20260310_pkey"}),
     "ended_runs_among": (lambda: ([new_id()], NOW.date()), {"history_20260310_pkey"}),
-    "valid_receipt": (lambda: ("ada", "7", NOW, timedelta(days=1)), {"receipts_pkey"}),
-    "receipts": (lambda: (["ada"], ["7"]), {"receipts_pkey"}),
-    "delete_receipts": (lambda: (["ada"], ["7"]), {"receipts_pkey"}),
-    "take_receipts": (
-        lambda: (["ada", "ada"], ["7", "new"], ["f", "f"], ["a", "a"], [NOW, NOW], timedelta(days=1)),
+    "records": (lambda: ("idempotency", "ada", "7"), {"records_pkey"}),
+    "records_among": (lambda: (["key"], ["ada"], ["7"]), {"records_pkey"}),
+    "delete_records": (lambda: (["key"], ["ada"], ["7"], [NODE]), {"records_pkey"}),
+    "reserve_records": (
+        lambda: (["idempotency"] * 2, ["ada", "ada"], ["7", "new"], ["[]", "[]"], [NOW, NOW], timedelta(days=1)),
         set(),
     ),
-    "expire_receipts": (lambda: (NOW, 100), {"receipts_created"}),
+    "expire_idempotency": (lambda: (NOW, 100), {"records_idempotency"}),
     "events_of_all": (lambda: (500, 10_000_000, 50), {"events_pkey"}),
     "events_of_owner": (lambda: (500, 10_000_000, 50, "bob"), {"events_owner"}),
     "expire_events": (lambda: (NOW, 100), {"events_pkey"}),

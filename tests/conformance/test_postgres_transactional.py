@@ -15,6 +15,7 @@ from horae.core.model import Run
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
+from horae.jobs.lookup import find_job_by_key, find_run
 from horae.stores.postgres.store import PostgresStore
 from tests import acts
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy
@@ -81,8 +82,8 @@ async def test_runs_exist_when_the_transaction_commits(store: PostgresStore, cal
     ]
     async with caller.transaction():
         await enlist(store, caller, *runs)
-        assert [await store.run(run.id, owner=None) for run in runs] == [None, None]
-    assert [await store.run(run.id, owner=None) for run in runs] == runs
+        assert [await find_run(store, run.id, owner=None) for run in runs] == [None, None]
+    assert [await find_run(store, run.id, owner=None) for run in runs] == runs
 
     claims = await claims_of(store, await given_node(store), now=runs[1].due_at, until=runs[1].due_at)
     assert sorted(ids(claims.runs)) == sorted(ids(runs))
@@ -96,9 +97,9 @@ async def test_a_transaction_that_is_rolled_back_leaves_nothing(
     await transaction.start()
     await enlist(store, caller, run)
     await transaction.rollback()
-    assert await store.run(run.id, owner=None) is None
-    assert await store.job_by_key("ada", "k") is None
-    assert await store.events(after=None, owner=None, limit=10) == []
+    assert await find_run(store, run.id, owner=None) is None
+    assert await find_job_by_key(store, "ada", "k") is None
+    assert await store.events.read(after=None, owner=None, limit=10) == []
 
 
 async def test_it_works_on_any_search_path_and_leaves_it_alone(
@@ -108,7 +109,7 @@ async def test_it_works_on_any_search_path_and_leaves_it_alone(
         await caller.execute("SELECT set_config('search_path', $1, false)", path)
         run = a_run()
         await enlist(store, caller, run)
-        assert await store.run(run.id, owner=None) == run
+        assert await find_run(store, run.id, owner=None) == run
         assert await caller.fetchval("SELECT current_setting('search_path')") == path
 
 
@@ -120,7 +121,7 @@ async def test_it_works_in_a_schema_with_an_odd_name(caller: asyncpg.Connection)
     try:
         run = a_run()
         await enlist(store, caller, run)
-        assert await store.run(run.id, owner=None) == run
+        assert await find_run(store, run.id, owner=None) == run
         enlistment = await store.enlistment([run])
         assert "100%% " in enlistment.sql("%s"), "what formats parameters into the text must leave the name alone"
     finally:
@@ -135,9 +136,9 @@ async def test_listeners_are_told_at_the_commit_in_the_order_of_the_commits(
     async with caller.transaction():
         await enlist(store, caller, enlisted)
         await acts.create(store, [direct])
-        first = await store.events(after=None, owner="ada", limit=10)
+        first = await store.events.read(after=None, owner="ada", limit=10)
         assert [batch.subjects for batch in first] == [[direct.job_id]], "a long transaction holds up nobody"
-    [later] = await store.events(after=first[0].position, owner="ada", limit=10)
+    [later] = await store.events.read(after=first[0].position, owner="ada", limit=10)
     assert (later.kind, later.subjects) == (EventKind.JOB_CREATED, [enlisted.job_id])
 
 
@@ -176,13 +177,13 @@ async def test_a_key_that_is_taken_is_refused_and_says_by_whom(
             await enlist(store, caller, a_run(), a_run(key=ODD))
     assert refused.value.detail == holder.job_id
     assert refused.value.table_name == "keys"
-    assert await store.job_by_key("ada", ODD) == job_of(holder)
+    assert await find_job_by_key(store, "ada", ODD) == job_of(holder)
 
 
 async def test_two_runs_with_one_key_are_refused(store: PostgresStore, caller: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.UniqueViolationError):
         await enlist(store, caller, a_run(key="k"), a_run(key="k"))
-    assert await store.job_by_key("ada", "k") is None
+    assert await find_job_by_key(store, "ada", "k") is None
 
 
 async def test_a_key_is_held_from_the_commit_on(store: PostgresStore, caller: asyncpg.Connection) -> None:
@@ -191,12 +192,12 @@ async def test_a_key_is_held_from_the_commit_on(store: PostgresStore, caller: as
         await enlist(store, caller, run)
         creating = asyncio.create_task(acts.create(store, [late]))
     assert await creating == [run.job_id]
-    assert await store.job_by_key("ada", "k") == job_of(run)
+    assert await find_job_by_key(store, "ada", "k") == job_of(run)
 
 
 async def test_an_empty_enlistment_does_nothing(store: PostgresStore, caller: asyncpg.Connection) -> None:
     await enlist(store, caller)
-    assert await store.events(after=None, owner=None, limit=10) == []
+    assert await store.events.read(after=None, owner=None, limit=10) == []
 
 
 async def test_a_driver_that_encodes_json_by_itself_does_not_matter(
@@ -206,4 +207,4 @@ async def test_a_driver_that_encodes_json_by_itself_does_not_matter(
         await caller.set_type_codec(kind, schema="pg_catalog", encoder=repr, decoder=str)
     run = a_run()
     await enlist(store, caller, run)
-    assert await store.run(run.id, owner=None) == run
+    assert await find_run(store, run.id, owner=None) == run

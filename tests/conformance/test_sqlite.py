@@ -18,8 +18,10 @@ import pytest
 from horae.core.decisions.results import start, succeed
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import Policy, Reason, RunId, State, Trigger
+from horae.core.records import TaskSchema
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
+from horae.jobs.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from horae.stores.common.statements import migrations
@@ -100,7 +102,7 @@ async def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db") as store:
         await acts.create(store, [run])
     async with opened(tmp_path / "horae.db") as store:
-        assert await store.run(run.id, owner=None) == run
+        assert await find_run(store, run.id, owner=None) == run
     assert not (tmp_path / "horae.db-wal").exists(), "the last one to close folds the log in"
 
 
@@ -209,14 +211,14 @@ async def test_a_claim_brings_a_run_as_a_look_up_finds_it(tmp_path: Path) -> Non
         await acts.create(store, [full])
         [first] = await claimed(store, node)
         assert first == replace(full, state=State.CLAIMED, node=node, fence=1)
-        assert first == await store.run(full.id, owner=None)
+        assert first == await find_run(store, full.id, owner=None)
 
         await acts.request_stop(store, [full.id], Reason.CANCELLED)
         again = retried(start(first, NOW))
         assert await store.settle([replace(again, run=replace(again.run, progress=0.5))]) == [True]
         [second] = await claimed(store, node, until=NOW + DAY)
         assert (second.fence, second.attempt, second.progress, second.stop) == (2, 1, 0.5, Reason.CANCELLED)
-        assert second == await store.run(full.id, owner=None)
+        assert second == await find_run(store, full.id, owner=None)
 
 
 async def test_a_batch_of_several_kinds_is_written_in_its_order_and_once(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ async def test_a_batch_of_several_kinds_is_written_in_its_order_and_once(tmp_pat
         extra = [one_shot(name="second") for _ in range(2)]
         await acts.create(store, [*runs, *extra])
         assert ids(await claimed(store, node)) == ids([*runs, *extra])
-        told = await store.events(after=None, owner=None, limit=10)
+        told = await store.events.read(after=None, owner=None, limit=10)
         assert [batch.subjects for batch in told] == [ids(runs), ids(extra)]
 
 
@@ -259,8 +261,8 @@ async def test_of_two_results_of_a_run_in_one_batch_the_first_is_written(tmp_pat
         [run] = await given_running(store, one_shot())
         succeeded = succeed(run, '"done"', NOW)
         assert await store.settle([succeeded, failed(run), succeeded]) == [True, False, True]
-        assert await store.run(run.id, owner=None) == succeeded.run
-        assert await store.dead_letters() == 0
+        assert await find_run(store, run.id, owner=None) == succeeded.run
+        assert await store.count_dead_letters() == 0
 
 
 async def test_of_ends_that_come_with_one_that_is_void_or_with_a_copy_each_is_written_and_told_once(
@@ -269,12 +271,12 @@ async def test_of_ends_that_come_with_one_that_is_void_or_with_a_copy_each_is_wr
     async with opened(tmp_path / "horae.db") as store:
         runs = await given_running(store, *(one_shot() for _ in range(4)))
         one, two, three, four = (succeed(run, f'"{place}"', NOW) for place, run in enumerate(runs))
-        begin = await store.last_event()
+        begin = await store.events.last()
         assert await store.settle([one, replace(two, run=replace(two.run, fence=7))]) == [True, False]
         assert await store.settle([three, three]) == [True, True]
         assert await store.settle([one, two, four]) == [True] * 3
 
-        told = await store.events(after=begin, owner=None, limit=10)
+        told = await store.events.read(after=begin, owner=None, limit=10)
         assert [list(batch.subjects) for batch in told] == [[runs[0].id], [runs[2].id], [runs[1].id, runs[3].id]]
         ended = await store.runs([run.id for run in runs])
         assert [ended[run.id].result for run in runs] == ['"0"', '"1"', '"2"', '"3"']
@@ -310,7 +312,7 @@ async def test_what_an_older_version_wrote_is_found(tmp_path: Path) -> None:
         assert (letter.spec.secrets, letter.requeue_of, letter.spec.policy) == (None, None, Policy())
         assert await count(store) == 3
         assert await acts.resolve(store, [Resolution(run_id=letter.id)], now=NOW) == [True]
-        assert await store.dead_letters() == 0
+        assert await store.count_dead_letters() == 0
 
 
 async def test_commits_are_on_the_disk_before_they_are_answered(tmp_path: Path) -> None:
@@ -376,7 +378,7 @@ async def test_verbs_that_share_a_commit_share_its_events(tmp_path: Path) -> Non
         gate.set()
         await asyncio.gather(blocker, *creates)
 
-        batches = await store.events(after=None, owner=None, limit=100)
+        batches = await store.events.read(after=None, owner=None, limit=100)
 
     assert len(batches) <= 4
     assert [subject for batch in batches if batch.owner == "ada" for subject in batch.subjects] == ids(runs[::2])
@@ -392,7 +394,7 @@ async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -
     gate = threading.Event()
 
     def register(name: str, fails: bool, transaction: Transaction) -> str:
-        transaction.db.execute("INSERT INTO tasks VALUES (?, '{}')", (name,))
+        transaction.db.execute("INSERT INTO records VALUES ('task', '', ?, '{}', NULL)", (name,))
         transaction.due(NOW if fails else datetime(2030, 1, 1, tzinfo=UTC))
         if fails:
             raise LookupError(name)
@@ -406,7 +408,7 @@ async def test_a_verb_that_fails_does_not_harm_those_beside_it(tmp_path: Path) -
     await blocker
 
     found = [type(outcome) for outcome in await outcomes]
-    names = await executor.read(lambda db: [name for (name,) in db.execute("SELECT name FROM tasks ORDER BY 1")])
+    names = await executor.read(lambda db: [name for (name,) in db.execute("SELECT key FROM records ORDER BY 1")])
     await executor.close()
 
     assert found == [LookupError, str, str] * 3
@@ -422,7 +424,7 @@ async def test_a_verb_that_fails_alone_leaves_nothing_and_keeps_the_connection(t
     await executor.open(database, heard.extend)
 
     def fail(transaction: Transaction) -> None:
-        transaction.db.execute("INSERT INTO tasks VALUES ('t', '{}')")
+        transaction.db.execute("INSERT INTO records VALUES ('task', '', 't', '{}', NULL)")
         transaction.due(NOW)
         raise LookupError
 
@@ -430,7 +432,7 @@ async def test_a_verb_that_fails_alone_leaves_nothing_and_keeps_the_connection(t
     with pytest.raises(LookupError):
         await executor.write(fail)
     connections.append(await executor.write(lambda transaction: id(transaction.db)))
-    names = await executor.read(lambda db: db.execute("SELECT name FROM tasks").fetchall())
+    names = await executor.read(lambda db: db.execute("SELECT key FROM records").fetchall())
     await executor.close()
 
     assert names == []
@@ -732,10 +734,10 @@ async def test_inline_a_verb_that_fails_is_undone(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db", executor=executor) as store:
 
         def fail(transaction: Transaction) -> None:
-            transaction.db.execute("INSERT INTO tasks VALUES ('x', '{}')")
+            transaction.db.execute("INSERT INTO records VALUES ('task', '', 'x', '{}', NULL)")
             raise LookupError
 
         with pytest.raises(LookupError):
             await executor.write(fail)
-        assert await store.tasks() == {}
+        assert await store.records(TaskSchema) == []
         await acts.create(store, [one_shot()])

@@ -9,6 +9,7 @@ import pytest
 
 from horae.core.decisions.results import give_back, start, succeed
 from horae.core.model import NodeId, Run, State, band_of
+from horae.jobs.lookup import find_run
 from horae.ports.store import Store
 from tests import acts
 from tests.conformance.builders import (
@@ -41,7 +42,7 @@ async def test_a_claimed_run_names_its_node_and_the_next_fence(store: Store) -> 
     [held] = await claimed(store, node)
 
     assert (held.id, held.state, held.node, held.fence, held.attempt) == (run.id, State.CLAIMED, node, 1, 0)
-    assert await store.run(run.id, owner=None) == held
+    assert await find_run(store, run.id, owner=None) == held
 
 
 async def test_a_run_is_claimed_once(store: Store, connect: Connect) -> None:

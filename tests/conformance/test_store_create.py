@@ -10,8 +10,10 @@ from horae.core.decisions.new_runs import manual_run
 from horae.core.decisions.results import cancel, start, succeed
 from horae.core.job_rules import job_of
 from horae.core.model import Job, JobStatus, Reason, Run, Trigger
+from horae.core.records import TaskSchema
 from horae.core.schedule.types import CronSchedule, Now
 from horae.core.values import replace
+from horae.jobs.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts
@@ -23,6 +25,7 @@ from tests.conformance.builders import (
     ODD,
     SECOND,
     a_backfill,
+    attempts_of,
     claimed,
     firing,
     given_ended,
@@ -59,8 +62,8 @@ async def test_a_one_shot_comes_back_as_it_was_written(store: Store) -> None:
 
     assert await acts.create(store, [run]) == [run.job_id]
 
-    assert await store.run(run.id, owner="ada") == run
-    assert await store.job(run.job_id, owner="ada") == job_of(run)
+    assert await find_run(store, run.id, owner="ada") == run
+    assert await find_job(store, run.job_id, owner="ada") == job_of(run)
 
 
 async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
@@ -88,8 +91,8 @@ async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
     )
 
     stored = replace(job, next_fire_at=NOW + DAY, plan_at=NOW + MINUTE, status=JobStatus.PAUSED)
-    assert await store.job(job.id, owner="ada") == stored
-    assert await store.run(run.id, owner="ada") == run
+    assert await find_job(store, job.id, owner="ada") == stored
+    assert await find_run(store, run.id, owner="ada") == run
     ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
     assert (ledger.runs, ledger.skips, ledger.backfills) == ([run], [skip], [backfill])
 
@@ -100,7 +103,7 @@ async def test_a_manual_run_belongs_to_its_job(store: Store) -> None:
 
     assert await acts.create(store, [manual]) == [job.id]
 
-    assert await store.run(manual.id, owner=None) == manual
+    assert await find_run(store, manual.id, owner=None) == manual
     assert (await store.list_runs(RunFilter(job_id=job.id), cursor=None, limit=10)).items == [manual]
 
 
@@ -119,8 +122,8 @@ async def test_a_manual_run_is_written_unless_its_job_is_cancelled(store: Store,
 
     assert await acts.create(store, [manual, other]) == [job.id if allowed else NOBODY, other.job_id]
 
-    assert await store.run(manual.id, owner=None) == (manual if allowed else None)
-    assert await store.run(other.id, owner=None) == other
+    assert await find_run(store, manual.id, owner=None) == (manual if allowed else None)
+    assert await find_run(store, other.id, owner=None) == other
 
 
 @pytest.mark.parametrize("status", JobStatus)
@@ -136,7 +139,7 @@ async def test_a_manual_run_of_a_one_shot_is_written_unless_that_is_cancelled(st
 
     assert await acts.create(store, [manual]) == [run.job_id if allowed else NOBODY]
 
-    assert await store.run(manual.id, owner=None) == (manual if allowed else None)
+    assert await find_run(store, manual.id, owner=None) == (manual if allowed else None)
 
 
 @pytest.mark.parametrize(("reason", "allowed"), [(Reason.CANCELLED, False), (Reason.PAUSED, True)])
@@ -151,7 +154,7 @@ async def test_a_one_shot_whose_worker_is_asked_for_its_end_is_cancelled(
 
     assert await acts.create(store, [manual]) == [run.job_id if allowed else NOBODY]
 
-    assert await store.run(manual.id, owner=None) == (manual if allowed else None)
+    assert await find_run(store, manual.id, owner=None) == (manual if allowed else None)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,7 @@ async def test_a_one_shot_whose_worker_is_asked_for_its_end_is_cancelled(
 async def test_times_are_kept_to_the_microsecond(store: Store, moment: datetime) -> None:
     run = one_shot(moment)
     await acts.create(store, [run])
-    assert await store.run(run.id, owner=None) == run
+    assert await find_run(store, run.id, owner=None) == run
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -185,7 +188,7 @@ async def test_any_text_and_any_time_comes_back(store: Store, data: st.DataObjec
         gate=data.draw(text),
     )
     await acts.create(store, [run])
-    assert await store.run(run.id, owner=run.owner) == run
+    assert await find_run(store, run.id, owner=run.owner) == run
 
 
 async def test_odd_strings_are_kept_everywhere(store: Store) -> None:
@@ -198,7 +201,7 @@ async def test_odd_strings_are_kept_everywhere(store: Store) -> None:
     [held] = await claimed(store, node, queues=[ODD], tasks=[ODD])
 
     assert held.spec == run.spec
-    assert await store.tasks() == {ODD: ODD}
+    assert await store.records(TaskSchema) == [TaskSchema(name=ODD, schema=ODD)]
     assert ids((await store.list_runs(RunFilter(owner=ODD, task=ODD, queue=ODD), cursor=None, limit=9)).items) == [
         run.id
     ]
@@ -211,14 +214,14 @@ async def test_an_unfinished_job_holds_its_key(store: Store) -> None:
     assert await acts.create(store, [first]) == [first.job_id]
     assert await acts.create(store, [firing(second, slot_run(second, NOW)), foreign]) == [first.job_id, foreign.job_id]
 
-    assert await store.job(second.id, owner=None) is None
+    assert await find_job(store, second.id, owner=None) is None
     assert (await store.list_runs(RunFilter(job_id=second.id), cursor=None, limit=9)).items == []
 
 
 async def test_within_a_batch_the_first_of_a_key_wins(store: Store) -> None:
     runs = [one_shot(key="k"), one_shot(key="other"), one_shot(key="k")]
     assert await acts.create(store, runs) == [runs[0].job_id, runs[1].job_id, runs[0].job_id]
-    assert await store.run(runs[2].id, owner=None) is None
+    assert await find_run(store, runs[2].id, owner=None) is None
 
 
 async def test_of_two_stores_only_one_gets_a_key(store: Store, connect: Connect) -> None:
@@ -290,18 +293,18 @@ async def test_empty_batches_are_nothing(store: Store) -> None:
 
 async def test_what_does_not_exist_is_none(store: Store) -> None:
     run = one_shot()
-    assert await store.run(run.id, owner=None) is None
-    assert await store.job(run.job_id, owner=None) is None
-    assert await store.attempts(run.id) == []
+    assert await find_run(store, run.id, owner=None) is None
+    assert await find_job(store, run.job_id, owner=None) is None
+    assert await attempts_of(store, run.id) == []
 
 
 async def test_another_owners_things_are_not_found(store: Store) -> None:
     run, job = one_shot(schedule=Now()), recurring()
     await acts.create(store, [run, firing(job)])
-    assert await store.run(run.id, owner="bob") is None
-    assert await store.job(run.job_id, owner="bob") is None
-    assert await store.job(job.id, owner="bob") is None
-    assert await store.job(job.id, owner="ada") == job
+    assert await find_run(store, run.id, owner="bob") is None
+    assert await find_job(store, run.job_id, owner="bob") is None
+    assert await find_job(store, job.id, owner="bob") is None
+    assert await find_job(store, job.id, owner="ada") == job
 
 
 async def test_a_run_of_a_job_is_not_a_job(store: Store) -> None:
@@ -311,4 +314,4 @@ async def test_a_run_of_a_job_is_not_a_job(store: Store) -> None:
     manual = replace(slot_run(job, NOW), trigger=Trigger.MANUAL, slot=None)
     await acts.create(store, [manual])
     for each in (run, manual):
-        assert await store.job(each.id, owner=None) is None  # type: ignore[arg-type]
+        assert await find_job(store, each.id, owner=None) is None  # type: ignore[arg-type]

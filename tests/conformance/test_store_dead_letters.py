@@ -7,8 +7,9 @@ import pytest
 from horae.core.decisions.new_runs import requeued
 from horae.core.decisions.results import Failure, Settled, cancel, fail
 from horae.core.model import JobError, Run, RunId, State, Trigger
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
+from horae.jobs.lookup import find_request, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts
@@ -57,17 +58,17 @@ def again(letter: Run) -> Run:
     return requeued(letter, now=NOW, new_id=new_id)
 
 
-def a_receipt(key: str = "k", answer: str = "the answer") -> Receipt:
-    return Receipt(owner="ada", key=key, fingerprint="f", answer=answer, created_at=NOW)
+def a_record(key: str = "k", answer: str = "the answer") -> IdempotencyRecord:
+    return IdempotencyRecord(owner="ada", key=key, fingerprint="f", answer=answer, created_at=NOW)
 
 
 async def test_failed_runs_are_counted_and_others_are_not(store: Store) -> None:
-    assert await store.dead_letters() == 0
+    assert await store.count_dead_letters() == 0
     await given_ended(store, one_shot())
     letters = await given_letters(store, one_shot(), one_shot(task="demo.echo", queue="other"))
-    assert await store.dead_letters() == 2
+    assert await store.count_dead_letters() == 2
     await acts.resolve(store, [Resolution(run_id=letters[0].id)], now=NOW)
-    assert await store.dead_letters() == 1
+    assert await store.count_dead_letters() == 1
 
 
 # --- lists
@@ -178,7 +179,7 @@ async def test_groups_take_the_same_filters_as_the_list(store: Store) -> None:
 async def test_a_letter_that_is_discarded_is_resolved(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
     assert await acts.resolve(store, [Resolution(run_id=letter.id)], now=NOW) == [True]
-    assert await store.run(letter.id, owner=None) == replace(letter, resolution="discarded")
+    assert await find_run(store, letter.id, owner=None) == replace(letter, resolution="discarded")
     assert await listed(store) == []
 
 
@@ -186,8 +187,8 @@ async def test_a_letter_that_is_requeued_points_at_its_successor(store: Store) -
     [letter] = await given_letters(store, one_shot())
     successor = again(letter)
     assert await acts.resolve(store, [Resolution(run_id=letter.id, successor=successor)], now=NOW) == [True]
-    assert await store.run(letter.id, owner=None) == replace(letter, resolution=successor.id)
-    assert await store.run(successor.id, owner=None) == successor
+    assert await find_run(store, letter.id, owner=None) == replace(letter, resolution=successor.id)
+    assert await find_run(store, successor.id, owner=None) == successor
     assert (successor.requeue_of, successor.trigger) == (letter.id, Trigger.REQUEUE)
 
     [taken] = await claimed(store, await given_node(store))
@@ -212,8 +213,8 @@ async def test_what_is_no_letter_is_not_resolved_and_has_no_successor(store: Sto
         False,
         True,
     ]
-    assert [await store.run(successor.id, owner=None) for successor in successors] == [None, None, None]
-    assert await store.run(done.id, owner=None) == done
+    assert [await find_run(store, successor.id, owner=None) for successor in successors] == [None, None, None]
+    assert await find_run(store, done.id, owner=None) == done
 
 
 async def test_a_letter_is_resolved_once(store: Store) -> None:
@@ -231,7 +232,7 @@ async def test_of_many_who_resolve_a_letter_at_once_one_does(store: Store, conne
     letters = await given_letters(store, *(one_shot() for _ in range(10)))
     others = [store, await connect(), await connect()]
 
-    async def resolve(who: Store) -> list[bool | Receipt]:
+    async def resolve(who: Store) -> list[bool | IdempotencyRecord]:
         resolutions = [Resolution(run_id=letter.id, successor=again(letter)) for letter in letters]
         return await acts.resolve(who, resolutions, now=NOW)
 
@@ -244,22 +245,22 @@ async def test_no_resolutions_are_no_work(store: Store) -> None:
     assert await acts.resolve(store, [], now=NOW) == []
 
 
-async def test_a_receipt_is_kept_with_the_resolution_and_answers_the_next(store: Store) -> None:
+async def test_a_record_is_kept_with_the_resolution_and_answers_the_next(store: Store) -> None:
     [letter] = await given_letters(store, one_shot())
-    successor, receipt = again(letter), a_receipt()
-    first = Resolution(run_id=letter.id, successor=successor, receipt=receipt)
+    successor, record = again(letter), a_record()
+    first = Resolution(run_id=letter.id, successor=successor, record=record)
     assert await acts.resolve(store, [first], now=NOW) == [True]
-    assert await store.receipt("ada", "k", now=NOW) == receipt
+    assert await find_request(store, "ada", "k", now=NOW) == record
 
-    repeated = Resolution(run_id=letter.id, successor=again(letter), receipt=a_receipt(answer="another"))
-    assert await acts.resolve(store, [repeated], now=NOW) == [receipt]
+    repeated = Resolution(run_id=letter.id, successor=again(letter), record=a_record(answer="another"))
+    assert await acts.resolve(store, [repeated], now=NOW) == [record]
     assert ids(await claimed(store, await given_node(store))) == [successor.id]
 
 
-async def test_no_receipt_is_kept_of_what_was_not_resolved(store: Store) -> None:
+async def test_no_record_is_kept_of_what_was_not_resolved(store: Store) -> None:
     [done] = await given_ended(store, one_shot())
-    assert await acts.resolve(store, [Resolution(run_id=done.id, receipt=a_receipt())], now=NOW) == [False]
-    assert await store.receipt("ada", "k", now=NOW) is None
+    assert await acts.resolve(store, [Resolution(run_id=done.id, record=a_record())], now=NOW) == [False]
+    assert await find_request(store, "ada", "k", now=NOW) is None
 
 
 async def test_a_successor_that_fails_is_a_letter_of_its_own(store: Store) -> None:
@@ -269,7 +270,7 @@ async def test_a_successor_that_fails_is_a_letter_of_its_own(store: Store) -> No
     [taken] = await claimed(store, await given_node(store))
     await store.settle([broken(replace(taken, state=State.RUNNING, attempt=1, started_at=NOW))])
     assert await listed(store) == [successor.id]
-    found = await store.run(successor.id, owner=None)
+    found = await find_run(store, successor.id, owner=None)
     assert found is not None
     assert found.requeue_of == letter.id
 
@@ -279,11 +280,11 @@ async def test_a_successor_that_fails_is_a_letter_of_its_own(store: Store) -> No
 
 async def test_secrets_stay_with_a_letter_and_go_with_a_success(store: Store) -> None:
     [letter] = await given_letters(store, one_shot(secrets="v1:sealed"))
-    found = await store.run(letter.id, owner=None)
+    found = await find_run(store, letter.id, owner=None)
     assert found is not None
     assert found.spec.secrets == "v1:sealed"
 
     [done] = await given_ended(store, one_shot(secrets="v1:sealed"))
-    found = await store.run(done.id, owner=None)
+    found = await find_run(store, done.id, owner=None)
     assert found is not None
     assert found.spec.secrets is None

@@ -18,36 +18,39 @@ async def test_versions_are_kept_by_owner(store: Store) -> None:
     mine = [declared(), declared(digest="2", seen_at=NOW + MINUTE), declared("evening"), declared(ODD, ODD, ODD)]
     await acts.declare(store, "ada", mine)
     await acts.declare(store, "bob", [declared(digest="3", owner="bob")])
-    found = await store.declarations("ada")
+    found = await store.records(Declaration, owner="ada")
     assert sorted(found, key=repr) == sorted(mine, key=repr)
-    assert await store.declarations("bob") == [declared(digest="3", owner="bob")]
-    assert await store.declarations("nobody") == []
+    assert await store.records(Declaration, owner="bob") == [declared(digest="3", owner="bob")]
+    assert await store.records(Declaration, owner="nobody") == []
 
 
 async def test_a_version_keeps_the_time_when_it_was_first_seen(store: Store) -> None:
     await acts.declare(store, "ada", [declared()])
     await acts.declare(store, "ada", [declared(seen_at=NOW + MINUTE), declared(digest="2", seen_at=NOW + MINUTE)])
-    assert {each.digest: each.seen_at for each in await store.declarations("ada")} == {"1": NOW, "2": NOW + MINUTE}
+    assert {each.digest: each.seen_at for each in await store.records(Declaration, owner="ada")} == {
+        "1": NOW,
+        "2": NOW + MINUTE,
+    }
 
 
 async def test_a_version_that_is_renewed_counts_as_seen_now(store: Store) -> None:
     await acts.declare(store, "ada", [declared()])
     await acts.declare(store, "ada", [declared(digest="2", seen_at=NOW + MINUTE)])
     await acts.declare(store, "ada", [declared(seen_at=NOW + 2 * MINUTE)], renew=True)
-    found = {each.digest: each.seen_at for each in await store.declarations("ada")}
+    found = {each.digest: each.seen_at for each in await store.records(Declaration, owner="ada")}
     assert found == {"1": NOW + 2 * MINUTE, "2": NOW + MINUTE}
 
 
 async def test_the_same_version_may_come_twice_in_one_call(store: Store) -> None:
     for renew in (False, True):
         await acts.declare(store, "ada", [declared(), declared()], renew=renew)
-        assert await store.declarations("ada") == [declared()]
+        assert await store.records(Declaration, owner="ada") == [declared()]
 
 
 async def test_nothing_to_declare_is_no_work(store: Store) -> None:
     await acts.declare(store, "ada", [])
     await acts.forget(store, "ada", app="shop:app", keys=[])
-    assert await store.declarations("ada") == []
+    assert await store.records(Declaration, owner="ada") == []
 
 
 async def test_every_version_under_a_key_is_forgotten_and_no_other(store: Store) -> None:
@@ -55,5 +58,5 @@ async def test_every_version_under_a_key_is_forgotten_and_no_other(store: Store)
     await acts.declare(store, "ada", [declared(), declared(digest="2"), *others])
     await acts.declare(store, "bob", [declared(owner="bob")])
     await acts.forget(store, "ada", app="shop:app", keys=["morning", "unknown"])
-    assert sorted(await store.declarations("ada"), key=repr) == sorted(others, key=repr)
-    assert await store.declarations("bob") == [declared(owner="bob")]
+    assert sorted(await store.records(Declaration, owner="ada"), key=repr) == sorted(others, key=repr)
+    assert await store.records(Declaration, owner="bob") == [declared(owner="bob")]

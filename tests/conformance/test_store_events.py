@@ -11,12 +11,13 @@ from horae.core.decisions.results import cancel, give_back, skip, start, succeed
 from horae.core.errors import Invalid
 from horae.core.events import EventKind
 from horae.core.model import JobStatus, Reason, Run
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
+from horae.jobs.lookup import find_run
 from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.ports.store import Store
 from tests import acts
-from tests.acts import JobChange, Receipted, Resolution
+from tests.acts import JobChange, Resolution, WithRecord
 from tests.conformance.builders import (
     MINUTE,
     NOW,
@@ -43,7 +44,7 @@ Told = tuple[EventKind, str, str]  # kind, owner, subject
 async def batches_of(store: Store, after: str | None = None, owner: str | None = None) -> list[EventBatch]:
     """Everything that is told, page by page."""
     found: list[EventBatch] = []
-    while page := await store.events(after=found[-1].position if found else after, owner=owner, limit=3):
+    while page := await store.events.read(after=found[-1].position if found else after, owner=owner, limit=3):
         assert len(page) <= 3
         found += page
     return found
@@ -73,7 +74,7 @@ class Listener:
 
 
 async def listening(store: Store) -> Listener:
-    return Listener(store, await store.last_event())
+    return Listener(store, await store.events.last())
 
 
 # --- kinds
@@ -98,12 +99,12 @@ async def test_runs_of_jobs_are_no_new_jobs(store: Store) -> None:
 
 async def test_what_was_not_created_is_not_told_of(store: Store) -> None:
     run, job = one_shot(key="k"), recurring()
-    receipt = Receipt(owner="ada", key="r", fingerprint="f", answer="a", created_at=NOW)
-    await acts.create(store, [run, firing(job), Receipted(item=one_shot(), receipt=receipt)])
+    record = IdempotencyRecord(owner="ada", key="r", fingerprint="f", answer="a", created_at=NOW)
+    await acts.create(store, [run, firing(job), WithRecord(item=one_shot(), record=record)])
     listener = await listening(store)
 
     fresh = one_shot()
-    await acts.create(store, [one_shot(key="k"), Receipted(item=one_shot(), receipt=receipt)])
+    await acts.create(store, [one_shot(key="k"), WithRecord(item=one_shot(), record=record)])
     await acts.create(store, [run, fresh, firing(job)])
 
     assert await listener.news() == [(EventKind.JOB_CREATED, "ada", fresh.job_id)], "a batch may be sent again"
@@ -217,7 +218,7 @@ async def test_events_come_in_the_order_in_which_they_happened(store: Store) -> 
 
 
 async def test_a_batch_is_one_event_for_each_owner_and_kind(store: Store) -> None:
-    position = await store.last_event()
+    position = await store.events.last()
     runs = [one_shot(owner=("ada", "bob")[n % 2]) for n in range(100)]
     await acts.create(store, runs)
     held = await claimed(store, await given_node(store))
@@ -252,9 +253,9 @@ async def test_positions_are_all_different(store: Store) -> None:
 
 
 async def test_the_last_position_is_before_all_that_happens_from_now_on(store: Store) -> None:
-    assert await told(store, await store.last_event()) == []
+    assert await told(store, await store.events.last()) == []
     await acts.create(store, [one_shot()])
-    position = await store.last_event()
+    position = await store.events.last()
     assert await told(store, position) == []
     run = one_shot()
     await acts.create(store, [run])
@@ -274,7 +275,7 @@ async def test_owners_are_told_of_their_own(store: Store) -> None:
 @pytest.mark.parametrize("position", ["", "x", "-1", "1.5", "١", " 1", "9" * 30, "0x1", "1\x00"])
 async def test_a_position_that_nobody_gave_out_is_refused(store: Store, position: str) -> None:
     with pytest.raises(Invalid):
-        await store.events(after=position, owner=None, limit=10)
+        await store.events.read(after=position, owner=None, limit=10)
 
 
 async def test_a_position_of_a_database_that_was_set_back_begins_anew(store: Store) -> None:
@@ -289,7 +290,7 @@ async def test_of_what_is_undone_nothing_is_told(store: Store) -> None:
     good, bad = one_shot(), replace(one_shot(), id=None)
     with pytest.raises(Exception, match=r".+"):
         await acts.create(store, [good, bad])
-    assert await store.run(good.id, owner=None) is None
+    assert await find_run(store, good.id, owner=None) is None
     assert await listener.news() == []
 
 
@@ -373,7 +374,7 @@ async def test_events_expire_in_bounded_steps_the_oldest_first(store: Store) -> 
 async def test_positions_are_not_given_again(store: Store) -> None:
     """Or a listener would miss what has the position of something that it has seen."""
     batches = await given_events(store, 3)
-    position = await store.last_event()
+    position = await store.events.last()
     assert await store.expire(now=batches[-1].at + EVENT_LIFE + MINUTE, limit=10) == 3
     assert await batches_of(store, batches[0].position) == []
     run = one_shot()

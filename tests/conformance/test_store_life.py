@@ -6,6 +6,7 @@ from horae.core.decisions.results import Settled, cancel, give_back, lost, skip,
 from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Move
 from horae.core.model import Outcome, Reason, Run, RunId, State
 from horae.core.values import replace
+from horae.jobs.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts
@@ -15,6 +16,7 @@ from tests.conformance.builders import (
     NOW,
     OOPS,
     SECOND,
+    attempts_of,
     buried,
     claimed,
     failed,
@@ -90,10 +92,13 @@ async def test_every_step_of_a_life_can_be_written(store: Store, state: State, m
         settled = result_of(run, move)
         assert await store.settle([settled]) == [True]
         after = settled.run
-        assert await store.attempts(run.id) == ([settled.attempt] if settled.attempt else []) or state is State.RETRYING
+        assert (
+            await attempts_of(store, run.id) == ([settled.attempt] if settled.attempt else [])
+            or state is State.RETRYING
+        )
 
     assert after.state is MOVES[state, move]
-    stored = await store.run(run.id, owner=None)
+    stored = await find_run(store, run.id, owner=None)
     assert stored is not None
     assert replace(stored, node=None) == replace(after, node=None)
     assert (stored.node is None) == (after.node is None)
@@ -131,7 +136,7 @@ async def test_a_result_with_an_old_fence_is_void(store: Store, connect: Connect
     assert await store.settle([succeed(start(quick, LATER), '"quick"', LATER)]) == [True]
     assert await other.settle([succeed(slow, '"slow"', LATER), retried(slow, LATER)]) == [False, False]
 
-    ended = await store.run(slow.id, owner=None)
+    ended = await find_run(store, slow.id, owner=None)
     assert ended is not None
     assert (ended.result, ended.fence) == ('"quick"', 2)
 
@@ -141,7 +146,7 @@ async def test_of_two_ends_the_first_wins(store: Store) -> None:
     assert await store.settle([succeed(run, '"x"', NOW)]) == [True]
     assert await store.settle([cancel(run, LATER), failed(run, LATER), give_back(run, LATER)]) == [False] * 3
     assert await state_of(store, run) is State.SUCCEEDED
-    assert await store.attempts(run.id) == []
+    assert await attempts_of(store, run.id) == []
 
 
 async def test_a_result_that_is_sent_again_holds_and_is_written_once(store: Store) -> None:
@@ -151,7 +156,7 @@ async def test_a_result_that_is_sent_again_holds_and_is_written_once(store: Stor
 
     assert await store.settle(results) == [True] * 3
 
-    assert [len(await store.attempts(run.id)) for run in (one, two, three)] == [0, 1, 1]
+    assert [len(await attempts_of(store, run.id)) for run in (one, two, three)] == [0, 1, 1]
     [again] = await claimed(store, await given_node(store), until=LATER)
     assert await store.settle(results) == [True, False, True]
     assert again.fence == 2
@@ -175,8 +180,8 @@ async def test_a_result_may_come_before_its_start_was_written(store: Store) -> N
 
     assert await store.settle([settled, again]) == [True, True]
 
-    assert await store.run(run.id, owner=None) == settled.run
-    stored = await store.run(failing.id, owner=None)
+    assert await find_run(store, run.id, owner=None) == settled.run
+    stored = await find_run(store, failing.id, owner=None)
     assert stored == again.run
     assert (again.run.attempt, again.run.first_started_at) == (1, NOW + SECOND)
 
@@ -192,7 +197,7 @@ async def test_a_start_after_the_result_is_too_late(store: Store) -> None:
 async def test_progress_is_written_while_the_fence_holds(store: Store) -> None:
     [run] = await given_running(store, one_shot())
     assert await store.start([replace(run, progress=0.25)]) == [True]
-    stored = await store.run(run.id, owner=None)
+    stored = await find_run(store, run.id, owner=None)
     assert stored is not None
     assert (stored.progress, stored.state, stored.attempt) == (0.25, State.RUNNING, 1)
 
@@ -209,7 +214,7 @@ async def test_attempts_are_kept_in_order_and_keep_their_numbers(store: Store) -
         assert await store.settle([settle(start(held, at), at)]) == [True]
         at += MINUTE
 
-    attempts = await store.attempts(run.id)
+    attempts = await attempts_of(store, run.id)
 
     assert [attempt.number for attempt in attempts] == [1, 2, 2, 2]
     assert [attempt.fence for attempt in attempts] == [1, 2, 3, 4]
@@ -219,7 +224,7 @@ async def test_attempts_are_kept_in_order_and_keep_their_numbers(store: Store) -
     assert attempts[0].error == OOPS
     assert attempts[1].error is None
     assert (attempts[0].started_at, attempts[0].ended_at) == (NOW + MINUTE, NOW + MINUTE)
-    ended = await store.run(run.id, owner=None)
+    ended = await find_run(store, run.id, owner=None)
     assert ended is not None
     assert (ended.attempt, ended.crashes, ended.state) == (2, 1, State.FAILED)
     assert ended.first_started_at == NOW + MINUTE

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from horae.core.decisions.results import give_back
 from horae.core.model import NodeId
+from horae.core.records import TaskSchema
 from horae.core.values import replace
 from horae.ports.store import Store
 from tests import acts
@@ -50,7 +51,10 @@ async def test_tasks_stay_known_when_their_nodes_are_gone(store: Store) -> None:
     node = await given_node(store, tasks={"a": '{"old": 1}', "b": "{}"})
     await acts.unregister(store, node)
     await given_node(store, tasks={"a": '{"new": 1}'})
-    assert await store.tasks() == {"a": '{"new": 1}', "b": "{}"}
+    assert await store.records(TaskSchema) == [
+        TaskSchema(name="a", schema='{"new": 1}'),
+        TaskSchema(name="b", schema="{}"),
+    ]
 
 
 async def test_a_beat_renews_the_lease_and_shows_who_lives(store: Store) -> None:

@@ -10,6 +10,7 @@ from horae.core.decisions.results import cancel, start
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, Skip, State, Trigger, shard_of
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
+from horae.jobs.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts
@@ -130,7 +131,7 @@ async def test_a_firing_moves_the_job_and_makes_its_runs(store: Store) -> None:
 
     assert await acts.fire(store, [fired]) == [True]
 
-    assert await store.job(job.id, owner=None) == replace(job, next_fire_at=NOW + MINUTE, plan_at=NOW + SECOND)
+    assert await find_job(store, job.id, owner=None) == replace(job, next_fire_at=NOW + MINUTE, plan_at=NOW + SECOND)
     ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
     assert (ledger.runs, ledger.skips, ledger.backfills) == ([run], [skip], [backfill])
     assert await found_jobs(store) == []
@@ -159,7 +160,7 @@ async def test_a_slot_that_was_cancelled_ahead_of_its_time_is_not_made_again(sto
         await acts.backfill(store, backfill)
         page = slot_run(job, NOW + MINUTE, trigger=backfill.trigger)
         assert await acts.fill(store, [Page(backfill=backfill, runs=(page,), start=None, plan_at=NOW)]) == [True]
-        assert (await store.run(page.id, owner=None) is None) == (backfill is caught_up)
+        assert (await find_run(store, page.id, owner=None) is None) == (backfill is caught_up)
 
 
 async def test_a_firing_is_void_when_somebody_was_first(store: Store, connect: Connect) -> None:
@@ -169,7 +170,7 @@ async def test_a_firing_is_void_when_somebody_was_first(store: Store, connect: C
     assert await acts.fire(store, [first]) == [True]
     assert await acts.fire(other, [second, first]) == [False, False]
     assert await slots_of(store, job) == [NOW]
-    stored = await store.job(job.id, owner=None)
+    stored = await find_job(store, job.id, owner=None)
     assert stored is not None
     assert stored.next_fire_at == NOW + MINUTE
 
@@ -204,7 +205,7 @@ async def test_a_job_without_slots_can_be_looked_at_again_and_finished(store: St
     assert await acts.fire(store, [firing(job, plan_at=NOW + SECOND)]) == [True]
     again = replace(job, plan_at=NOW + SECOND)
     assert await acts.fire(store, [firing(again, plan_at=None, status=JobStatus.FINISHED)]) == [True]
-    assert await store.job(job.id, owner=None) == replace(job, plan_at=None, status=JobStatus.FINISHED)
+    assert await find_job(store, job.id, owner=None) == replace(job, plan_at=None, status=JobStatus.FINISHED)
     assert await found_jobs(store, NOW + DAY) == []
 
 
@@ -303,7 +304,7 @@ async def test_a_change_writes_every_field_of_the_job(store: Store) -> None:
     answer = await acts.change(store, JobChange(job=changed, expected=1))
     assert answer is not None
     assert (answer.job, list(answer.stopped)) == (changed, [])
-    assert await store.job(job.id, owner=None) == changed
+    assert await find_job(store, job.id, owner=None) == changed
 
 
 async def test_a_change_of_an_old_revision_is_void(store: Store, connect: Connect) -> None:
@@ -326,7 +327,7 @@ async def test_a_change_of_a_job_that_was_resumed_or_has_ended_since_is_void(sto
     assert await acts.fire(store, [firing(job, next_fire_at=job.next_fire_at, status=JobStatus.SCHEDULED)]) == [True]
 
     assert await acts.change(store, change) is None
-    current = await store.job(job.id, owner=None)
+    current = await find_job(store, job.id, owner=None)
     assert current is not None
     assert (current.status, current.revision) == (JobStatus.SCHEDULED, 1)
     assert await acts.change(store, replace(change, was=JobStatus.SCHEDULED)) is not None
@@ -349,7 +350,7 @@ async def test_a_change_takes_back_what_is_not_yet_due(store: Store) -> None:
     assert changed.job.next_fire_at == NOW + DAY, "without rewind it is what the caller says"
     left = await store.list_runs(RunFilter(job_id=job.id), cursor=None, limit=10)
     assert sorted(ids(left.items)) == sorted(ids([due, exact, manual, asked]))
-    assert await store.run(soon.id, owner=None) is None
+    assert await find_run(store, soon.id, owner=None) is None
     ledger = await store.ledger(job.id, start=NOW - DAY, end=NOW + DAY, limit=10)
     assert ledger.skips == [kept]
     assert await state_of(store, untouched) is State.SCHEDULED
@@ -366,7 +367,7 @@ async def test_rewinding_takes_the_job_back_to_the_earliest_slot_taken_back(stor
 
     assert changed is not None
     assert changed.job == replace(job, revision=2, plan_at=None, next_fire_at=slot)
-    assert await store.job(job.id, owner=None) == changed.job
+    assert await find_job(store, job.id, owner=None) == changed.job
 
 
 async def test_rewinding_includes_slots_that_were_skipped_ahead(store: Store) -> None:
@@ -456,7 +457,7 @@ async def test_a_one_shot_that_waits_can_be_changed(store: Store) -> None:
 
     assert await acts.change_one_shot(store, changed, expected=1)
 
-    assert await store.run(run.id, owner=None) == changed
+    assert await find_run(store, run.id, owner=None) == changed
     assert not await acts.change_one_shot(store, changed, expected=1)
     assert await acts.change_one_shot(store, replace(changed, paused=False, revision=3), expected=2)
     node = await given_node(store)
@@ -477,7 +478,7 @@ async def given_moved_on(store: Store, how: str) -> Run:
 @pytest.mark.parametrize("how", ["claimed", "running", "ended", "unknown"])
 async def test_a_one_shot_that_moved_on_is_not_changed(store: Store, how: str) -> None:
     run = await given_moved_on(store, how)
-    before = await store.run(run.id, owner=None)
+    before = await find_run(store, run.id, owner=None)
     moved = replace(run, due_at=NOW + DAY, wake_at=NOW + DAY, revision=2)
     assert not await acts.change_one_shot(store, moved, expected=1)
-    assert await store.run(run.id, owner=None) == before
+    assert await find_run(store, run.id, owner=None) == before

@@ -4,12 +4,14 @@ from datetime import date, timedelta
 
 from horae.core.decisions.results import start, succeed
 from horae.core.model import JobStatus, Run
+from horae.jobs.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts
 from tests.conformance.builders import (
     DAY,
     NOW,
+    attempts_of,
     claimed,
     failed,
     firing,
@@ -45,7 +47,7 @@ async def test_days_before_go_and_the_day_itself_stays(store: Store) -> None:
 
     left = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=10)
     assert sorted(ids(left.items)) == sorted(ids(runs[2:]))
-    assert await store.run(runs[0].id, owner=None) is None
+    assert await find_run(store, runs[0].id, owner=None) is None
     assert await store.prune(before=TODAY, limit=10) == 0
 
 
@@ -60,8 +62,8 @@ async def test_attempts_go_with_their_runs(store: Store) -> None:
 
     old, new = await given_failed(5), await given_failed(1)
     await prune(store, (NOW - 3 * DAY).date())
-    assert await store.attempts(old.id) == []
-    assert len(await store.attempts(new.id)) == 1
+    assert await attempts_of(store, old.id) == []
+    assert len(await attempts_of(store, new.id)) == 1
 
 
 async def test_what_lives_is_never_pruned(store: Store) -> None:
@@ -75,7 +77,7 @@ async def test_what_lives_is_never_pruned(store: Store) -> None:
     await prune(store, TODAY)
 
     assert len((await store.list_runs(RunFilter(), cursor=None, limit=10)).items) == 3
-    assert await store.job(job.id, owner=None) is not None
+    assert await find_job(store, job.id, owner=None) is not None
 
 
 async def test_skips_of_old_slots_go(store: Store) -> None:

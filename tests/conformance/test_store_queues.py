@@ -13,6 +13,7 @@ from horae.core.model import JobStatus, NodeId, Run
 from horae.core.records import QueueSettings
 from horae.core.signals import Kind
 from horae.core.values import replace
+from horae.jobs.lookup import queue_settings
 from horae.ports.reader import QueueDepth
 from horae.ports.store import Store
 from tests import acts
@@ -67,7 +68,7 @@ async def succeeded(store: Store, *runs: Run, at: datetime = NOW) -> None:
 
 
 async def test_a_queue_of_which_nothing_was_said_is_as_usual(store: Store) -> None:
-    assert await store.queue_settings("default") == QueueSettings(queue="default")
+    assert await queue_settings(store, "default") == QueueSettings(queue="default")
     assert list(await store.queues(now=NOW)) == []
 
 
@@ -76,21 +77,21 @@ async def test_what_was_said_last_holds(store: Store, paused: bool, concurrency:
     said = QueueSettings(queue=ODD, paused=paused, concurrency=concurrency)
     await acts.set_queue(store, QueueSettings(queue=ODD, paused=not paused, concurrency=9))
     await acts.set_queue(store, said)
-    assert await store.queue_settings(ODD) == said
-    assert await store.queue_settings("default") == QueueSettings(queue="default")
+    assert await queue_settings(store, ODD) == said
+    assert await queue_settings(store, "default") == QueueSettings(queue="default")
 
 
 async def test_of_a_queue_only_what_is_named_is_said(store: Store) -> None:
     """Of two administrators at one instant neither takes back what the other says."""
     await acts.set_queue(store, QueueSettings(queue=ODD, paused=True, concurrency=9), fields=("paused",))
-    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True)
+    assert await queue_settings(store, ODD) == QueueSettings(queue=ODD, paused=True)
     await acts.set_queue(store, QueueSettings(queue=ODD, concurrency=4), fields=("concurrency",))
-    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
+    assert await queue_settings(store, ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
     await acts.set_queue(store, QueueSettings(queue=ODD), fields=())
-    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
+    assert await queue_settings(store, ODD) == QueueSettings(queue=ODD, paused=True, concurrency=4)
     await acts.set_queue(store, QueueSettings(queue=ODD, paused=True), fields=("concurrency",))
     await acts.set_queue(store, QueueSettings(queue=ODD, concurrency=7), fields=("paused",))
-    assert await store.queue_settings(ODD) == QueueSettings(queue=ODD)
+    assert await queue_settings(store, ODD) == QueueSettings(queue=ODD)
 
 
 async def test_a_queue_with_settings_is_listed_although_it_is_empty(store: Store) -> None:

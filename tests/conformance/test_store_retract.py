@@ -7,6 +7,7 @@ import pytest
 from horae.core.decisions.results import start
 from horae.core.model import Job, JobStatus, NodeId, Run
 from horae.core.values import replace
+from horae.jobs.lookup import find_job, find_run
 from horae.ports.store import Store
 from tests import acts
 from tests.acts import JobChange, Retraction
@@ -28,7 +29,7 @@ async def given_status(store: Store, job: Job, status: JobStatus) -> None:
 
 
 async def stored(store: Store, job: Job) -> Job:
-    found = await store.job(job.id, owner=None)
+    found = await find_job(store, job.id, owner=None)
     assert found is not None
     return found
 
@@ -37,7 +38,7 @@ async def test_a_held_run_of_a_paused_job_is_taken_back_with_its_slot(store: Sto
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, JobStatus.PAUSED)
     assert await acts.retract(store, [run], now=NOW) == [Retraction.TAKEN_BACK]
-    assert await store.run(run.id, owner=None) is None
+    assert await find_run(store, run.id, owner=None) is None
     assert (await stored(store, job)).next_fire_at == run.slot
 
 
@@ -51,7 +52,7 @@ async def test_several_are_taken_back_to_the_earliest(store: Store) -> None:
 async def test_a_run_of_a_job_that_was_resumed_goes_on(store: Store) -> None:
     _, [run], _ = await given_held(store, NOW + SECOND)
     assert await acts.retract(store, [run], now=NOW) == [Retraction.GOES_ON]
-    assert await store.run(run.id, owner=None) is not None
+    assert await find_run(store, run.id, owner=None) is not None
 
 
 async def test_a_run_that_is_due_goes_on(store: Store) -> None:
@@ -72,7 +73,7 @@ async def test_an_old_fence_takes_nothing_back(store: Store) -> None:
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, JobStatus.PAUSED)
     assert await acts.retract(store, [replace(run, fence=run.fence - 1)], now=NOW) == [Retraction.GOES_ON]
-    assert await store.run(run.id, owner=None) is not None
+    assert await find_run(store, run.id, owner=None) is not None
 
 
 @pytest.mark.parametrize("status", [JobStatus.CANCELLED, JobStatus.FINISHED])

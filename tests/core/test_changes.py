@@ -23,14 +23,14 @@ from horae.core.changes import (
     StopRequested,
 )
 from horae.core.model import JobId, JobStatus, NodeId, Reason, RunId, State
-from horae.core.records import KeyHolder, QueueSettings, Receipt
+from horae.core.records import IdempotencyRecord, KeyHolder, QueueSettings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 JOB, RUN, NODE = JobId("a" * 32), RunId("b" * 32), NodeId("c" * 32)
 JOB_AS_IT_IS = JobUnchanged(JOB, 1, NOW, JobStatus.SCHEDULED)
 RUN_AS_IT_IS = RunUnchanged(RUN, State.CLAIMED, 1, 1, None)
 HOLDER = KeyHolder(owner="ada", key="k", job_id=JOB)
-RECEIPT = Receipt(owner="ada", key="r", fingerprint="f", answer="a", created_at=NOW)
+RECORD = IdempotencyRecord(owner="ada", key="r", fingerprint="f", answer="a", created_at=NOW)
 
 
 def found() -> Found:
@@ -39,8 +39,7 @@ def found() -> Found:
         runs={RUN: RUN_AS_IT_IS},
         letters={RunId("d" * 32)},
         backfills={"e" * 32: NOW},
-        keys={HOLDER.place: JOB},
-        receipts={RECEIPT.place: RECEIPT},
+        records={HOLDER.place: HOLDER, RECORD.place: RECORD},
         queues={"mail": QueueSettings(queue="mail", concurrency=3)},
         nodes={NODE: NOW},
         cancelled={JobId("f" * 32)},
@@ -56,7 +55,7 @@ HOLDS: list[Guard] = [
     BackfillUnchanged("e" * 32, NOW),
     KeyFree(HOLDER),
     KeyFree(KeyHolder(owner="bob", key="k", job_id=JOB)),
-    RequestNew(Receipt(owner="ada", key="new", fingerprint="f", answer="a", created_at=NOW)),
+    RequestNew(IdempotencyRecord(owner="ada", key="new", fingerprint="f", answer="a", created_at=NOW)),
     QueueUnchanged(QueueSettings(queue="mail", concurrency=3)),
     QueueUnchanged(QueueSettings(queue="other")),
     NodeUnchanged(NODE, NOW),
@@ -77,7 +76,7 @@ FAILS: list[Guard] = [
     LetterOpen(RUN),
     BackfillUnchanged("e" * 32, NOW + timedelta(seconds=1)),
     KeyFree(KeyHolder(owner="ada", key="k", job_id=JobId("0" * 32))),
-    RequestNew(RECEIPT),
+    RequestNew(RECORD),
     QueueUnchanged(QueueSettings(queue="mail")),
     NodeUnchanged(NODE, NOW - timedelta(seconds=1)),
     JobNotCancelled(JobId("f" * 32)),
@@ -99,8 +98,8 @@ def test_a_guard_that_does_not_hold_is_told(guard: Guard) -> None:
 def test_a_refusal_says_who_holds_the_key_and_what_was_answered() -> None:
     state = found()
     taken = state.admit(Change(guards=(KeyFree(KeyHolder(owner="ada", key="k", job_id=JobId("0" * 32))),)))
-    again = state.admit(Change(guards=(RequestNew(RECEIPT),)))
-    assert (taken and taken.found, again and again.found) == (JOB, RECEIPT)
+    again = state.admit(Change(guards=(RequestNew(RECORD),)))
+    assert (taken and taken.found, again and again.found) == (HOLDER, RECORD)
 
 
 def test_of_two_changes_of_one_job_in_a_batch_the_first_wins() -> None:

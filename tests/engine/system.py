@@ -17,6 +17,7 @@ from horae.engine.duties.planner import Planner
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.engine.worker.worker import Worker
+from horae.jobs.lookup import find_run
 from horae.loop import Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store
@@ -333,7 +334,7 @@ class System:
         raise AssertionError(f"the system does not come to rest at {self.clock.now()}")
 
     async def run(self, run_id: str) -> Run:
-        run = await self.store.run(RunId(run_id), owner=None)
+        run = await find_run(self.store, RunId(run_id), owner=None)
         assert run is not None, f"run {run_id} is lost"
         return run
 

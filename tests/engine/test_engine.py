@@ -27,8 +27,10 @@ from horae.core.model import (
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
+from horae.jobs.lookup import find_job
 from tests import acts
 from tests.acts import JobChange
+from tests.conformance.builders import attempts_of
 from tests.engine.system import START, System, failing, instantly, taking
 
 ERROR = Failure(error=JobError(type="Boom", message="boom"))
@@ -92,7 +94,7 @@ async def recurring(system: System, schedule: object, task: str = "echo", **poli
 async def pause(system: System, job: Job) -> None:
     """Pause a job as the service does."""
     now = system.clock.now()
-    found = await system.store.job(job.id, owner=None)
+    found = await find_job(system.store, job.id, owner=None)
     assert found is not None
     paused = replace(found, status=JobStatus.PAUSED, plan_at=None, revision=found.revision + 1, updated_at=now)
     change = JobChange(job=paused, expected=found.revision, retract_after=now, rewind=True, stop=Reason.PAUSED)
@@ -190,7 +192,7 @@ class TestRetries:
         assert [(start.at - run.due_at).total_seconds() for start in system.starts] == pytest.approx([0, 5, 15])
         ended = await system.run(run.id)
         assert (ended.state, ended.attempt) == (State.SUCCEEDED, 3)
-        assert [(a.number, a.outcome) for a in await system.store.attempts(run.id)] == [
+        assert [(a.number, a.outcome) for a in await attempts_of(system.store, run.id)] == [
             (1, Outcome.FAILED),
             (2, Outcome.FAILED),
         ]
@@ -329,7 +331,7 @@ class TestDeath:
         for run in runs:
             ended = await system.run(run.id)
             assert (ended.state, ended.attempt, ended.crashes) == (State.SUCCEEDED, 1, 1)
-            [attempt] = await system.store.attempts(run.id)
+            [attempt] = await attempts_of(system.store, run.id)
             assert (attempt.number, attempt.outcome) == (1, Outcome.LOST)
 
     async def test_a_killed_planner_costs_no_lateness(self, system: System) -> None:
@@ -509,7 +511,7 @@ class TestStops:
         await pause(system, job)
         await system.advance(seconds=20)
         assert system.starts == []
-        paused = await system.store.job(job.id, owner=None)
+        paused = await find_job(system.store, job.id, owner=None)
         assert paused is not None
         assert paused.next_fire_at == job.created_at + timedelta(seconds=10), "its slot is open again"
         assert (await system.store.ledger(job.id, start=job.created_at, end=system.clock.now(), limit=10)).runs == []
@@ -602,7 +604,7 @@ async def test_a_schedule_that_ends_finishes_its_job(system: System) -> None:
     ends_at = (system.clock.now() + timedelta(seconds=5)).isoformat()
     job = await recurring(system, {"type": "every", "seconds": 1, "ends_at": ends_at})
     await system.advance(seconds=20)
-    found = await system.store.job(job.id, owner=None)
+    found = await find_job(system.store, job.id, owner=None)
     assert found is not None
     assert found.status is JobStatus.FINISHED
     assert len(system.starts_of(job.id)) == 4

@@ -135,7 +135,7 @@ class TestBlockedKeys:
         await acts.resolve(system.store, [Resolution(run_id=letter.id, successor=successor)], now=now)
         await system.advance(seconds=30)
         assert [start.run.spec.task for start in system.starts] == ["broken", "broken"]
-        assert await system.store.dead_letters() == 1
+        assert await system.store.count_dead_letters() == 1
 
 
 async def test_a_backlog_is_worked_off_without_looking_at_its_beginning_again(

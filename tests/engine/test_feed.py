@@ -42,7 +42,7 @@ class Ears:
         return await self.here()
 
     async def here(self) -> EventId:
-        return EventId(position=await self.store.last_event(), count=0, at=NOW)
+        return EventId(position=await self.store.events.last(), count=0, at=NOW)
 
     def listener(self, after: EventId, interest: EventFilter = ADA) -> Listener:
         return Listener(self.tail, self.store, self.loader, interest, after)

@@ -15,10 +15,11 @@ from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict, KeyTaken, NotFound, RevisionChanged, Unavailable, UnknownTask
 from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire, Overlap, Policy, Reason, Run, State
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
 from horae.jobs import stop
+from horae.jobs.lookup import find_request
 from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
 from horae.jobs.task_catalog import TaskBook
@@ -396,12 +397,12 @@ async def test_a_job_that_is_cancelled_while_it_is_asked_to_run_now_runs_no_more
     meddler.before["run_now"] = [lambda: jobs_of(system).cancel(job_id, keep_running=False, owner=None)]
     jobs = jobs_of(system, cast(Store, meddler))
 
-    async def issue(run: Run) -> Receipt:
-        return Receipt(owner="local", key="k", fingerprint="f", answer=run.id, created_at=system.clock.now())
+    async def issue(run: Run) -> IdempotencyRecord:
+        return IdempotencyRecord(owner="local", key="k", fingerprint="f", answer=run.id, created_at=system.clock.now())
 
     with pytest.raises(Conflict, match="is cancelled; it can be read, but not changed any more"):
         await jobs.run_now_once(job_id, None, owner=None, by="local", issue=issue)
-    assert await system.store.receipt("local", "k", now=system.clock.now()) is None
+    assert await find_request(system.store, "local", "k", now=system.clock.now()) is None
     await system.advance(hours=2)
     assert system.starts == []
 

@@ -38,7 +38,7 @@ async def test_it_goes_on_at_once_while_there_is_more_to_drop() -> None:
     assert store.asked == [date(2026, 10, 16)] * 2
 
 
-async def test_receipts_and_events_expire_whatever_the_history_is_kept_for() -> None:
+async def test_records_and_events_expire_whatever_the_history_is_kept_for() -> None:
     store = StoreDouble(0, 0, 0, expired=7000)
     retention = Retention(store, ManualClock(NOW), keep=timedelta(days=30))  # type: ignore[arg-type]
     assert [await retention.tick() for _ in range(3)] == [NOW, NOW, NOW + INTERVAL]

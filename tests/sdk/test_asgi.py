@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from horae import Horae, every
 from horae.app import Role
 from horae.core.errors import Misconfigured
+from horae.jobs.lookup import find_job_by_key
 from horae.ports.store import Store
 from horae.runtime.asgi import Embedded
 from tests.sdk.tasks import declare
@@ -63,7 +64,7 @@ async def test_it_lives_with_its_host_and_answers_below_its_path(address: str, a
     async with api.router.lifespan_context(api), client_of(api) as client:
         assert (await client.get("/")).json() == {"says": "hello"}
         assert (await client.get("/horae/readyz")).status_code == 200
-        assert await store.job_by_key("ada", "hourly") is not None  # a worker declares
+        assert await find_job_by_key(store, "ada", "hourly") is not None  # a worker declares
 
         created = await client.post("/horae/v1/jobs", json={"task": "add", "params": {"left": 41}})
         assert created.status_code == 201

@@ -11,6 +11,7 @@ from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import JobStatus, Misfire, Overlap
 from horae.core.schedule.types import CronSchedule
 from horae.jobs.declaring import Declaring, Outcome
+from horae.jobs.lookup import find_job_by_key
 from horae.ports.reader import JobFilter
 from horae.ports.store import Store
 from horae.sdk.connection import Connection
@@ -51,7 +52,7 @@ class Deploys:
         }
 
     async def cancel(self, key: str) -> None:
-        job = await self.store.job_by_key("ada", key)
+        job = await find_job_by_key(self.store, "ada", key)
         assert job is not None
         await self._connection(declaring_app("x", {})).jobs.cancel(job.id, keep_running=False, owner="ada")
 
@@ -138,7 +139,7 @@ async def test_a_new_schedule_is_created_and_a_restart_changes_nothing(deploys: 
     assert await deploys.start(report=DAILY) == {"report": Outcome.CREATED}
     assert await deploys.schedules() == {"report": "0 9 * * *"}
     assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
-    job = await deploys.store.job_by_key("ada", "report")
+    job = await find_job_by_key(deploys.store, "ada", "report")
     assert job is not None
     assert (job.revision, job.created_by) == (1, "app:reports")
 
@@ -164,13 +165,13 @@ async def test_the_newest_version_is_brought_back_when_its_job_is_gone(deploys: 
 
 async def test_what_a_person_changed_stays_until_the_code_changes(deploys: Deploys, store: Store) -> None:
     await deploys.start(report=DAILY)
-    job = await store.job_by_key("ada", "report")
+    job = await find_job_by_key(store, "ada", "report")
     assert job is not None
     jobs = deploys._connection(declaring_app("x", {})).jobs
     await jobs.pause(job.id, owner="ada")
     assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
     assert await deploys.start(report=HOURLY) == {"report": Outcome.CHANGED}
-    paused = await store.job_by_key("ada", "report")
+    paused = await find_job_by_key(store, "ada", "report")
     assert paused is not None
     assert paused.status is JobStatus.PAUSED
 
@@ -223,10 +224,10 @@ async def test_a_worker_declares_when_it_starts_and_tells_what_it_did(address: s
     app.schedule(every(hours=1), key="wrong", params={"nope": 1})(app.task("other")(lambda: None))
     with capture_logs() as lines:
         async with node(app, address, "planner"):
-            assert await store.job_by_key("ada", "report") is None  # a planner runs no code, and declares nothing
+            assert await find_job_by_key(store, "ada", "report") is None  # a planner runs no code, and declares nothing
         async with node(app, address, "worker"):
             pass
-    job = await store.job_by_key("ada", "report")
+    job = await find_job_by_key(store, "ada", "report")
     assert job is not None
     told = {line["event"]: line for line in lines if line["event"].startswith("schedule_")}
     assert told["schedule_created"]["key"] == "report"

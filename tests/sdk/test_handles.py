@@ -1,7 +1,7 @@
 """Handles: results, failures, states, and the cost of waiting."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date, timedelta
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from horae import Horae, Invalid, RunCancelled, RunFailed, RunSkipped, Unavailable
 from horae.core.errors import Conflict, NotFound
 from horae.core.model import Run, RunId
+from horae.jobs.lookup import find_run
 from horae.ports.store import Store
 from horae.sdk.wait import PollingWaiter
 from tests.sdk.conftest import Work, node
@@ -77,7 +78,7 @@ async def test_a_run_that_nobody_started_in_time_was_skipped(tasks: Tasks, store
 
 
 async def _later(store: Store, run_id: str) -> bool:
-    run = await store.run(RunId(run_id.removeprefix("run_")), owner=None)
+    run = await find_run(store, RunId(run_id.removeprefix("run_")), owner=None)
     assert run is not None
     return await store.time() > run.due_at
 
@@ -147,9 +148,9 @@ class Counted:
         self.questions = 0
         self.subscribe = store.subscribe
 
-    async def ended(self, run_ids: list[RunId]) -> list[Run]:
+    async def runs(self, run_ids: Sequence[RunId], *, ended: bool) -> Mapping[RunId, Run]:
         self.questions += 1
-        return await self._store.ended(run_ids)
+        return await self._store.runs(run_ids, ended=ended)
 
 
 async def test_many_who_wait_share_their_looks_at_the_store(tasks: Tasks, store: Store, work: Work) -> None:

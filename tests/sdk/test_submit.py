@@ -12,6 +12,7 @@ import pytest
 from horae import Handle, Horae, Invalid, KeyTaken
 from horae.core.errors import RequestChanged, TooLarge
 from horae.core.model import OnFailure, Run, RunId
+from horae.jobs.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests.sdk.conftest import Work
@@ -21,7 +22,7 @@ FAR = datetime(2990, 1, 1, 9, tzinfo=UTC)
 
 
 async def run_of(store: Store, handle: Handle[Any]) -> Run:
-    run = await store.run(RunId(handle.run_id.removeprefix("run_")), owner="ada")
+    run = await find_run(store, RunId(handle.run_id.removeprefix("run_")), owner="ada")
     assert run is not None
     return run
 

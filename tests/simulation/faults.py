@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from horae.ports.events import EventLog
 from horae.ports.reader import Reader
 from horae.ports.store import Store
 from tests.acts import ACTS
@@ -20,12 +21,12 @@ def verbs_of(port: type) -> tuple[str, ...]:
 
 # A host can crash before each verb of the store and after each; `apply` counts as the acts that are applied.
 WRITES = (*(verb for verb in verbs_of(Store) if verb != "apply"), *(f"apply {act}" for act in ACTS))
-READS = verbs_of(Reader)
+READS = (*verbs_of(Reader), *(f"events.{verb}" for verb in verbs_of(EventLog)))
 VERBS = WRITES + READS
 COMMON = frozenset(  # called often in every life; at any other verb, a planned crash comes with the first call
-    {"time", "beat", "orphans", "tidy", "stops", "plannable", "claim", "start", "settle", "create", "job", "run"}
+    {"time", "beat", "orphans", "tidy", "stops", "plannable", "claim", "start", "settle", "create", "jobs", "runs"}
     | {"apply register", "apply bury", "apply fire", "apply change", "apply change_one_shot", "apply park"}
-    | {"apply request_stop", "receipt"}
+    | {"apply request_stop", "records"}
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from horae.core.changes import Found, Guard, JobUnchanged
 from horae.core.model import JobId
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.engine.duties.janitor import Janitor
 from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
 from horae.proof.checking.history.records import Effect, FinalRun, HandlerEvent, Line
@@ -104,7 +104,7 @@ def _without_fence(patch: pytest.MonkeyPatch) -> None:
 def _without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     check = Found._check
 
-    def unchecked(self: Found, guard: Guard) -> tuple[bool, JobId | Receipt | None]:
+    def unchecked(self: Found, guard: Guard) -> tuple[bool, JobId | IdempotencyRecord | None]:
         return (True, None) if isinstance(guard, JobUnchanged) and guard.id in self.jobs else check(self, guard)
 
     patch.setattr(Found, "_check", unchecked)

@@ -14,13 +14,14 @@ from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, NotFound, Unavailable
 from horae.core.job_rules import run_status
 from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
-from horae.core.records import QueueSettings, Receipt
+from horae.core.records import IdempotencyRecord, QueueSettings
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 from horae.jobs.dead_letters import Selection
 from horae.jobs.declared import Declared
 from horae.jobs.declaring import Declaring
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
+from horae.jobs.lookup import find_run
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.records import Action, Definition
 from tests.simulation.reads import LETTERS, read_everything
@@ -63,7 +64,7 @@ class Users:
         self._priorities = self._chance.choice(((0,), (0,), (0, 0, 0, 5, -5)))
         self._history = life.history
         self._labels = 0
-        self._receipts = 0
+        self._requests = 0
         self._lost_updates: list[tuple[JobId, float, list[Definition]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.recurring: list[JobId] = []  # that were answered
@@ -164,22 +165,22 @@ class Users:
         return {}
 
     async def _create(self, draft: Draft) -> JobId | None:
-        """Create a job, again until it is answered; the receipt keeps it from being there twice."""
+        """Create a job, again until it is answered; the record keeps it from being there twice."""
         label = self._label()
         draft = _with(draft, params=json.dumps({**json.loads(draft.params), "label": label}))
         definition = definition_of(draft, label)
         ask = Ask(owner=OWNER, key=label, fingerprint=fingerprint(label.encode()))
 
         async def request(services: Services) -> Job | JobId:
-            receipts = services.jobs.receipts
-            if (earlier := await receipts.earlier(ask)) is not None:
+            records = services.jobs.idempotency
+            if (earlier := await records.earlier(ask)) is not None:
                 return JobId(earlier)
 
-            async def issue(job: Job) -> Receipt:
-                return receipts.of(ask, job.id)
+            async def issue(job: Job) -> IdempotencyRecord:
+                return records.of(ask, job.id)
 
             made = await services.jobs.create_once(draft, owner=OWNER, by=OWNER, issue=issue)
-            return JobId(answer_of(made, ask)) if isinstance(made, Receipt) else made
+            return JobId(answer_of(made, ask)) if isinstance(made, IdempotencyRecord) else made
 
         for _ in range(TRIES):
             call = self._history.invoke(Action.CREATE, definition=definition, idempotency_key=label)
@@ -375,9 +376,9 @@ class Users:
                 lambda services, run=letter.id: services.dead_letters.retry(run, None, owner=OWNER, by=OWNER),
                 run=letter.id,
             )
-        self._receipts += 1
-        ask = Ask(owner=OWNER, key=f"retry {self._receipts}", fingerprint="")
-        await self._ask("receipt", lambda services: services.jobs.receipts.keep(ask, "done"))
+        self._requests += 1
+        ask = Ask(owner=OWNER, key=f"retry {self._requests}", fingerprint="")
+        await self._ask("record", lambda services: services.jobs.idempotency.keep(ask, "done"))
 
     async def discard_letters(self) -> bool:
         """Discard all dead letters, so that they block no other runs."""
@@ -401,7 +402,7 @@ class Users:
             run = RunId(job)
 
             async def request(services: Services) -> Run:
-                found = await services.store.run(run, owner=OWNER)
+                found = await find_run(services.store, run, owner=OWNER)
                 if found is None:
                     raise NotFound("run", run)
                 return found

@@ -42,7 +42,8 @@ class Wire:
         self._network = network
         self._kill = kill
         self._unsubscribe: list[Callable[[], None]] = []
-        self.blobs = Blobs(self)
+        self.blobs = Part(self, "blobs")
+        self.events = Part(self, "events")
 
     def unplug(self) -> None:
         """Stop sending signals to this host."""
@@ -139,17 +140,18 @@ class _Arrival:
             self._answered.set_exception(error)
 
 
-class Blobs:
-    """The blobs of the store, over the same connection."""
+class Part:
+    """The blobs or the event log of the store, over the same connection."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, name: str) -> None:
         self._wire = wire
+        self._name = name
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        function = getattr(self._wire._network.store.blobs, verb)
+        function = getattr(getattr(self._wire._network.store, self._name), verb)
 
         async def call(*args: Any, **options: Any) -> Any:
-            return await self._wire.send(f"blobs.{verb}", function, args, options)
+            return await self._wire.send(f"{self._name}.{verb}", function, args, options)
 
         return call
 

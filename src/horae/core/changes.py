@@ -11,7 +11,7 @@ from typing import assert_never
 
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
-from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, Place, QueueSettings, TaskSchema
 from horae.core.signals import Signal
 from horae.core.values import Value
 
@@ -85,7 +85,7 @@ class KeyFree(Value, frozen=True):
 class RequestNew(Value, frozen=True):
     """The owner sent no other request under this idempotency key, as far as it is still remembered."""
 
-    receipt: Receipt
+    record: IdempotencyRecord
 
 
 class QueueUnchanged(Value, frozen=True):
@@ -185,7 +185,7 @@ Put = (
     | Skip
     | Backfill
     | KeyHolder
-    | Receipt
+    | IdempotencyRecord
     | Declaration
     | QueueSettings
     | Node
@@ -213,7 +213,7 @@ class Refusal(Value, frozen=True, kw_only=True):
     """The first guard of a change that does not hold, and what was found instead where that tells something."""
 
     guard: Guard
-    found: JobId | Receipt | None = None  # the job that holds the key, the answer to the earlier request
+    found: KeyHolder | IdempotencyRecord | None = None  # who holds the key, or the answer to the earlier request
 
 
 # --- admission --------------------------------------------------------------------------------------------------------
@@ -228,8 +228,7 @@ class Found:
     runs: dict[RunId, RunUnchanged] = field(default_factory=dict)  # live ones
     letters: set[RunId] = field(default_factory=set)
     backfills: dict[str, datetime] = field(default_factory=dict)  # id → start
-    keys: dict[tuple[str, str], JobId] = field(default_factory=dict)  # (owner, key) → its holder
-    receipts: dict[tuple[str, str], Receipt] = field(default_factory=dict)  # (owner, key) → while it is valid
+    records: dict[Place, KeyHolder | IdempotencyRecord] = field(default_factory=dict)  # valid ones
     queues: dict[str, QueueSettings] = field(default_factory=dict)
     nodes: dict[NodeId, datetime] = field(default_factory=dict)  # id → beat_at
     created: set[str] = field(default_factory=set)  # ids of jobs and runs that this batch writes
@@ -245,7 +244,7 @@ class Found:
         self._put(change.puts)
         return None
 
-    def _check(self, guard: Guard) -> tuple[bool, JobId | Receipt | None]:
+    def _check(self, guard: Guard) -> tuple[bool, KeyHolder | IdempotencyRecord | None]:
         match guard:
             case JobUnchanged():
                 return self.jobs.get(guard.id) == guard, None
@@ -263,10 +262,10 @@ class Found:
             case BackfillUnchanged():
                 return self.backfills.get(guard.id) == guard.start, None
             case KeyFree(holder):
-                instead = self.keys.get(holder.place, holder.job_id)
-                return instead == holder.job_id, instead
-            case RequestNew(receipt):
-                earlier = self.receipts.get(receipt.place)
+                instead = self.records.get(holder.place, holder)
+                return instead == holder, instead
+            case RequestNew(record):
+                earlier = self.records.get(record.place)
                 return earlier is None, earlier
             case QueueUnchanged(settings):
                 return self.queues.get(settings.queue, QueueSettings(queue=settings.queue)) == settings, None
@@ -283,7 +282,7 @@ class Found:
                 case Backfill():
                     self.backfills.pop(item.id, None)
                 case KeyHolder():
-                    self.keys.pop(item.place, None)
+                    self.records.pop(item.place, None)
                 case Node():
                     self.nodes.pop(item.id, None)
 
@@ -303,10 +302,8 @@ class Found:
                     self.letters.discard(letter.id)
                 case Backfill():
                     self.backfills[item.id] = item.start
-                case KeyHolder():
-                    self.keys[item.place] = item.job_id
-                case Receipt():
-                    self.receipts[item.place] = item
+                case KeyHolder() | IdempotencyRecord():
+                    self.records[item.place] = item
                 case QueueSettings():
                     self.queues[item.queue] = item
 

@@ -31,7 +31,7 @@ from horae.core.decisions.release import Rival, blocks_key
 from horae.core.events import EventKind, end_of_run
 from horae.core.lifecycle import WAITING
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
-from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, TaskSchema
 from horae.core.signals import Kind, Signal
 from horae.core.values import Value, replace
 
@@ -40,50 +40,50 @@ OVER = frozenset({JobStatus.FINISHED, JobStatus.CANCELLED})
 # --- creating ---------------------------------------------------------------------------------------------------------
 
 
-def create_job(firing: Firing, receipt: Receipt | None = None) -> Change:
+def create_job(firing: Firing, record: IdempotencyRecord | None = None) -> Change:
     """A new recurring job, with what its first firing makes."""
     job = fired_job(firing)
     holder = _key_of(job.owner, job.spec.key, job.id)
     return Change(
-        guards=(*_first_request(receipt), Absent(job.id), *map(KeyFree, holder)),
-        puts=(job, *holder, *_fired(firing), *_kept(receipt)),
+        guards=(*_first_request(record), Absent(job.id), *map(KeyFree, holder)),
+        puts=(job, *holder, *_fired(firing), *_kept(record)),
         events=(NewEvent(EventKind.JOB_CREATED, job.owner, job.id),),
         signals=(*due_signals(firing.runs), *plan_signals(firing.plan_at)),
     )
 
 
-def create_one_shot(run: Run, receipt: Receipt | None = None) -> Change:
+def create_one_shot(run: Run, record: IdempotencyRecord | None = None) -> Change:
     """A new one-shot job: its one run, and its key if it has one."""
     holder = _key_of(run.owner, run.spec.key, run.job_id)
     return Change(
-        guards=(*_first_request(receipt), Absent(run.id), *map(KeyFree, holder)),
-        puts=(run, *holder, *_kept(receipt)),
+        guards=(*_first_request(record), Absent(run.id), *map(KeyFree, holder)),
+        puts=(run, *holder, *_kept(record)),
         events=(NewEvent(EventKind.JOB_CREATED, run.owner, run.job_id),),
         signals=due_signals([run]),
     )
 
 
-def create_manual_run(run: Run, receipt: Receipt | None = None) -> Change:
+def create_manual_run(run: Run, record: IdempotencyRecord | None = None) -> Change:
     """A run outside the schedule of a job that nobody has cancelled."""
     return Change(
-        guards=(*_first_request(receipt), Absent(run.id), JobNotCancelled(run.job_id)),
-        puts=(run, *_kept(receipt)),
+        guards=(*_first_request(record), Absent(run.id), JobNotCancelled(run.job_id)),
+        puts=(run, *_kept(record)),
         signals=due_signals([run]),
     )
 
 
-def begin_backfill(backfill: Backfill, receipt: Receipt | None = None) -> Change:
+def begin_backfill(backfill: Backfill, record: IdempotencyRecord | None = None) -> Change:
     """A new backfill of a job that nobody has cancelled."""
     return Change(
-        guards=(*_first_request(receipt), JobNotCancelled(backfill.job_id)),
-        puts=(backfill, *_kept(receipt)),
+        guards=(*_first_request(record), JobNotCancelled(backfill.job_id)),
+        puts=(backfill, *_kept(record)),
         signals=plan_signals(backfill.plan_at),
     )
 
 
-def keep_receipt(receipt: Receipt) -> Change:
+def keep_record(record: IdempotencyRecord) -> Change:
     """The answer to a request that is over."""
-    return Change(guards=(RequestNew(receipt),), puts=(receipt,))
+    return Change(guards=(RequestNew(record),), puts=(record,))
 
 
 # --- planning ---------------------------------------------------------------------------------------------------------
@@ -231,15 +231,17 @@ def park(run: Run, rival: Rival) -> Change:
     return Change(guards=(RunUnchanged.of(run), ahead), puts=(Parked(run.id),))
 
 
-def resolve_letter(letter: Run, successor: Run | None, receipt: Receipt | None = None, *, now: datetime) -> Change:
+def resolve_letter(
+    letter: Run, successor: Run | None, record: IdempotencyRecord | None = None, *, now: datetime
+) -> Change:
     """Resolve a dead letter: by the run that replaces it, which takes its place in their gate, or by nothing."""
     unblocks = successor is None and letter.gate is not None and blocks_key(letter)
     return Change(
-        guards=(*_first_request(receipt), LetterOpen(letter.id)),
+        guards=(*_first_request(record), LetterOpen(letter.id)),
         puts=(
             LetterResolved(letter, DISCARDED if successor is None else successor.id),
             *(() if successor is None else (successor,)),
-            *_kept(receipt),
+            *_kept(record),
         ),
         gates_left=(GateLeft(letter.gate, now),) if unblocks and letter.gate is not None else (),
         signals=() if successor is None else due_signals([successor]),
@@ -340,12 +342,12 @@ def _key_of(owner: str, key: str | None, job_id: JobId) -> tuple[KeyHolder, ...]
     return () if key is None else (KeyHolder(owner=owner, key=key, job_id=job_id),)
 
 
-def _first_request(receipt: Receipt | None) -> tuple[RequestNew, ...]:
-    return () if receipt is None else (RequestNew(receipt),)
+def _first_request(record: IdempotencyRecord | None) -> tuple[RequestNew, ...]:
+    return () if record is None else (RequestNew(record),)
 
 
-def _kept(receipt: Receipt | None) -> tuple[Receipt, ...]:
-    return () if receipt is None else (receipt,)
+def _kept(record: IdempotencyRecord | None) -> tuple[IdempotencyRecord, ...]:
+    return () if record is None else (record,)
 
 
 def _event(kind: EventKind | None, owner: str, subject: str) -> tuple[NewEvent, ...]:

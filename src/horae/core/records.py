@@ -1,15 +1,17 @@
-"""Small records that stores keep by key: idempotency receipts, keys of jobs, declared schedules, queue settings."""
+"""Small records that stores keep by key: idempotency records, keys of jobs, declared schedules, queue settings."""
 
 from datetime import datetime, timedelta
 
 from horae.core.model import JobId
 from horae.core.values import Value
 
-RECEIPT_LIFE = timedelta(hours=24)  # how long a repeated request is recognised
+IDEMPOTENCY_LIFE = timedelta(hours=24)  # how long a repeated request is recognised
+
+Place = tuple[type, str, str]  # of a record that only one may write: its kind, owner and key
 
 
-class Receipt(Value, frozen=True, kw_only=True):
-    """The answer to a request that its sender may repeat; one per owner and key, for RECEIPT_LIFE."""
+class IdempotencyRecord(Value, frozen=True, kw_only=True):
+    """The answer to a request that its sender may repeat; one per owner and key, for IDEMPOTENCY_LIFE."""
 
     owner: str
     key: str
@@ -18,8 +20,12 @@ class Receipt(Value, frozen=True, kw_only=True):
     created_at: datetime
 
     @property
-    def place(self) -> tuple[str, str]:
-        return self.owner, self.key
+    def place(self) -> Place:
+        return IdempotencyRecord, self.owner, self.key
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether the request is still remembered."""
+        return self.created_at >= now - IDEMPOTENCY_LIFE
 
 
 class KeyHolder(Value, frozen=True, kw_only=True):
@@ -30,8 +36,8 @@ class KeyHolder(Value, frozen=True, kw_only=True):
     job_id: JobId
 
     @property
-    def place(self) -> tuple[str, str]:
-        return self.owner, self.key
+    def place(self) -> Place:
+        return KeyHolder, self.owner, self.key
 
 
 class Declaration(Value, frozen=True, kw_only=True):
@@ -58,5 +64,7 @@ class TaskSchema(Value, frozen=True, kw_only=True):
     name: str
     schema: str
 
+
+Record = IdempotencyRecord | KeyHolder | Declaration | QueueSettings | TaskSchema
 
 SETTINGS = ("paused", "concurrency")  # what can be said about a queue

@@ -127,7 +127,7 @@ class EventLoader:
         ]
 
     async def _run_events(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[FeedEvent]:
-        runs = {run.id: run for run in await self._store.ended([RunId(subject) for subject in subjects])}
+        runs = await self._store.runs([RunId(subject) for subject in subjects], ended=True)
         return [
             FeedEvent(
                 kind=batch.kind,

@@ -63,10 +63,10 @@ class Tail:
         """Read new events, and return when to poll again."""
         now = self._clock.now()
         if self.position is None:
-            self.position = await self._store.last_event()
+            self.position = await self._store.events.last()
             self.end += 1  # wakes listeners that resume before this position
             self.wake()
-        batches = await self._store.events(after=self.position, owner=None, limit=PAGE)
+        batches = await self._store.events.read(after=self.position, owner=None, limit=PAGE)
         for batch in batches:
             self._add(TailEntry(position=batch.position, before=self.position, batch=batch))
         if now >= self._poll_progress_at:
@@ -183,7 +183,7 @@ class Listener:
         key = sort_key(self._position)
         reached = self._tail.position  # taken before the read: if that finds nothing, nothing lies up to here
         before = self._position
-        for batch in await self._store.events(after=before, owner=self._filter.owner, limit=PAGE):
+        for batch in await self._store.events.read(after=before, owner=self._filter.owner, limit=PAGE):
             self._waiting.append(TailEntry(position=batch.position, before=before, batch=batch))
             before = batch.position
         if not self._waiting and self._skip == 0 and reached is not None and sort_key(reached) > key:
@@ -247,7 +247,7 @@ class Feed:
 
     async def position(self, last_id: str | None) -> EventId:
         """Return where to start: after the event with this id, or now; raises Gone when the events after it expired."""
-        last = await self._store.last_event()
+        last = await self._store.events.last()
         now = self._clock.now()
         if last_id is None:
             return EventId(position=last, count=0, at=now)

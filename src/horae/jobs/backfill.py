@@ -7,7 +7,7 @@ from horae.core.effects import begin_backfill
 from horae.core.errors import Conflict, Invalid
 from horae.core.ids import NewId
 from horae.core.model import Backfill, Job, JobId, JobStatus, Trigger
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import count_between, last_before, next_after
 from horae.core.schedule.timestamps import rfc3339
 from horae.jobs.idempotency import Issue, keep
@@ -41,8 +41,8 @@ class Backfilling:
 
     async def begin(
         self, job_id: JobId, start: datetime, end: datetime, *, owner: str | None, issue: Issue[Filling] | None
-    ) -> Filling | Receipt:
-        """Fill the slots with `start <= slot <= end`, or answer the receipt of an earlier request."""
+    ) -> Filling | IdempotencyRecord:
+        """Fill the slots with `start <= slot <= end`, or answer the record of an earlier request."""
         job = await find(self._store, job_id, owner=owner)
         if not job.recurring:
             raise Conflict(f"job_{job_id} runs once and has no slots to fill; run it again with /run")
@@ -50,19 +50,19 @@ class Backfilling:
             refuse_over(job)
         now = self._clock.now()
         filling = Filling(id=self._new_id(), job_id=job_id, start=start, end=end, runs=_count(job, start, end, now))
-        receipt = None if issue is None else await issue(filling)
+        record = None if issue is None else await issue(filling)
         if filling.runs == 0:
-            return filling if receipt is None else await self._keep(filling, receipt)
-        [refusal] = await self._store.apply([begin_backfill(_backfill(job, filling, now), receipt)])
+            return filling if record is None else await self._keep(filling, record)
+        [refusal] = await self._store.apply([begin_backfill(_backfill(job, filling, now), record)])
         if refusal is None:
             return filling
-        if isinstance(refusal.found, Receipt):
+        if isinstance(refusal.found, IdempotencyRecord):
             return refusal.found
         raise over(job_id, JobStatus.CANCELLED)
 
-    async def _keep(self, filling: Filling, receipt: Receipt) -> Filling | Receipt:
-        held = await keep(self._store, receipt)
-        return filling if held == receipt else held
+    async def _keep(self, filling: Filling, record: IdempotencyRecord) -> Filling | IdempotencyRecord:
+        held = await keep(self._store, record)
+        return filling if held == record else held
 
 
 def _count(job: Job, start: datetime, end: datetime, now: datetime) -> int:

@@ -11,8 +11,8 @@ from horae.core.ids import Ids
 from horae.core.model import JobId, Run
 from horae.core.values import replace
 from horae.jobs.create import Creating
-from horae.jobs.idempotency import Ask, Receipts, answer_of
-from horae.jobs.new_items import NewItem, earlier_receipt, write_new
+from horae.jobs.idempotency import Ask, Idempotency, answer_of
+from horae.jobs.new_items import NewItem, earlier_record, write_new
 from horae.jobs.params import Parameters
 from horae.ports.store import Store
 
@@ -33,12 +33,12 @@ class Alike:
     """Writes jobs of one kind as fast as the store takes them. Their parameters were checked by whoever gives them."""
 
     def __init__(
-        self, *, store: Store, creating: Creating, parameters: Parameters, receipts: Receipts, ids: Ids
+        self, *, store: Store, creating: Creating, parameters: Parameters, idempotency: Idempotency, ids: Ids
     ) -> None:
         self._store = store
         self._creating = creating
         self._parameters = parameters
-        self._receipts = receipts
+        self._idempotency = idempotency
         self._ids = ids
 
     async def create(
@@ -92,9 +92,9 @@ class Alike:
             await self._store.create(runs)
             return [run.job_id for run in runs]
         pairs = zip(runs, asks, strict=True)
-        items = [NewItem(item=run, receipt=self._receipts.of(ask, run.job_id)) for run, ask in pairs]
+        items = [NewItem(item=run, record=self._idempotency.of(ask, run.job_id)) for run, ask in pairs]
         refusals = await write_new(self._store, items)
         return [
-            run.job_id if (receipt := earlier_receipt(refusal)) is None else JobId(answer_of(receipt, ask))
+            run.job_id if (record := earlier_record(refusal)) is None else JobId(answer_of(record, ask))
             for run, ask, refusal in zip(runs, asks, refusals, strict=True)
         ]

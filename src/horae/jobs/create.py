@@ -14,10 +14,10 @@ from horae.core.errors import HoraeError, KeyTaken, Unavailable
 from horae.core.ids import Ids, NewId
 from horae.core.job_rules import fired, job_of
 from horae.core.model import Job, JobId, JobStatus, Run
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
-from horae.jobs.idempotency import Ask, Issue, Receipts, answer_of
-from horae.jobs.new_items import NewItem, earlier_receipt, other_holder, write_new
+from horae.jobs.idempotency import Ask, Idempotency, Issue, answer_of
+from horae.jobs.new_items import NewItem, earlier_record, other_holder, write_new
 from horae.jobs.optimistic import find, over, refuse_over
 from horae.jobs.params import Parameters
 from horae.jobs.prepare import Item, Preparation
@@ -47,14 +47,14 @@ class Creating:
         clock: Clock,
         preparation: Preparation,
         parameters: Parameters,
-        receipts: Receipts,
+        idempotency: Idempotency,
         ids: Ids,
     ) -> None:
         self._store = store
         self._clock = clock
         self._preparation = preparation
         self._parameters = parameters
-        self._receipts = receipts
+        self._idempotency = idempotency
         self._ids = ids
         self._creates: Batcher[NewItem, Refusal | None] = Batcher(lambda items: write_new(store, items))
         self._turn: Turn | None = None
@@ -66,11 +66,11 @@ class Creating:
         item = await self.prepare(draft, owner, by)
         return _created(item, await self._creates.add(NewItem(item=item)))
 
-    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | Receipt:
-        """Make one job durable together with its receipt, or answer the receipt of an earlier request."""
+    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | IdempotencyRecord:
+        """Make one job durable together with its record, or answer the record of an earlier request."""
         item = await self.prepare(draft, owner, by)
-        refusal = await self._creates.add(NewItem(item=item, receipt=await issue(_job_of(item))))
-        return earlier_receipt(refusal) or _created(item, refusal)
+        refusal = await self._creates.add(NewItem(item=item, record=await issue(_job_of(item))))
+        return earlier_record(refusal) or _created(item, refusal)
 
     async def prepare(self, draft: Draft, owner: str, by: str) -> Item:
         """The rows of a new job; raises what is wrong with it."""
@@ -145,14 +145,14 @@ class Creating:
         if not pairs:
             return [item for item in items if isinstance(item, HoraeError)]
         try:
-            refusals = await write_new(self._store, [self._receipted(*pair) for pair in pairs])
+            refusals = await write_new(self._store, [self._with_record(*pair) for pair in pairs])
         except Unavailable as exc:
             return [item if isinstance(item, HoraeError) else exc for item in items]
         outcomes = iter([_outcome(*pair, refusal) for pair, refusal in zip(pairs, refusals, strict=True)])
         return [item if isinstance(item, HoraeError) else next(outcomes) for item in items]
 
-    def _receipted(self, item: Item, ask: Ask | None) -> NewItem:
-        return NewItem(item=item, receipt=None if ask is None else self._receipts.of(ask, _id_of(item)))
+    def _with_record(self, item: Item, ask: Ask | None) -> NewItem:
+        return NewItem(item=item, record=None if ask is None else self._idempotency.of(ask, _id_of(item)))
 
     # --- running now
 
@@ -164,7 +164,7 @@ class Creating:
         owner: str | None,
         by: str,
         issue: Issue[Run] | None = None,
-    ) -> Run | Receipt:
+    ) -> Run | IdempotencyRecord:
         """Run the job once more at once, whatever its schedule says, also while it is paused or finished."""
         job = await find(self._store, job_id, owner=owner)
         if job.status is JobStatus.CANCELLED:
@@ -174,10 +174,10 @@ class Creating:
             self._preparation.check_params(run.spec, params)
             kept, blob = await self._parameters.keep(params, run.id)
             run = replace(run, spec=replace(run.spec, params=kept, params_blob=blob))
-        refusal = await self._creates.add(NewItem(item=run, receipt=None if issue is None else await issue(run)))
+        refusal = await self._creates.add(NewItem(item=run, record=None if issue is None else await issue(run)))
         if refusal is not None and isinstance(refusal.guard, JobNotCancelled):
             raise over(job_id, JobStatus.CANCELLED)
-        return earlier_receipt(refusal) or run
+        return earlier_record(refusal) or run
 
 
 def _created(item: Item, refusal: Refusal | None) -> Job:
@@ -193,10 +193,10 @@ def _outcome(item: Item, ask: Ask | None, refusal: Refusal | None) -> JobId | Ho
     if refusal is None:
         return _id_of(item)
     try:
-        receipt = earlier_receipt(refusal)
-        if receipt is None or ask is None:
+        record = earlier_record(refusal)
+        if record is None or ask is None:
             return _created(item, refusal).id
-        return JobId(answer_of(receipt, ask))
+        return JobId(answer_of(record, ask))
     except HoraeError as exc:
         return exc
 

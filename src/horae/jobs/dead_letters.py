@@ -11,9 +11,10 @@ from horae.core.errors import Conflict, Invalid, NotFound
 from horae.core.ids import NewId
 from horae.core.merge_patch import merge_patch
 from horae.core.model import DISCARDED, Run, RunId, State
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
 from horae.jobs.idempotency import Issue
+from horae.jobs.lookup import find_run
 from horae.jobs.params import Parameters
 from horae.jobs.task_catalog import TaskBook
 from horae.ports.clock import Clock
@@ -148,7 +149,7 @@ class DeadLetters:
 
     async def _letters(self, ids: Sequence[RunId], owner: str | None) -> Sequence[Run]:
         """Those of the runs that are dead letters."""
-        ended = await self._store.ended(ids)
+        ended = (await self._store.runs(ids, ended=True)).values()
         return [run for run in ended if owner in (None, run.owner) and _is_letter(run)]
 
     async def _remaining(self, selection: Selection, left: int) -> int:
@@ -160,14 +161,14 @@ class DeadLetters:
 
     async def retry(
         self, run_id: RunId, patch: Patch | None, *, owner: str | None, by: str, issue: Issue[Run] | None = None
-    ) -> Run | Receipt:
+    ) -> Run | IdempotencyRecord:
         """Run a failed run once more, as a new one that takes its place; raises Conflict when it is no dead letter."""
         letter = await self._find(run_id, owner)
         _refuse_no_letter(letter)
         successor = await self._requeued(letter, patch, by)
-        receipt = None if issue is None else await issue(successor)
-        [refusal] = await self._store.apply([resolve_letter(letter, successor, receipt, now=self._clock.now())])
-        if refusal is not None and isinstance(refusal.found, Receipt):
+        record = None if issue is None else await issue(successor)
+        [refusal] = await self._store.apply([resolve_letter(letter, successor, record, now=self._clock.now())])
+        if refusal is not None and isinstance(refusal.found, IdempotencyRecord):
             return refusal.found
         if refusal is not None:
             _refuse_no_letter(await self._find(run_id, owner))
@@ -175,7 +176,7 @@ class DeadLetters:
         return successor
 
     async def _find(self, run_id: RunId, owner: str | None) -> Run:
-        run = await self._store.run(run_id, owner=owner)
+        run = await find_run(self._store, run_id, owner=owner)
         if run is None:
             raise NotFound("run", f"run_{run_id}")
         return run

@@ -16,6 +16,7 @@ from horae.core.errors import Conflict, Invalid
 from horae.core.model import Job
 from horae.core.records import Declaration
 from horae.jobs.declared import Declared
+from horae.jobs.lookup import find_job_by_key
 from horae.jobs.service import Jobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -106,7 +107,7 @@ class Declaring:
 
     async def _cancel(self, key: str, *, dry_run: bool) -> Verdict:
         """End the job of a key that is declared no longer; an occurrence that runs may finish."""
-        others = [each.app for each in await self._store.declarations(self._owner) if each.key == key]
+        others = [each.app for each in await self._store.records(Declaration, owner=self._owner) if each.key == key]
         taken_over_by = next((app for app in others if app != self._app), None)
         if taken_over_by is not None:
             return Verdict(key=key, outcome=Outcome.LEFT, detail=f"the application {taken_over_by} declares it")
@@ -118,10 +119,10 @@ class Declaring:
         return Verdict(key=key, outcome=Outcome.CANCELLED, job_id=_shown(there))
 
     async def _there(self, key: str) -> Job | None:
-        return await self._store.job_by_key(self._owner, key)
+        return await find_job_by_key(self._store, self._owner, key)
 
     async def _declarations(self) -> list[Declaration]:
-        return [each for each in await self._store.declarations(self._owner) if each.app == self._app]
+        return [each for each in await self._store.records(Declaration, owner=self._owner) if each.app == self._app]
 
 
 def _by_key(declarations: Sequence[Declaration]) -> dict[str, list[Declaration]]:

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeVar
 
-from horae.core.effects import keep_receipt
+from horae.core.effects import keep_record
 from horae.core.errors import InFlight, RequestChanged
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
+from horae.jobs.lookup import find_request
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 
 T = TypeVar("T", contravariant=True)
 
-Issue = Callable[[T], Awaitable[Receipt]]  # what is about to be written → its receipt, written with it
+Issue = Callable[[T], Awaitable[IdempotencyRecord]]  # what is about to be written → its record, written with it
 
 _UNDER = "\x1f"  # joins a key and the place of an item; no user's key can hold it
 
@@ -41,7 +42,7 @@ def fingerprint(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
-class Receipts:
+class Idempotency:
     """Remembers answers by owner and key."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -51,12 +52,12 @@ class Receipts:
 
     async def earlier(self, ask: Ask) -> str | None:
         """The answer to an earlier request, if there was one; raises RequestChanged when it said something else."""
-        receipt = await self._store.receipt(ask.owner, ask.key, now=self._clock.now())
-        return None if receipt is None else answer_of(receipt, ask)
+        record = await find_request(self._store, ask.owner, ask.key, now=self._clock.now())
+        return None if record is None else answer_of(record, ask)
 
-    def of(self, ask: Ask, answer: str) -> Receipt:
-        """The receipt of something that is about to be written."""
-        return Receipt(
+    def of(self, ask: Ask, answer: str) -> IdempotencyRecord:
+        """The record of something that is about to be written."""
+        return IdempotencyRecord(
             owner=ask.owner,
             key=ask.key,
             fingerprint=ask.fingerprint,
@@ -66,8 +67,8 @@ class Receipts:
 
     async def keep(self, ask: Ask, answer: str) -> str:
         """Keep the answer to an act that is over; the one that holds, when another process was faster."""
-        receipt = self.of(ask, answer)
-        return answer_of(await keep(self._store, receipt), ask)
+        record = self.of(ask, answer)
+        return answer_of(await keep(self._store, record), ask)
 
     @contextmanager
     def in_flight(self, ask: Ask) -> Iterator[None]:
@@ -82,14 +83,14 @@ class Receipts:
             self._in_flight.discard(name)
 
 
-async def keep(store: Store, receipt: Receipt) -> Receipt:
-    """Keep a receipt unless there is one already; the receipt that holds."""
-    [refusal] = await store.apply([keep_receipt(receipt)])
-    return refusal.found if refusal is not None and isinstance(refusal.found, Receipt) else receipt
+async def keep(store: Store, record: IdempotencyRecord) -> IdempotencyRecord:
+    """Keep a record unless there is one already; the record that holds."""
+    [refusal] = await store.apply([keep_record(record)])
+    return refusal.found if refusal is not None and isinstance(refusal.found, IdempotencyRecord) else record
 
 
-def answer_of(receipt: Receipt, ask: Ask) -> str:
+def answer_of(record: IdempotencyRecord, ask: Ask) -> str:
     """The answer to a repeated request; raises RequestChanged when the earlier one said something else."""
-    if receipt.fingerprint != ask.fingerprint:
+    if record.fingerprint != ask.fingerprint:
         raise RequestChanged(ask.key)
-    return receipt.answer
+    return record.answer

@@ -2,25 +2,25 @@
 
 from collections.abc import Sequence
 
-from horae.core.changes import Absent, Change, KeyFree, Refusal
+from horae.core.changes import Absent, Change, Refusal
 from horae.core.decisions.firing import Firing
 from horae.core.effects import create_job, create_manual_run, create_one_shot
 from horae.core.model import JobId, Run
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord, KeyHolder
 from horae.core.values import Value
 from horae.ports.store import Store
 
 
 class NewItem(Value, frozen=True, kw_only=True):
-    """A one-shot or a manual run, or the first firing of a recurring job; with its receipt if it may be sent again."""
+    """A one-shot or a manual run, or the first firing of a recurring job; with its record if it may be sent again."""
 
     item: Run | Firing
-    receipt: Receipt | None = None
+    record: IdempotencyRecord | None = None
 
 
 async def write_new(store: Store, items: Sequence[NewItem]) -> list[Refusal | None]:
     """Write each item whose key is free and whose request is new; None, also for what was written before."""
-    plain = [new.item for new in items if not isinstance(new.item, Firing) and _is_plain(new.item, new.receipt)]
+    plain = [new.item for new in items if not isinstance(new.item, Firing) and _is_plain(new.item, new.record)]
     if plain:
         await store.create(plain)
     if len(plain) == len(items):
@@ -34,16 +34,16 @@ async def write_new(store: Store, items: Sequence[NewItem]) -> list[Refusal | No
     ]
 
 
-def _is_plain(run: Run, receipt: Receipt | None) -> bool:
-    return run.one_shot and run.spec.key is None and receipt is None
+def _is_plain(run: Run, record: IdempotencyRecord | None) -> bool:
+    return run.one_shot and run.spec.key is None and record is None
 
 
 def _creation(new: NewItem) -> Change:
     if isinstance(new.item, Firing):
-        return create_job(new.item, new.receipt)
+        return create_job(new.item, new.record)
     if new.item.one_shot:
-        return create_one_shot(new.item, new.receipt)
-    return create_manual_run(new.item, new.receipt)
+        return create_one_shot(new.item, new.record)
+    return create_manual_run(new.item, new.record)
 
 
 def _unless_there(refusal: Refusal | None) -> Refusal | None:
@@ -51,13 +51,11 @@ def _unless_there(refusal: Refusal | None) -> Refusal | None:
     return None if refusal is None or isinstance(refusal.guard, Absent) else refusal
 
 
-def earlier_receipt(refusal: Refusal | None) -> Receipt | None:
-    """The receipt of the earlier request, where that is why an item was not written."""
-    return refusal.found if refusal is not None and isinstance(refusal.found, Receipt) else None
+def earlier_record(refusal: Refusal | None) -> IdempotencyRecord | None:
+    """The record of the earlier request, where that is why an item was not written."""
+    return refusal.found if refusal is not None and isinstance(refusal.found, IdempotencyRecord) else None
 
 
 def other_holder(refusal: Refusal | None) -> JobId | None:
     """The other job that holds the key, where that is why an item was not written."""
-    if refusal is None or not isinstance(refusal.guard, KeyFree) or isinstance(refusal.found, Receipt):
-        return None
-    return refusal.found
+    return refusal.found.job_id if refusal is not None and isinstance(refusal.found, KeyHolder) else None

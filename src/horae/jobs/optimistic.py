@@ -10,6 +10,7 @@ from horae.core.events import EventKind
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
 from horae.core.values import Value, replace
+from horae.jobs.lookup import find_job
 from horae.ports.reader import Reader, RunFilter
 from horae.ports.store import Store
 
@@ -21,7 +22,7 @@ Change = Callable[[Job], Awaitable[Job | None]]
 
 async def find(store: Reader, job_id: JobId, *, owner: str | None) -> Job:
     """The job; raises NotFound also for another owner's. `owner` None reaches every owner's jobs."""
-    job = await store.job(job_id, owner=owner)
+    job = await find_job(store, job_id, owner=owner)
     if job is None:
         raise NotFound("job", f"job_{job_id}")
     return job

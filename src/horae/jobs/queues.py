@@ -7,6 +7,7 @@ from datetime import timedelta
 from horae.core.effects import set_queue
 from horae.core.records import SETTINGS, QueueSettings
 from horae.core.values import replace
+from horae.jobs.lookup import queue_settings
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth
@@ -41,13 +42,13 @@ class Queues:
         depths = await self._store.queues(now=now, owner=owner)
         lateness = await self._store.queue_lateness(since=now - RECENT, owner=owner)
         known = {depth.queue: depth for depth in depths}
-        quiet = {queue: _empty(await self._store.queue_settings(queue)) for queue in lateness if queue not in known}
+        quiet = {queue: _empty(await queue_settings(self._store, queue)) for queue in lateness if queue not in known}
         return [self._figures(depth, lateness) for _, depth in sorted((known | quiet).items())]
 
     async def set(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> QueueFigures:
         """Say something about a queue, whether or not it has runs; fields that are not named stay as they are."""
         for _ in range(TRIES):
-            before = await self._store.queue_settings(settings.queue)
+            before = await queue_settings(self._store, settings.queue)
             after = replace(before, **{name: getattr(settings, name) for name in fields})
             [refusal] = await self._store.apply([set_queue(before, after)])
             if refusal is None:
@@ -57,7 +58,7 @@ class Queues:
         figures = {one.queue: one for one in await self.list(owner=None)}
         if settings.queue in figures:
             return figures[settings.queue]
-        return self._figures(_empty(await self._store.queue_settings(settings.queue)), {})
+        return self._figures(_empty(await queue_settings(self._store, settings.queue)), {})
 
     def _figures(self, depth: QueueDepth, lateness: Mapping[str, timedelta]) -> QueueFigures:
         oldest = depth.oldest_due_at

@@ -7,13 +7,14 @@ from horae.core.drafts import Draft
 from horae.core.errors import HoraeError
 from horae.core.ids import Ids
 from horae.core.model import Job, JobId, Misfire, Run, RunId
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.jobs.backfill import Backfilling, Filling
 from horae.jobs.bulk_create import Alike
 from horae.jobs.cancel import Cancelling
 from horae.jobs.catch_up import Accounting
 from horae.jobs.create import Creating
-from horae.jobs.idempotency import Ask, Issue, Receipts
+from horae.jobs.idempotency import Ask, Idempotency, Issue
+from horae.jobs.lookup import find_job_by_key
 from horae.jobs.optimistic import find
 from horae.jobs.params import Parameters
 from horae.jobs.pause import Pausing
@@ -44,7 +45,7 @@ class Jobs:
     ) -> None:
         """Without a `sealer` secrets are kept as they are."""
         self._store = store
-        self.receipts = Receipts(store, clock)
+        self.idempotency = Idempotency(store, clock)
         preparation = Preparation(tasks, parameters, sealer or Sealer(), new_id=new_id, horizon=horizon)
         accounting = Accounting(store, clock, new_id=new_id, horizon=horizon)
         self._stopper = Stopper(store, clock, metrics)
@@ -53,11 +54,11 @@ class Jobs:
             clock=clock,
             preparation=preparation,
             parameters=parameters,
-            receipts=self.receipts,
+            idempotency=self.idempotency,
             ids=new_id,
         )
         self.alike = Alike(
-            store=store, creating=self._creating, parameters=parameters, receipts=self.receipts, ids=new_id
+            store=store, creating=self._creating, parameters=parameters, idempotency=self.idempotency, ids=new_id
         )
         self._cancelling = Cancelling(store=store, clock=clock, accounting=accounting, stopper=self._stopper)
         self._changing = Changing(
@@ -77,8 +78,8 @@ class Jobs:
         """Make one job durable, together with others that are being created; its first runs are planned with it."""
         return await self._creating.create(draft, owner=owner, by=by)
 
-    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | Receipt:
-        """Make one job durable together with its receipt, or answer the receipt of an earlier request."""
+    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | IdempotencyRecord:
+        """Make one job durable together with its record, or answer the record of an earlier request."""
         return await self._creating.create_once(draft, owner=owner, by=by, issue=issue)
 
     async def create_many(
@@ -96,7 +97,7 @@ class Jobs:
 
     async def find_by_key(self, owner: str, key: str) -> Job | None:
         """The unfinished job that holds a key, if there is one."""
-        return await self._store.job_by_key(owner, key)
+        return await find_job_by_key(self._store, owner, key)
 
     # --- changing
 
@@ -137,13 +138,13 @@ class Jobs:
     async def run_now(self, job_id: JobId, params: str | None, *, owner: str | None, by: str) -> Run:
         """Run the job once more at once, whatever its schedule says, also while it is paused or finished."""
         run = await self._creating.run_now(job_id, params, owner=owner, by=by)
-        assert not isinstance(run, Receipt)
+        assert not isinstance(run, IdempotencyRecord)
         return run
 
     async def run_now_once(
         self, job_id: JobId, params: str | None, *, owner: str | None, by: str, issue: Issue[Run]
-    ) -> Run | Receipt:
-        """As `run_now`, together with its receipt, or the receipt of an earlier request."""
+    ) -> Run | IdempotencyRecord:
+        """As `run_now`, together with its record, or the record of an earlier request."""
         return await self._creating.run_now(job_id, params, owner=owner, by=by, issue=issue)
 
     async def backfill(
@@ -154,6 +155,6 @@ class Jobs:
         *,
         owner: str | None,
         issue: Issue[Filling] | None = None,
-    ) -> Filling | Receipt:
+    ) -> Filling | IdempotencyRecord:
         """Run a recurring job for each of its slots in a range of the past, beside what its schedule does."""
         return await self._backfilling.begin(job_id, start, end, owner=owner, issue=issue)

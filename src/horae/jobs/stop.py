@@ -8,6 +8,7 @@ from horae.core.effects import request_stop
 from horae.core.errors import Conflict, NotFound
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import JobId, Reason, Run, RunId, State
+from horae.jobs.lookup import find_run
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
@@ -97,7 +98,7 @@ class Stopper:
         return [run for run in (await self._store.runs([run.id for run in again])).values() if run.state not in FINAL]
 
     async def _find(self, run_id: RunId, owner: str | None) -> Run:
-        run = await self._store.run(run_id, owner=owner)
+        run = await find_run(self._store, run_id, owner=owner)
         if run is None:
             raise NotFound("run", f"run_{run_id}")
         return run

@@ -9,6 +9,7 @@ import msgspec
 
 from horae.core.drafts import TaskDefaults
 from horae.core.errors import Fault, Invalid, UnknownTask
+from horae.core.records import TaskSchema
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
 from horae.secrets.redaction import Redactor
@@ -76,7 +77,7 @@ class TaskBook:
     async def _refresh(self) -> None:
         self.reads += 1
         number = self.reads
-        schemas = await self._store.tasks()
+        schemas = {task.name: task.schema for task in await self._store.records(TaskSchema)}
         if number > self._told_by:  # no later read was faster
             self._schemas, self._told_by = schemas, number
             self._read_at = self._clock.elapsed()

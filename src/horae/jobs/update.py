@@ -17,6 +17,7 @@ from horae.core.values import replace
 from horae.jobs.cancel import Cancelling
 from horae.jobs.catch_up import Accounting
 from horae.jobs.create import Creating
+from horae.jobs.lookup import find_job_by_key
 from horae.jobs.optimistic import TRIES, act, always_changing, next_revision, refuse_begun, refuse_over, write_change
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
@@ -70,7 +71,7 @@ class Changing:
         """Create the job with the key of the draft, or make it what the draft says; `check` may refuse."""
         assert draft.key is not None
         for _ in range(TRIES):
-            there = await self._store.job_by_key(owner, draft.key)
+            there = await find_job_by_key(self._store, owner, draft.key)
             check(there)
             done = await (self._create(draft, owner, by) if there is None else self._replace(there, draft, by))
             if done is not None:

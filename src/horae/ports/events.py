@@ -1,7 +1,8 @@
-"""The event log: batches of events in the order of their commits."""
+"""The event log port: batches of events in the order of their commits."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from horae.core.events import EventKind
 from horae.core.values import Value
@@ -17,3 +18,16 @@ class EventBatch(Value, frozen=True, kw_only=True):
     owner: str
     at: datetime
     subjects: Sequence[str]  # ids of jobs (`job.*`) or runs (`run.*`)
+
+
+class EventLog(Protocol):
+    """Reads events; they are written with the changes that they report."""
+
+    async def read(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+        """Return the batches after a position, in an order that never changes; None starts with the oldest.
+
+        A batch is returned only when none can be committed before it any more. `owner` None means any owner.
+        """
+
+    async def last(self) -> str:
+        """Return a position after which `read` returns everything that is committed from now on."""

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
 from horae.core.model import Attempt, Backfill, Job, JobError, JobId, JobStatus, Node, Run, RunId, Skip, State
-from horae.core.records import Declaration, QueueSettings, Receipt
+from horae.core.records import Record
 from horae.core.values import Value
-from horae.ports.events import EventBatch
 
 T = TypeVar("T", covariant=True)
+R = TypeVar("R", bound=Record)
 
 
 class RunFilter(Value, frozen=True, kw_only=True):
@@ -82,25 +82,19 @@ class QueueDepth(Value, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """Look-ups and lists; `owner` None means any owner."""
-
-    async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
-        """Return the job; a one-shot comes with its run, live or ended."""
-
-    async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
-        """Return the run, live or ended."""
-
-    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
-        """Return runs of any owner, live or ended; missing ones are left out."""
-
-    async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
-        """Return those of the runs that have ended, in any order."""
+    """Look-ups and lists. Look-ups by id find rows of any owner; `horae.jobs.lookup` checks whose they are."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
-        """Return jobs of any owner; missing ones are left out."""
+        """Return jobs; missing ones are left out. A one-shot comes with its run, live or ended."""
 
-    async def attempts(self, run_id: RunId) -> list[Attempt]:
-        """Return the attempts of a run that did not succeed, oldest first."""
+    async def runs(self, run_ids: Sequence[RunId], *, ended: bool = False) -> Mapping[RunId, Run]:
+        """Return runs, live or ended; missing ones are left out.
+
+        With `ended` only those that have ended, without reading the others: callers poll for the end of many runs.
+        """
+
+    async def attempts(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+        """Return the attempts of runs that did not succeed, oldest first; runs without any are left out."""
 
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         """Return for each job its latest run that is already due, if there is one."""
@@ -114,11 +108,21 @@ class Reader(Protocol):
     async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
         """Return the ledger of the slots with start <= slot <= end, with at most `limit` runs, the oldest."""
 
+    async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
+        """Return what a run waits for in its gate, earliest first.
+
+        These are live runs that come before it or are held, and earlier dead letters that block it.
+        """
+
+    async def records(self, kind: type[R], *, owner: str = "", key: str | None = None) -> list[R]:
+        """Return the records of a kind and an owner, with this key or (None) with any.
+
+        Task schemas and queue settings belong to no owner; their key is the name of the task or queue. The key of a
+        declaration is the store's own. Idempotency records that expired may still be returned.
+        """
+
     async def nodes(self) -> list[Node]:
         """Return every registered node, including dead ones that are not removed yet."""
-
-    async def tasks(self) -> Mapping[str, str]:
-        """Return every task that a node ever registered, with the JSON schema of its parameters."""
 
     async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
         """Return the queues that have live runs (of an owner); without an owner also those that have settings."""
@@ -129,38 +133,8 @@ class Reader(Protocol):
         It is that of the latest 1,000 runs of a queue that were due after `since` and did start.
         """
 
-    async def queue_settings(self, queue: str) -> QueueSettings:
-        """Return the settings of a queue, or the defaults."""
-
-    async def job_by_key(self, owner: str, key: str) -> Job | None:
-        """Return the unfinished job that holds a key."""
-
-    async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
-        """Return the attempts of many runs that did not succeed, oldest first; runs without any are left out."""
-
-    async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
-        """Return what a run waits for in its gate, earliest first.
-
-        These are live runs that come before it or are held, and earlier dead letters that block it.
-        """
-
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         """Group the latest 10,000 dead letters by task and error, the most frequent first."""
 
-    async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
-        """Return the idempotency record of an earlier request with this key, unless it expired."""
-
-    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
-        """Return the batches after a position, in an order that never changes; None starts with the oldest.
-
-        A batch is returned only when none can be committed before it any more.
-        """
-
-    async def last_event(self) -> str:
-        """Return a position after which `events` returns everything that is committed from now on."""
-
-    async def declarations(self, owner: str) -> list[Declaration]:
-        """Return every stored version of the declared schedules of an owner."""
-
-    async def dead_letters(self) -> int:
+    async def count_dead_letters(self) -> int:
         """Count failed runs that are not resolved, up to 10,000."""

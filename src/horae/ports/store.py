@@ -5,7 +5,7 @@ move rows and hold no rule: what a row becomes is decided in the core before a v
 argument; only `time()` asks the backend for its clock. A backend that does not answer raises `Unavailable`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Protocol
 
@@ -14,9 +14,10 @@ from horae.core.decisions.firing import Due
 from horae.core.decisions.release import Rival
 from horae.core.decisions.results import Settled
 from horae.core.model import Backfill, Node, NodeId, Reason, Run, RunId
-from horae.core.signals import Signal
 from horae.core.values import Value
 from horae.ports.blobs import Blobs
+from horae.ports.database import Database
+from horae.ports.events import EventLog
 from horae.ports.reader import Reader
 
 
@@ -68,21 +69,16 @@ class Beat(Value, frozen=True, kw_only=True):
     nodes: Sequence[Node]  # that beat within dead_after
 
 
-class Store(Reader, Protocol):
+class Store(Reader, Database, Protocol):
     """The truth about jobs, runs and nodes."""
 
     @property
     def blobs(self) -> Blobs:
         """Blobs that are kept in the store itself."""
 
-    async def open(self) -> None:
-        """Connect, and check that the schema is the one this version expects."""
-
-    async def close(self) -> None:
-        """Finish what was begun and let go of every connection."""
-
-    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
-        """Call `heard` (on the event loop) for every signal; returns how to stop that."""
+    @property
+    def events(self) -> EventLog:
+        """The event log."""
 
     async def time(self) -> datetime:
         """The clock of the store: the one every node follows."""
@@ -143,7 +139,7 @@ class Store(Reader, Protocol):
         """Free gates of nodes that are gone, and wake parked runs that nothing blocks; how many were found."""
 
     async def expire(self, *, now: datetime, limit: int) -> int:
-        """Delete receipts older than RECEIPT_LIFE and events older than EVENT_LIFE; how many rows, 0 when done."""
+        """Delete idempotency records and events that are past their life; how many rows, 0 when done."""
 
     async def prune(self, *, before: date, limit: int) -> int:
         """Drop history, attempts, skips and blobs of days before; how many rows or days went, 0 when done."""

@@ -12,6 +12,7 @@ from horae.core.schedule.evaluate import jittered
 from horae.core.schedule.preview import Fire, preview
 from horae.core.schedule.timestamps import parse_timestamp, rfc3339
 from horae.core.values import Value, replace
+from horae.jobs.lookup import find_job
 from horae.jobs.optimistic import find
 from horae.jobs.params import Parameters
 from horae.ports.blobs import Blobs
@@ -129,7 +130,7 @@ class JobQueries:
 
     async def _read_runs(self, run_ids: Sequence[RunId]) -> list[tuple[Run, Sequence[Attempt]] | None]:
         runs = await self._store.runs([*dict.fromkeys(run_ids)])
-        attempts = await self._store.attempts_of([*runs]) if runs else {}
+        attempts = await self._store.attempts([*runs]) if runs else {}
         found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
         return [found.get(run_id) for run_id in run_ids]
 
@@ -164,7 +165,7 @@ class JobQueries:
             _refuse_far(job, end, now)
             begin = max(start or _begin(job), after or _begin(job))
             found, complete = await self._slots(job, begin, end or now, now, limit + 1)
-            if await self._store.job(job_id, owner=owner) == job:
+            if await find_job(self._store, job_id, owner=owner) == job:
                 break  # the job was not fired or changed between the two reads: no slot is missing or listed twice
         return _page(found, limit, complete=complete)
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from horae.core.errors import Gone
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, Run, RunId
+from horae.jobs.lookup import find_run
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
@@ -87,14 +88,14 @@ class LogTails:
         """
         if after is None:
             return LogTail(find=self._find_latest_of(job_id), blobs=self._blobs, clock=self._clock)
-        run = await self._store.run(_run_at(after), owner=None)
+        run = await find_run(self._store, _run_at(after), owner=None)
         if run is None or run.job_id != job_id:
             raise _no_such_place(after)
         return LogTail(find=self._find_run(run.id), blobs=self._blobs, clock=self._clock, after=after)
 
     def _find_run(self, run_id: RunId) -> FindRun:
         async def find() -> tuple[Run | None, bool]:
-            return await self._store.run(run_id, owner=None), False
+            return await find_run(self._store, run_id, owner=None), False
 
         return find
 
@@ -104,7 +105,7 @@ class LogTails:
 
         async def find() -> tuple[Run | None, bool]:
             if chosen:
-                return await self._store.run(chosen[0], owner=None), False
+                return await find_run(self._store, chosen[0], owner=None), False
             overview = await self._queries.job(job_id, owner=None)
             if overview.last_run is not None:
                 chosen.append(overview.last_run.id)

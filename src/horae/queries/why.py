@@ -9,6 +9,7 @@ from horae.core.errors import NotFound
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Node, Reason, Run, RunId, State
 from horae.core.schedule.timestamps import rfc3339
+from horae.jobs.lookup import find_run, queue_settings
 from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth, Reader
 
@@ -61,7 +62,7 @@ class StartExplainer:
 
     async def explain(self, run_id: RunId, *, owner: str | None) -> Explanation:
         """Explain why the run has not started; raises NotFound also for a run of another owner."""
-        run = await self._store.run(run_id, owner=owner)
+        run = await find_run(self._store, run_id, owner=owner)
         if run is None:
             raise NotFound("run", f"run_{run_id}")
         now = self._clock.now()
@@ -69,7 +70,7 @@ class StartExplainer:
 
     async def _conditions(self, run: Run, now: datetime) -> StartConditions:
         alive = now - self._dead_after
-        settings = await self._store.queue_settings(run.spec.queue)
+        settings = await queue_settings(self._store, run.spec.queue)
         nodes = [node for node in await self._store.nodes() if "worker" in node.roles and node.beat_at > alive]
         running = 0
         if settings.concurrency is not None:

@@ -115,7 +115,7 @@ async def _examine_store(settings: Settings) -> AsyncIterator[Finding]:
                     yield _wrong_clock(node)
             for finding in _queues(await store.queues(now=now), now):
                 yield finding
-            yield _dead_letters(await store.dead_letters())
+            yield _dead_letters(await store.count_dead_letters())
     except Unavailable as exc:
         yield _bad("store", str(exc))
 

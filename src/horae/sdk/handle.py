@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from horae.core.errors import NotFound, RunCancelled, RunFailed, RunSkipped
 from horae.core.model import JobId, Reason, Run, RunId, State
+from horae.jobs.lookup import find_run
 
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection
@@ -81,13 +82,13 @@ class Handle(Generic[T]):
             raise TimeoutError(await self._timeout_message(connection, seconds)) from None
 
     async def _timeout_message(self, connection: "Connection", seconds: float | None) -> str:
-        run = await connection.store.run(RunId(self._uuid), owner=self._owner)
+        run = await find_run(connection.store, RunId(self._uuid), owner=self._owner)
         if run is None:
             return f"there is no {self.run_id}: was the transaction that submitted it committed?"
         return f"{self.run_id} is still {_status_of(run, connection)} after {seconds:g} s"
 
     async def _status(self, connection: "Connection") -> str:
-        run = await connection.store.run(RunId(self._uuid), owner=self._owner)
+        run = await find_run(connection.store, RunId(self._uuid), owner=self._owner)
         if run is None:
             raise NotFound("run", self.run_id)
         return _status_of(run, connection)

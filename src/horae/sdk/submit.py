@@ -9,7 +9,7 @@ import msgspec
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.model import Job, JobId
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.sdk.options import SubmitOptions
 from horae.sdk.transactions import Statement, enlistment
@@ -41,11 +41,11 @@ class JobCreator:
         if ask is None:
             return (await connection.jobs.create(draft, owner=self.owner, by=self.owner)).id
 
-        async def issue(job: Job) -> Receipt:
-            return connection.jobs.receipts.of(ask, job.id)
+        async def issue(job: Job) -> IdempotencyRecord:
+            return connection.jobs.idempotency.of(ask, job.id)
 
         created = await connection.jobs.create_once(draft, owner=self.owner, by=self.owner, issue=issue)
-        return JobId(answer_of(created, ask)) if isinstance(created, Receipt) else created.id
+        return JobId(answer_of(created, ask)) if isinstance(created, IdempotencyRecord) else created.id
 
     async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
         """Create many jobs durably."""

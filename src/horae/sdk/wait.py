@@ -83,7 +83,7 @@ class PollingWaiter:
 
     async def _ended(self, run_ids: Sequence[RunId]) -> Sequence[Run]:
         try:
-            return await self._store.ended(run_ids)
+            return [*(await self._store.runs(run_ids, ended=True)).values()]
         except Unavailable:
             return ()  # poll again: each waiter has a timeout of its own
 

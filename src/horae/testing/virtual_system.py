@@ -16,6 +16,7 @@ from horae.core.ids import Ids
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
 from horae.jobs.declaring import Declaring, Outcome
+from horae.jobs.lookup import find_run
 from horae.jobs.params import Parameters
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
@@ -260,14 +261,14 @@ class _VirtualEngine:
                 return sorted(found, key=lambda view: (view.due_at, view.id))
 
     async def run(self, run_id: RunId) -> RunView:
-        run = await self._store.run(run_id, owner=None)
+        run = await find_run(self._store, run_id, owner=None)
         if run is None:
             raise LookupError(f"there is no run_{run_id}")
         [view] = await self._views([run])
         return view
 
     async def _views(self, runs: Sequence[Run]) -> list[RunView]:
-        attempts = await self._store.attempts_of([run.id for run in runs])
+        attempts = await self._store.attempts([run.id for run in runs])
         now = self.clock.now()
         return [run_view(run, attempts.get(run.id, ()), await self._parameters.of(run.spec), now) for run in runs]
 
@@ -305,7 +306,7 @@ class _VirtualWaiter:
         try:
             while self._clock.now() < deadline:
                 changed.clear()
-                run = await self._store.run(run_id, owner=None)
+                run = await find_run(self._store, run_id, owner=None)
                 if run is not None and run.state in FINAL:
                     return run
                 await self._clock.wait(changed, self._clock.now() + pause)

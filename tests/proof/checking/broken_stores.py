@@ -9,6 +9,7 @@ from horae.core.decisions.results import Settled
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId
 from horae.core.values import replace
+from horae.jobs.lookup import find_run
 from horae.ports.store import ClaimRequest, Claims
 from horae.stores.sqlite.store import SqliteStore
 
@@ -48,7 +49,7 @@ class IgnoresFences(BrokenStore):
         return await self.store.settle([await self._under_any_fence(result) for result in results])
 
     async def _under_any_fence(self, result: Settled) -> Settled:
-        now = await self.store.run(result.run.id, owner=None)
+        now = await find_run(self.store, result.run.id, owner=None)
         if now is None or now.state in FINAL or now.fence == result.run.fence:
             return result
         run = replace(result.run, fence=now.fence, node=now.node)

@@ -25,6 +25,7 @@ from horae.core.model import (
     State,
 )
 from horae.core.schedule.timestamps import rfc3339
+from horae.jobs.lookup import find_job
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from horae.proof.checking import Code
@@ -140,7 +141,7 @@ async def _once(system: System, task: str, *, delay: float = 0, policy: Policy |
 
 
 async def _job(store: Store, job_id: JobId) -> Job:
-    job = await store.job(job_id, owner=None)
+    job = await find_job(store, job_id, owner=None)
     assert job is not None
     return job
 

@@ -25,11 +25,11 @@ async def read_history(store: Store, now: datetime) -> History:
         now=now,
         jobs=jobs,
         runs=runs,
-        attempts=await store.attempts_of([run.id for run in runs]),
+        attempts=await store.attempts([run.id for run in runs]),
         skips=skips,
         backfills=backfills,
         dead_letters=frozenset[RunId](run.id for run in await runs_of(store, RunFilter(dead_letters=True))),
-        end_events=await end_events(store, [run.id for run in runs], owner=None),
+        end_events=await end_events(store.events, [run.id for run in runs], owner=None),
     )
 
 

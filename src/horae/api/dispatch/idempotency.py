@@ -11,7 +11,7 @@ from horae.api.auth.guard import Principal
 from horae.api.dispatch.context import services_of
 from horae.api.http.operation import header_values
 from horae.core.errors import Conflict, Invalid
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Ask, Issue, answer_of, fingerprint
 
 HEADER = "Idempotency-Key"
@@ -37,7 +37,7 @@ async def run_once(
     request: Request,
     who: Principal,
     data: bytes,
-    act: Callable[[Issue[T] | None], Awaitable[T | Receipt]],
+    act: Callable[[Issue[T] | None], Awaitable[T | IdempotencyRecord]],
     respond: Callable[[T], Awaitable[Response]],
 ) -> Response:
     """Execute `act` once per Idempotency-Key and return the response that `respond` makes of its outcome.
@@ -47,24 +47,24 @@ async def run_once(
     ask = _ask(request, who, data)
     if ask is None:
         done = await act(None)
-        assert not isinstance(done, Receipt)
+        assert not isinstance(done, IdempotencyRecord)
         return await respond(done)
-    receipts = services_of(request).jobs.receipts
-    if (earlier := await receipts.earlier(ask)) is not None:
+    idempotency = services_of(request).jobs.idempotency
+    if (earlier := await idempotency.earlier(ask)) is not None:
         return _replayed(earlier)
     responses: list[Response] = []
 
-    async def issue(outcome: T) -> Receipt:
+    async def issue(outcome: T) -> IdempotencyRecord:
         responses.append(await respond(outcome))
-        return receipts.of(ask, _stored(responses[-1]))
+        return idempotency.of(ask, _stored(responses[-1]))
 
     try:
         done = await act(issue)
     except Conflict:
-        if (earlier := await receipts.earlier(ask)) is None:
+        if (earlier := await idempotency.earlier(ask)) is None:
             raise
         return _replayed(earlier)  # it conflicted with an earlier copy of the same request
-    return _replayed(answer_of(done, ask)) if isinstance(done, Receipt) else responses[-1]
+    return _replayed(answer_of(done, ask)) if isinstance(done, IdempotencyRecord) else responses[-1]
 
 
 async def run_once_in_steps(
@@ -74,13 +74,13 @@ async def run_once_in_steps(
     ask = _ask(request, who, data)
     if ask is None:
         return await act(None)
-    receipts = services_of(request).jobs.receipts
-    if (earlier := await receipts.earlier(ask)) is not None:
+    idempotency = services_of(request).jobs.idempotency
+    if (earlier := await idempotency.earlier(ask)) is not None:
         return _replayed(earlier)
-    with receipts.in_flight(ask):
+    with idempotency.in_flight(ask):
         response = await act(ask)
         mine = _stored(response)
-        kept = await receipts.keep(ask, mine)
+        kept = await idempotency.keep(ask, mine)
     return response if kept == mine else _replayed(kept)
 
 

@@ -34,6 +34,7 @@ from horae.core.errors import Invalid, NotFound, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId
 from horae.events.event import EventFilter, EventId, FeedEvent
+from horae.jobs.lookup import find_job
 
 EVERYBODY = "*"
 ENCODED = 500  # messages that are cached for other listeners
@@ -133,7 +134,7 @@ def _owner(query: Query, who: Principal) -> str | None:
 async def _job(services: Services, text: str, owner: str | None) -> JobId:
     """Return the id of a job; raises NotFound when the listener may not see it, because no event would ever come."""
     job_id = read_job_id(text)
-    if await services.store.job(job_id, owner=owner) is None:
+    if await find_job(services.store, job_id, owner=owner) is None:
         raise NotFound("job", text)
     return job_id
 

@@ -21,7 +21,7 @@ from horae.api.schemas.job_requests import read_params
 from horae.api.schemas.job_views import JobView
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Misfire, Run
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.jobs.backfill import Filling
 from horae.jobs.idempotency import Issue
 
@@ -76,7 +76,7 @@ async def run_now(request: Request) -> Response:
     refuse_shell(who, job.spec.task)
     data = await read_body(request)
 
-    async def act(issue: Issue[Run] | None) -> Run | Receipt:
+    async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         params = read_params(decode(data, _RUN).params)
         if issue is None:
             return await services.jobs.run_now(job_id, params, owner=who.reach, by=who.subject)
@@ -98,7 +98,7 @@ async def backfill(request: Request) -> Response:
     refuse_shell(who, job.spec.task)
     data = await read_body(request)
 
-    async def act(issue: Issue[Filling] | None) -> Filling | Receipt:
+    async def act(issue: Issue[Filling] | None) -> Filling | IdempotencyRecord:
         body = decode(data, _BACKFILL)
         start, end = read_timestamp(body.start, "/start"), read_timestamp(body.end, "/end")
         return await services.jobs.backfill(job_id, start, end, owner=who.reach, issue=issue)

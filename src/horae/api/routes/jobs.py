@@ -40,7 +40,7 @@ from horae.api.schemas.job_views import (
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.drafts import Draft
 from horae.core.model import Job, JobId
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
 from horae.queries.jobs import Overview
 
@@ -60,7 +60,7 @@ async def create(request: Request) -> Response:
     who, services = principal(request), services_of(request)
     data = await read_body(request)
 
-    async def act(issue: Creation | None) -> Job | Receipt:
+    async def act(issue: Creation | None) -> Job | IdempotencyRecord:
         draft = read_job(data)
         refuse_shell(who, draft.task)
         if issue is None:

@@ -22,7 +22,7 @@ from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
 from horae.api.schemas.ids import read_job_id, read_run_id
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Run, RunId
-from horae.core.records import Receipt
+from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
 
 
@@ -102,7 +102,7 @@ async def retry(request: Request) -> Response:
     refuse_shell(who, run.spec.task)
     data = await read_body(request)
 
-    async def act(issue: Issue[Run] | None) -> Run | Receipt:
+    async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         patch = decode(data, _AGAIN).params
         return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
 

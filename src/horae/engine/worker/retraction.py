@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from horae.core.effects import OVER, retract_held, retractable
 from horae.core.model import JobId, JobStatus, Run, RunId
+from horae.core.records import QueueSettings
 from horae.ports.store import Store
 
 TRIES = 3  # how often a job is read again that changes meanwhile
@@ -49,7 +50,8 @@ async def _retract_of(store: Store, job_id: JobId, held: Sequence[Run], now: dat
         taken = retractable(same, ledger.runs, now)
         if not taken:
             break
-        limited = (await store.queue_settings(job.spec.queue)).concurrency is not None
+        settings = await store.records(QueueSettings, key=job.spec.queue)
+        limited = any(each.concurrency is not None for each in settings)
         [refusal] = await store.apply([retract_held(job, taken, now=now, limited=limited)])
         if refusal is None:
             break

@@ -129,7 +129,7 @@ class Verification:
     async def _judge(self, history: History) -> None:
         """Judge runs by every guarantee, except that dead letters are listed."""
         failed = frozenset(run.id for run in history.runs if run.state is State.FAILED)
-        attempts = await self._store.attempts_of([run.id for run in history.runs])
+        attempts = await self._store.attempts([run.id for run in history.runs])
         self.expect(not attempts, f"{len(attempts)} runs have attempts that did not succeed")
         for found in violations(replace(history, attempts=attempts, dead_letters=failed), self._tolerance):
             self.expect(False, f"{found.code}: {found.subject}: {found.detail}")

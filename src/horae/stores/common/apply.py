@@ -24,8 +24,9 @@ from horae.core.changes import (
     RunUnchanged,
 )
 from horae.core.model import JobId, NodeId, RunId
-from horae.core.records import KeyHolder, Receipt
+from horae.core.records import IdempotencyRecord, KeyHolder, Place
 from horae.core.signals import Signal
+from horae.stores.common.records import RecordRow, Stored, encode_record
 
 
 @dataclass(slots=True)
@@ -37,8 +38,7 @@ class Named:
     runs: set[RunId] = field(default_factory=set)
     letters: set[RunId] = field(default_factory=set)
     backfills: set[str] = field(default_factory=set)
-    keys: dict[tuple[str, str], KeyHolder] = field(default_factory=dict)
-    receipts: dict[tuple[str, str], Receipt] = field(default_factory=dict)
+    records: dict[Place, KeyHolder | IdempotencyRecord] = field(default_factory=dict)
     queues: set[str] = field(default_factory=set)
     nodes: set[NodeId] = field(default_factory=set)
 
@@ -66,10 +66,8 @@ class Named:
                 self.letters.add(guard.id)
             case BackfillUnchanged():
                 self.backfills.add(guard.id)
-            case KeyFree(holder):
-                self.keys.setdefault(holder.place, holder)
-            case RequestNew(receipt):
-                self.receipts.setdefault(receipt.place, receipt)
+            case KeyFree(record) | RequestNew(record):
+                self.records.setdefault(record.place, record)
             case QueueUnchanged(settings):
                 self.queues.add(settings.queue)
             case NodeUnchanged():
@@ -80,7 +78,7 @@ class Named:
 
 @dataclass(slots=True)
 class Writes:
-    """What admitted changes write, by the kind of value."""
+    """What admitted changes write, by the kind of value; small records, whatever their kind, as rows."""
 
     deletes: defaultdict[type, list[Any]] = field(default_factory=lambda: defaultdict(list))
     puts: defaultdict[type, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -98,10 +96,12 @@ class Writes:
         return writes
 
     def _add(self, change: Change) -> None:
-        for item in change.deletes:
-            self.deletes[type(item)].append(item)
-        for put in change.puts:
-            self.puts[type(put)].append(put)
+        for items, kinds in ((change.deletes, self.deletes), (change.puts, self.puts)):
+            for item in items:
+                if isinstance(item, Stored):
+                    kinds[RecordRow].append(encode_record(item))
+                else:
+                    kinds[type(item)].append(item)
         self.gates_left += change.gates_left
         self.events += change.events
         self.signals += change.signals

@@ -17,14 +17,15 @@ from horae.core.changes import (
     StopRequested,
 )
 from horae.core.model import Backfill, Job, Node, Run, Skip
-from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.records import QueueSettings
 from horae.core.signals import Kind, Signal
 from horae.stores.common.apply import Named, Writes
+from horae.stores.common.records import RecordRow
 from horae.stores.postgres import codecs
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import Places, columns, first_day
 from horae.stores.postgres.database import Collision, Session, retried
-from horae.stores.postgres.guards import Locked, lock
+from horae.stores.postgres.guards import Place, lock
 from horae.stores.postgres.held import count_held
 
 Encode = Callable[[Any], tuple[Any, ...]]
@@ -33,8 +34,7 @@ _DELETES: Mapping[type, tuple[str, Encode]] = {
     Run: ("delete_runs", lambda run: (run.id,)),
     Skip: ("delete_skips", lambda skip: (skip.job_id, skip.start)),
     Backfill: ("delete_backfills", lambda backfill: (backfill.id,)),
-    KeyHolder: ("delete_keys", lambda holder: (holder.owner, holder.key, holder.job_id)),
-    Declaration: ("delete_declarations", lambda seen: (seen.owner, seen.app, seen.key, seen.digest)),
+    RecordRow: ("delete_records", lambda row: row[:4]),
     GatesOf: ("delete_gates_of_nodes", lambda gates: (gates.node,)),
     Node: ("delete_nodes", lambda node: (node.id,)),
 }
@@ -45,11 +45,8 @@ _PUTS: Mapping[type, tuple[str, Encode]] = {
     Parked: ("park_runs", lambda parked: (parked.run_id,)),
     Skip: ("insert_skips", codecs.skip),
     Backfill: ("put_backfills", codecs.backfill),
-    KeyHolder: ("put_keys", lambda holder: (holder.owner, holder.key, holder.job_id)),
-    Receipt: ("put_receipts", codecs.receipt),
-    Declaration: ("insert_declarations", codecs.declaration),
     QueueSettings: ("put_queues", lambda queue: (queue.queue, queue.paused, queue.concurrency)),
-    TaskSchema: ("put_tasks", lambda task: (task.name, task.schema)),
+    RecordRow: ("put_records", tuple),
 }
 
 
@@ -67,7 +64,7 @@ class PostgresApply(PostgresBase):
             limits = {queue.queue: queue.concurrency for queue in locked.found.queues.values()}
             refusals = [locked.found.admit(change) for change in changes]
             writes = Writes.of(changes, refusals)
-            _settle_reserved(writes, locked)
+            _settle_reserved(writes, locked.reserved)
             woken = await _write(session, writes, places)
         self._signals.send(_merged([*writes.signals, *map(_due, [*woken, *locked.passed_over])]))
         for queue in writes.puts[QueueSettings]:
@@ -85,13 +82,11 @@ def _runs_of(changes: Sequence[Change]) -> Iterable[Run]:
                 yield put.run
 
 
-def _settle_reserved(writes: Writes, locked: Locked) -> None:
+def _settle_reserved(writes: Writes, reserved: Mapping[Place, RecordRow]) -> None:
     """Leave out what was written when it was reserved, and take back what nobody was admitted for."""
-    for kind, reserved in ((KeyHolder, locked.keys), (Receipt, locked.receipts)):
-        puts = writes.puts[kind]
-        taken = {record.place for record in puts}
-        writes.deletes[kind] += [record for place, record in reserved.items() if place not in taken]
-        writes.puts[kind] = [record for record in puts if reserved.get(record.place) != record]
+    puts: dict[Place, RecordRow] = {row[:3]: row for row in writes.puts[RecordRow]}
+    writes.deletes[RecordRow] += [row for place, row in reserved.items() if place not in puts]
+    writes.puts[RecordRow] = [row for place, row in puts.items() if reserved.get(place) != row]
 
 
 async def _write(session: Session, writes: Writes, places: Places) -> list[datetime]:
@@ -100,8 +95,6 @@ async def _write(session: Session, writes: Writes, places: Places) -> list[datet
         for kind, (statement, encode) in table.items():
             if items := kinds.get(kind):
                 await session.rows(statement, *columns(encode, items))
-    if receipts := writes.deletes[Receipt]:
-        await session.rows("delete_receipts", *columns(lambda new: new.place, receipts))
     for node in writes.puts[Node]:
         await session.rows("put_node", *codecs.node_columns(node))
     for revised in writes.puts[OneShotRevised]:

@@ -9,7 +9,6 @@ import msgspec
 
 from horae.core.decisions.results import Settled
 from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
-from horae.core.records import Declaration, Receipt
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,
     STATES,
@@ -312,21 +311,6 @@ def block(run: Run) -> tuple[Any, ...]:
     """The columns of `add_blocks`: a run that failed, and what comes after it waits."""
     assert run.finished_at is not None
     return run.gate, run.due_at, run.id, run.job_id, day_of(run.finished_at)
-
-
-def receipt(item: Receipt) -> tuple[Any, ...]:
-    """The columns of `receipts`."""
-    return item.owner, item.key, item.fingerprint, item.answer, item.created_at
-
-
-def receipt_of(row: Sequence[Any]) -> Receipt:
-    """The inverse of `receipt`."""
-    return Receipt(owner=row[0], key=row[1], fingerprint=row[2], answer=row[3], created_at=row[4])
-
-
-def declaration(item: Declaration) -> tuple[Any, ...]:
-    """The columns of `insert_declarations`."""
-    return item.owner, item.app, item.key, item.digest, item.seen_at
 
 
 def node_columns(node: Node) -> tuple[Any, ...]:

@@ -13,8 +13,7 @@ from typing import Any
 from horae.core.errors import Invalid, Unavailable
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
-from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.database import TIMEOUT, Session
+from horae.stores.postgres.database import TIMEOUT, Database, Session
 
 LAST_POSITION = 2**63 - 1
 GLANCES = 5  # how often a read looks whether the writers of the moment are done
@@ -44,15 +43,15 @@ class Horizon:
             self.settled, self._awaited = self._awaited[0], (last, writers)
 
 
-class PostgresEvents(PostgresBase):
-    """The verbs of the store that deal with events."""
+class PostgresEventLog:
+    """Reads the outbox."""
 
-    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
-        super().__init__(url, pool_size=pool_size, listens=listens)
+    def __init__(self, db: Database) -> None:
+        self._db = db
         self._horizon = Horizon()
         self._looking = asyncio.Lock()  # what is seen must be noted in the order in which it was seen
 
-    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+    async def read(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
         """Batches in an order that never changes, those after a position; None begins with the oldest that is kept."""
         since = 0 if after is None else _position(after)
         async with self._db.session() as session:
@@ -70,8 +69,8 @@ class PostgresEvents(PostgresBase):
                 found = await session.rows("events_of_owner", since, self._horizon.settled, limit, owner)
         return [_batch(row) for row in found]
 
-    async def last_event(self) -> str:
-        """A position such that `events` after it brings what happens from now on."""
+    async def last(self) -> str:
+        """A position such that `read` after it brings what happens from now on."""
         try:
             async with asyncio.timeout(TIMEOUT), self._db.session() as session:
                 last = await self._look(session)

@@ -1,23 +1,23 @@
 """The rows that guards of changes name, in PostgreSQL: locked until the transaction ends."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from horae.core.changes import Found, JobUnchanged, RunUnchanged
 from horae.core.errors import Unavailable
 from horae.core.job_rules import one_shot_status
 from horae.core.model import JobId, JobStatus, NodeId, Reason, Run, RunId, State
-from horae.core.records import RECEIPT_LIFE, KeyHolder, QueueSettings, Receipt
+from horae.core.records import IDEMPOTENCY_LIFE, IdempotencyRecord, KeyHolder, QueueSettings
 from horae.stores.common.apply import Named
-from horae.stores.postgres.codecs import ROWS, columns, first_day, receipt, receipt_of
+from horae.stores.common.records import RecordRow, decode_record, encode_record
+from horae.stores.postgres.codecs import ROWS, columns, first_day
 from horae.stores.postgres.database import Session
 
-TRIES = 5  # a key or a receipt may be freed between the two looks at it, again and again
+TRIES = 5  # a key may be freed between the two looks at it, again and again
 
-Place = tuple[str, str]  # owner, key
-R = TypeVar("R")
+Place = tuple[str, str, str]  # kind, owner and key of a record
 
 
 @dataclass(slots=True)
@@ -25,17 +25,14 @@ class Locked:
     """What was found, and what was written to keep others from writing it first."""
 
     found: Found
-    keys: Mapping[Place, KeyHolder] = field(default_factory=dict)  # that were free
-    receipts: Mapping[Place, Receipt] = field(default_factory=dict)
+    reserved: Mapping[Place, RecordRow] = field(default_factory=dict)  # records whose places were free
     passed_over: list[datetime] = field(default_factory=list)  # when one-shots wake that claims skip while we hold them
 
 
 async def lock(session: Session, named: Named) -> Locked:
     """Lock what guards name: each kind in the order of its keys, so that two batches never wait for each other."""
     found = Found()
-    receipts, found.receipts = await _reserve(named.receipts, _take_receipts(session))
-    keys, found.keys = await _reserve(named.keys, _take_keys(session))
-    locked = Locked(found, keys, receipts)
+    locked = Locked(found, await _reserve(session, named.records.values(), found))
     for ident, revision, next_fire_at, status in await _rows(session, "guarded_jobs", named.jobs):
         found.jobs[ident] = JobUnchanged(ident, revision, next_fire_at, JobStatus(status))
     if named.open_jobs:
@@ -76,39 +73,23 @@ async def _ended(session: Session, job_ids: list[JobId]) -> list[Run]:
     return [ROWS.run(row) for row in await session.rows("ended_runs_among", job_ids, first_day(job_ids))]
 
 
-# Writes records where none is; returns the places that were free, and what was found in the others that still is there.
-Take = Callable[[Sequence[Any]], Coroutine[Any, Any, tuple[set[Place], dict[Place, R]]]]
+async def _reserve(
+    session: Session, wanted: Iterable[KeyHolder | IdempotencyRecord], found: Found
+) -> dict[Place, RecordRow]:
+    """Write records whose places are free, and find the others.
 
-
-async def _reserve(wanted: Mapping[Place, Any], take: Take[R]) -> tuple[dict[Place, Any], dict[Place, R]]:
-    """Take what is free: whoever takes it at the same time is waited for, and of several exactly one is first."""
-    taken: dict[Place, Any] = {}
-    found: dict[Place, R] = {}
+    Whoever writes the same at the same time is waited for, and of several exactly one is first.
+    """
+    waiting: dict[Place, RecordRow] = {row[:3]: row for row in map(encode_record, wanted)}
+    reserved: dict[Place, RecordRow] = {}
     for _ in range(TRIES):
-        waiting = [record for place, record in wanted.items() if place not in taken and place not in found]
         if not waiting:
-            return taken, found
-        free, there = await take(waiting)
-        taken |= {place: wanted[place] for place in free}
-        found |= there
+            return reserved
+        given = columns(tuple, waiting.values())
+        for place in await session.rows("reserve_records", *given, IDEMPOTENCY_LIFE):
+            reserved[tuple(place)] = waiting.pop(tuple(place))
+        for row in await session.rows("records_among", *given[:3]):
+            if waiting.pop(tuple(row[:3]), None) is not None:
+                record = decode_record(*row)
+                found.records[record.place] = record
     raise Unavailable("keys are being taken and freed too fast; try again")
-
-
-def _take_keys(session: Session) -> Take[JobId]:
-    async def take(holders: Sequence[KeyHolder]) -> tuple[set[Place], dict[Place, JobId]]:
-        given = columns(lambda holder: (holder.owner, holder.key, holder.job_id), holders)
-        free = {(row[0], row[1]) for row in await session.rows("take_keys", *given)}
-        there = await session.rows("key_holders", *given[:2])
-        return free, {(row[0], row[1]): row[2] for row in there if (row[0], row[1]) not in free}
-
-    return take
-
-
-def _take_receipts(session: Session) -> Take[Receipt]:
-    async def take(receipts: Sequence[Receipt]) -> tuple[set[Place], dict[Place, Receipt]]:
-        given = columns(receipt, receipts)
-        free = {(row[0], row[1]) for row in await session.rows("take_receipts", *given, RECEIPT_LIFE)}
-        there = [receipt_of(row) for row in await session.rows("receipts", *given[:2])]
-        return free, {each.place: each for each in there if each.place not in free}
-
-    return take

@@ -2,72 +2,52 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from horae.core.effects import OVER
 from horae.core.job_rules import job_of
-from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
-from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
+from horae.core.records import QueueSettings
+from horae.core.values import replace
+from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
+from horae.stores.common.codecs import decode_error
 from horae.stores.common.listing import EARLIEST, micros_of, page
+from horae.stores.common.records import KINDS, decode_record
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import FIRST_DAY, ROWS, birthday, first_day, node_of
+from horae.stores.postgres.codecs import ROWS, first_day, node_of
 from horae.stores.postgres.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery
+
+MAX_DEPTH = 10_000  # how far the runs of a queue, or dead letters, are counted
+LATELY = 1_000  # runs of a queue that its lateness is taken from
 
 
 class PostgresReads(PostgresBase):
     """The read port."""
 
-    async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
-        """The job; a one-shot comes with its run, whether it is alive or ended."""
-        async with self._db.session() as session:
-            for row in await session.rows("job", job_id):
-                job = ROWS.job(row)
-                return job if owner in (None, job.owner) else None
-            run = await _find_run(session, RunId(job_id))
-        return job_of(run) if run is not None and run.one_shot and owner in (None, run.owner) else None
-
     async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
-        """As `job`, of many; those that are not there are left out."""
-        found: dict[JobId, Job] = {}
+        """Jobs by id; a one-shot comes with its run, whether it is alive or ended."""
         async with self._db.session() as session:
-            for row in await session.rows("jobs_among", job_ids):
-                job = ROWS.job(row)
-                found[job.id] = job
-            once = [RunId(job_id) for job_id in job_ids if job_id not in found]
-            live = [ROWS.run(row) for row in await session.rows("live_runs_among", once)] if once else []
-        found |= {run.job_id: job_of(run) for run in live if run.one_shot}
-        over = [RunId(job_id) for job_id in job_ids if job_id not in found]
-        return found | {run.job_id: job_of(run) for run in await self.ended(over) if run.one_shot}
+            found = [ROWS.job(row) for row in await session.rows("jobs_among", job_ids)] if job_ids else []
+            jobs = {job.id: job for job in found}
+            once = await _find_runs(session, [RunId(job_id) for job_id in job_ids if job_id not in jobs])
+        return jobs | {run.job_id: job_of(run) for run in once if run.one_shot}
 
-    async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
-        """The run, alive or ended."""
+    async def runs(self, run_ids: Sequence[RunId], *, ended: bool = False) -> Mapping[RunId, Run]:
+        """Runs by id, alive or ended; with `ended` only those that have ended."""
         async with self._db.session() as session:
-            run = await _find_run(session, run_id)
-        return run if run is not None and owner in (None, run.owner) else None
+            runs = await (_find_ended if ended else _find_runs)(session, run_ids)
+        return {run.id: run for run in runs}
 
-    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
-        """As `run`, of many; those that are not there are left out."""
-        live = [ROWS.run(row) for row in await self._db.rows("live_runs_among", run_ids)] if run_ids else []
-        found = {run.id: run for run in live}
-        over = [run_id for run_id in run_ids if run_id not in found]
-        return found | {run.id: run for run in await self.ended(over)}
-
-    async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
-        """Those of the runs that have ended, in any order."""
-        if not run_ids:
-            return []
-        return [ROWS.run(row) for row in await self._db.rows("ended_runs_among", run_ids, first_day(run_ids))]
-
-    async def job_by_key(self, owner: str, key: str) -> Job | None:
-        """The unfinished job that holds a key."""
-        holder: str | None = await self._db.value("key_holder", owner, key)
-        job = None if holder is None else await self.job(JobId(holder), owner=owner)
-        if job is None:
-            return None
-        over = job.status in OVER if job.run is None else job.run.state in FINAL
-        return None if over else job  # it may have ended between the two looks
+    async def records(self, kind: type[R], *, owner: str = "", key: str | None = None) -> list[R]:
+        """Records of a kind and an owner, with this key or with any."""
+        rows: list[Any]
+        if kind is QueueSettings:
+            found = await self._db.rows("queue_settings", key)
+            rows = [QueueSettings(queue=row[0], paused=row[1], concurrency=row[2]) for row in found]
+        else:
+            rows = [decode_record(*row) for row in await self._db.rows("records", KINDS[kind], owner, key)]
+        return rows
 
     async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
         """What a waiting run waits for in its gate, earliest first."""
@@ -75,14 +55,10 @@ class PostgresReads(PostgresBase):
             return []
         return [ROWS.run(row) for row in await self._db.rows("ahead_of", run.id, run.gate, run.due_at, limit)]
 
-    async def attempts(self, run_id: RunId) -> list[Attempt]:
-        """The attempts of a run that did not succeed, oldest first."""
-        return [ROWS.attempt(row) for row in await self._db.rows("attempts", run_id)]
-
-    async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
-        """The attempts of many runs that did not succeed, oldest first; runs without any are left out."""
+    async def attempts(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+        """The attempts of runs that did not succeed, oldest first; runs without any are left out."""
         found: dict[RunId, list[Attempt]] = defaultdict(list)
-        for row in await self._db.rows("attempts_of", run_ids):
+        for row in await self._db.rows("attempts", run_ids):
             found[RunId(row[0])].append(ROWS.attempt(row))
         return dict(found)
 
@@ -133,17 +109,50 @@ class PostgresReads(PostgresBase):
         """Every node that is registered, dead ones that nobody buried yet included."""
         return [node_of(row) for row in await self._db.rows("nodes")]
 
-    async def tasks(self) -> Mapping[str, str]:
-        """Every task that a node ever registered, with the JSON schema of its parameters."""
-        return {row[0]: row[1] for row in await self._db.rows("tasks")}
+    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
+        """The queues that have live runs (of an owner), and without an owner also those that have settings."""
+        if owner is None:
+            found = await self._db.rows("queue_depths", now, MAX_DEPTH)
+        else:
+            found = await self._db.rows("queue_depths_of_owner", now, MAX_DEPTH, owner)
+        return [
+            QueueDepth(
+                queue=row[0], depth=row[1], oldest_due_at=row[2], running=row[3], paused=row[4], concurrency=row[5]
+            )
+            for row in found
+        ]
+
+    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
+        """For each queue the 99th percentile of the lateness of runs that ended lately."""
+        return {row[0]: row[1] for row in await self._db.rows("queue_lateness", since, owner, LATELY)}
+
+    async def count_dead_letters(self) -> int:
+        """How many failed runs are not resolved, counted up to a bound."""
+        return int(await self._db.value("count_dead_letters", MAX_DEPTH))
+
+    async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
+        """Dead letters by task and error, the most frequent first; of at most 10,000 letters, the latest."""
+        query = RunQuery.of(replace(which, dead_letters=True), None, MAX_DEPTH - 1)
+        groups = query.groups()
+        found = await self._db.rows(groups.name, *query.arguments(groups))
+        return [group for row in found if (group := _group(row)) is not None]
 
 
-async def _find_run(session: Session, run_id: RunId) -> Run | None:
-    """The run, alive or ended; live ones are asked first, for a run never comes back from the history."""
-    for row in await session.rows("live_run", run_id):
-        return ROWS.run(row)
-    born = birthday(run_id) or FIRST_DAY
-    for first in dict.fromkeys((born, FIRST_DAY)):  # a clock that is behind may end a run before it was born
-        for row in await session.rows("ended_run", run_id, first):
-            return ROWS.run(row)
-    return None
+async def _find_runs(session: Session, run_ids: Sequence[RunId]) -> list[Run]:
+    """Runs, alive or ended; live ones are read first, for a run never comes back from the history."""
+    live = [ROWS.run(row) for row in await session.rows("live_runs_among", run_ids)] if run_ids else []
+    found = {run.id for run in live}
+    return [*live, *await _find_ended(session, [run_id for run_id in run_ids if run_id not in found])]
+
+
+async def _find_ended(session: Session, run_ids: Sequence[RunId]) -> list[Run]:
+    if not run_ids:
+        return []
+    return [ROWS.run(row) for row in await session.rows("ended_runs_among", run_ids, first_day(run_ids))]
+
+
+def _group(row: Sequence[Any]) -> ErrorGroup | None:
+    error = decode_error(row[1])
+    if error is None:
+        return None
+    return ErrorGroup(error=error, count=row[2], oldest_at=row[3], newest_at=row[4], task=row[0], example=RunId(row[5]))

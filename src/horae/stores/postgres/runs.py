@@ -10,6 +10,7 @@ from horae.core.effects import effects_of_end
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.core.signals import Kind, Signal
+from horae.stores.common.records import key_row
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase, due_at
 from horae.stores.postgres.codecs import columns, day_of
@@ -140,7 +141,7 @@ async def _write_effects(session: Session, ended: Sequence[Run]) -> list[datetim
     effects = [(run, effects) for run in ended if (effects := effects_of_end(run)) is not None]
     keyed = [run for run, each in effects if each.frees_key]
     if keyed:
-        await session.rows("delete_keys", *columns(lambda run: (run.owner, run.spec.key, run.job_id), keyed))
+        await session.rows("delete_records", *columns(lambda run: key_row(run)[:4], keyed))
     blocking = [run for run, each in effects if each.blocks_gate]
     if blocking:
         await session.rows("insert_blocks", *columns(rows.block, blocking))

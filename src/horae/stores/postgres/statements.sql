@@ -162,22 +162,6 @@ SELECT *
        schedule = excluded.schedule, status = excluded.status, next_fire_at = excluded.next_fire_at,
        plan_at = excluded.plan_at, revision = excluded.revision, updated_at = excluded.updated_at;
 
--- name: take_keys
--- In the order of the keys, so that two batches never wait for each other.
-INSERT INTO keys (owner, key, job_id)
-SELECT * FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id) ORDER BY owner, key
-    ON CONFLICT DO NOTHING
-RETURNING owner, key;
-
--- name: key_holders
-SELECT keys.owner, keys.key, keys.job_id
-  FROM unnest($1::text[], $2::text[]) AS given(owner, key)
-  JOIN keys ON keys.owner = given.owner AND keys.key = given.key;
-
--- name: put_keys
-INSERT INTO keys (owner, key, job_id) SELECT * FROM unnest($1::text[], $2::text[], $3::uuid[])
-    ON CONFLICT (owner, key) DO UPDATE SET job_id = excluded.job_id;
-
 -- name: hold_jobs
 -- Locked, in the order of their ids as by firings, so that who cancels one waits for us or has happened.
 SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
@@ -185,13 +169,6 @@ SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 -- name: hold_one_shots
 -- As above, of jobs that run once. A claim passes over what is locked, so it is told of them afterwards.
 SELECT * FROM live_runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
-
--- name: delete_keys
-DELETE FROM keys USING unnest($1::text[], $2::text[], $3::uuid[]) AS given(owner, key, job_id)
- WHERE keys.owner = given.owner AND keys.key = given.key AND keys.job_id = given.job_id;
-
--- name: key_holder
-SELECT job_id FROM keys WHERE owner = $1 AND key = $2;
 
 -- name: insert_skips
 INSERT INTO skips (job_id, revision, start_at, end_at, count, reason)
@@ -209,43 +186,47 @@ SELECT *
     ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.plan_at;
 
 
--- ----------------------------------------------------------------------------------------------------------- receipts
+-- ------------------------------------------------------------------------------------------------------ small records
 
--- name: take_receipts
--- No two have the same key. In the order of the keys, so that two batches never wait for each other; one that is no longer
--- valid gives way.
-INSERT INTO receipts (owner, key, fingerprint, answer, created_at)
-SELECT *
-  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
-       AS given(owner, key, fingerprint, answer, created_at)
- ORDER BY owner, key
-    ON CONFLICT (owner, key) DO UPDATE
-   SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at
- WHERE receipts.created_at < excluded.created_at - $6::interval
-RETURNING owner, key;
+-- fragment: given_records
+unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[]) AS given(kind, owner, key, value, at);
 
--- name: receipts
-SELECT receipts.owner, receipts.key, fingerprint, answer, created_at
-  FROM unnest($1::text[], $2::text[]) AS given(owner, key)
-  JOIN receipts ON receipts.owner = given.owner AND receipts.key = given.key;
+-- name: reserve_records
+-- In the order of the keys, so that two batches never wait for each other; an answer that is no longer valid ($6) gives way.
+INSERT INTO records (kind, owner, key, value, at)
+SELECT * FROM {given_records} ORDER BY kind, owner, key
+    ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at
+ WHERE records.at < excluded.at - $6::interval
+RETURNING kind, owner, key;
 
--- name: put_receipts
-INSERT INTO receipts (owner, key, fingerprint, answer, created_at)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
-    ON CONFLICT (owner, key) DO UPDATE
-   SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at;
+-- name: records_among
+SELECT records.*
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(kind, owner, key)
+  JOIN records ON records.kind = given.kind AND records.owner = given.owner AND records.key = given.key;
 
--- name: delete_receipts
-DELETE FROM receipts USING unnest($1::text[], $2::text[]) AS given(owner, key)
- WHERE receipts.owner = given.owner AND receipts.key = given.key;
+-- name: records
+-- Of one key or, when $3 is NULL, of all.
+SELECT kind, owner, key, value, at FROM records
+ WHERE kind = $1 AND owner = $2 AND key BETWEEN coalesce($3::text, '') AND coalesce($3::text, U&'\+10FFFF')
+ ORDER BY key;
 
--- name: valid_receipt
-SELECT owner, key, fingerprint, answer, created_at FROM receipts
- WHERE owner = $1 AND key = $2 AND created_at >= $3::timestamptz - $4::interval;
+-- name: put_records
+-- A version of a declared schedule keeps the time when it was first seen.
+INSERT INTO records (kind, owner, key, value, at)
+SELECT * FROM {given_records} ORDER BY kind, owner, key
+    ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at
+ WHERE records.kind <> 'declaration' AND (records.value, records.at) IS DISTINCT FROM (excluded.value, excluded.at);
 
--- name: expire_receipts
-DELETE FROM receipts
- WHERE ctid = ANY(ARRAY(SELECT ctid FROM receipts WHERE created_at < $1 ORDER BY created_at LIMIT $2))
+-- name: delete_records
+-- Only while they have these values: another job may have taken a key meanwhile.
+DELETE FROM records
+ USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given(kind, owner, key, value)
+ WHERE records.kind = given.kind AND records.owner = given.owner AND records.key = given.key
+   AND records.value = given.value;
+
+-- name: expire_idempotency
+DELETE FROM records
+ WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE kind = 'idempotency' AND at < $1 ORDER BY at LIMIT $2))
 RETURNING 1;
 
 
@@ -690,22 +671,6 @@ SELECT count(*)
          LIMIT $1::bigint) AS counted;
 
 
--- ------------------------------------------------------------------------------------------------- declared schedules
-
--- name: declarations
-SELECT app, key, digest, seen_at FROM declarations WHERE owner = $1 ORDER BY app, key, seen_at, digest;
-
--- name: insert_declarations
-INSERT INTO declarations (owner, app, key, digest, seen_at)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[])
-    ON CONFLICT DO NOTHING;
-
--- name: delete_declarations
-DELETE FROM declarations USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given(owner, app, key, digest)
- WHERE declarations.owner = given.owner AND declarations.app = given.app AND declarations.key = given.key
-   AND declarations.digest = given.digest;
-
-
 -- ------------------------------------------------------------------------------------------------------------- nodes
 
 -- name: put_node
@@ -715,10 +680,6 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
    SET name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
        concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
        running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
-
--- name: put_tasks
-INSERT INTO tasks (name, schema) SELECT * FROM unnest($1::text[], $2::text[]) AS given(name, schema) ORDER BY name
-    ON CONFLICT (name) DO UPDATE SET schema = excluded.schema WHERE tasks.schema <> excluded.schema;
 
 -- name: beat
 UPDATE nodes SET beat_at = $2, running = $3, wall_ahead = $4 WHERE id = $1 RETURNING id;
@@ -861,10 +822,6 @@ DELETE FROM blobs WHERE key >= $1 AND key < $1 || '~';
 
 -- ----------------------------------------------------------------------------------------------------------- look-ups
 
--- name: job
-SELECT {job_columns}
-  FROM jobs WHERE id = $1;
-
 -- name: jobs_among
 SELECT {job_columns}
   FROM jobs WHERE id = ANY($1::uuid[]);
@@ -872,23 +829,13 @@ SELECT {job_columns}
 -- name: live_runs_among
 SELECT * FROM live_runs WHERE id = ANY($1::uuid[]);
 
--- name: live_run
-SELECT * FROM live_runs WHERE id = $1;
-
--- name: ended_run
--- $2: the first day to look at; a UUIDv7 tells when its run was created, and no run ends before.
-SELECT * FROM ended_runs WHERE id = $1 AND ended_on >= $2;
-
 -- name: ended_runs_among
--- $2: the first day to look at.
+-- $2: the first day to look at; a UUIDv7 tells when its run was created, and no run ends before.
 SELECT run.*
   FROM unnest($1::uuid[]) AS given(id)
  CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = given.id AND ended_on >= $2) AS run;
 
 -- name: attempts
-SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = $1 ORDER BY fence;
-
--- name: attempts_of
 SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts
  WHERE run_id = ANY($1::uuid[])
  ORDER BY run_id, fence;
@@ -940,9 +887,6 @@ SELECT latest.*
 -- name: nodes
 SELECT {node_columns} FROM nodes
  ORDER BY started_at, id;
-
--- name: tasks
-SELECT name, schema FROM tasks ORDER BY name;
 
 -- name: queue_depths
 WITH due AS (
@@ -1018,7 +962,7 @@ SELECT queue, percentile_disc(0.99) WITHIN GROUP (ORDER BY lateness)
  GROUP BY queue;
 
 -- name: queue_settings
-SELECT paused, concurrency FROM queues WHERE queue = $1;
+SELECT queue, paused, concurrency FROM queues WHERE $1::text IS NULL OR queue = $1 ORDER BY queue;
 
 -- name: put_queues
 INSERT INTO queues (queue, paused, concurrency) SELECT * FROM unnest($1::text[], $2::boolean[], $3::integer[])

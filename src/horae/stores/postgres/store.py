@@ -5,17 +5,15 @@ from datetime import datetime
 
 from horae.core.signals import Signal
 from horae.ports.blobs import Blobs
+from horae.ports.events import EventLog
 from horae.stores.postgres import schema
 from horae.stores.postgres.apply import PostgresApply
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim
 from horae.stores.postgres.create import PostgresCreate
-from horae.stores.postgres.dead_letters import PostgresLetters
-from horae.stores.postgres.events import PostgresEvents
+from horae.stores.postgres.events import PostgresEventLog
 from horae.stores.postgres.planning import PostgresPlanning
-from horae.stores.postgres.queues import PostgresQueues
 from horae.stores.postgres.reads import PostgresReads
-from horae.stores.postgres.records import PostgresRecords
 from horae.stores.postgres.runs import PostgresRuns
 from horae.stores.postgres.transactional import PostgresEnlistment
 from horae.stores.postgres.upkeep import PostgresUpkeep
@@ -29,10 +27,6 @@ class PostgresStore(
     PostgresPlanning,
     PostgresClaim,
     PostgresRuns,
-    PostgresLetters,
-    PostgresRecords,
-    PostgresEvents,
-    PostgresQueues,
     PostgresUpkeep,
 ):
     """A store in one schema of a PostgreSQL database.
@@ -43,10 +37,12 @@ class PostgresStore(
     """
 
     blobs: Blobs
+    events: EventLog
 
     def __init__(self, url: str, *, pool_size: int = 6, listens: bool = True) -> None:
         super().__init__(url, pool_size=pool_size, listens=listens)
         self.blobs = PostgresBlobs(self._db)
+        self.events = PostgresEventLog(self._db)
 
     async def open(self) -> None:
         """Connect, and check that the schema is the one this version expects."""

@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, time, timedelta
 
 from horae.core.model import NodeId, Run
-from horae.core.records import RECEIPT_LIFE
+from horae.core.records import IDEMPOTENCY_LIFE
 from horae.core.signals import Kind, Signal
 from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Beat
@@ -57,11 +57,11 @@ class PostgresUpkeep(PostgresBase):
 
     @retried
     async def expire(self, *, now: datetime, limit: int) -> int:
-        """Delete receipts older than RECEIPT_LIFE and events older than EVENT_LIFE; how many rows, 0 when done."""
+        """Delete idempotency records and events that are past their life; how many rows, 0 when done."""
         async with self._db.session() as session:
-            receipts = await session.rows("expire_receipts", now - RECEIPT_LIFE, limit)
+            requests = await session.rows("expire_idempotency", now - IDEMPOTENCY_LIFE, limit)
             events = await session.rows("expire_events", now - EVENT_LIFE, limit)
-        return len(receipts) + len(events)
+        return len(requests) + len(events)
 
     @retried
     async def prune(self, *, before: date, limit: int) -> int:

@@ -18,9 +18,10 @@ from horae.core.changes import (
     StopRequested,
 )
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
-from horae.core.records import Declaration, KeyHolder, QueueSettings, Receipt, TaskSchema
+from horae.core.records import IdempotencyRecord, KeyHolder, QueueSettings
 from horae.core.signals import Kind, Signal
 from horae.stores.common.apply import Named, Writes
+from horae.stores.common.records import RecordRow
 from horae.stores.sqlite import batches
 from horae.stores.sqlite.codecs import (
     Values,
@@ -40,7 +41,7 @@ from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 from horae.stores.sqlite.gates import wake_next
 from horae.stores.sqlite.queues import settings
-from horae.stores.sqlite.records import receipt
+from horae.stores.sqlite.reads import records
 
 
 def apply(transaction: Transaction, changes: Sequence[Change]) -> list[Refusal | None]:
@@ -68,19 +69,19 @@ def _find(db: sqlite3.Connection, named: Named) -> Found:
         },
         letters={RunId(to_hex(ident)) for (ident,) in _rows(db, "guarded_letters", named.letters)},
         backfills={to_hex(ident): to_time(start) for ident, start in _rows(db, "guarded_backfills", named.backfills)},
-        keys={
-            place: JobId(to_hex(row[0]))
-            for place in named.keys
-            if (row := db.execute(STATEMENTS["key_holder"], place).fetchone()) is not None
-        },
-        receipts={
-            place: earlier
-            for place, new in named.receipts.items()
-            if (earlier := receipt(db, new.owner, new.key, new.created_at))
-        },
+        records={place: found for place, new in named.records.items() if (found := _record(db, new)) is not None},
         queues=dict(settings(db)) if named.queues else {},
         nodes={NodeId(to_hex(ident)): to_time(at) for ident, at in _rows(db, "guarded_nodes", named.nodes)},
     )
+
+
+def _record(db: sqlite3.Connection, new: KeyHolder | IdempotencyRecord) -> KeyHolder | IdempotencyRecord | None:
+    """What is there in the place of a new record; an answer that is no longer valid gives way."""
+    found: KeyHolder | IdempotencyRecord
+    for found in records(db, type(new), new.owner, new.key):
+        if isinstance(new, KeyHolder) or (isinstance(found, IdempotencyRecord) and found.is_valid(new.created_at)):
+            return found
+    return None
 
 
 def _rows(db: sqlite3.Connection, statement: str, ids: Iterable[str]) -> list[Any]:
@@ -93,8 +94,7 @@ _DELETES: Mapping[type, tuple[tuple[str, Encode], ...]] = {
     Run: (("delete_run", lambda run: (to_blob(run.id),)),),
     Skip: (("delete_skip", lambda skip: (to_blob(skip.job_id), to_micros(skip.start))),),
     Backfill: (("delete_backfill", lambda backfill: (to_blob(backfill.id),)),),
-    KeyHolder: (("delete_key", lambda holder: (*holder.place, to_blob(holder.job_id))),),
-    Declaration: (("delete_declaration", lambda seen: (seen.owner, seen.app, seen.key, seen.digest)),),
+    RecordRow: (("delete_record", lambda row: row[:4]),),
     GatesOf: (("delete_gates_of_node", lambda gates: (to_blob(gates.node),)),),
     Node: (("delete_node", lambda node: (to_blob(node.id),)),),
 }
@@ -115,22 +115,9 @@ _PUTS: Mapping[type, tuple[tuple[str, Encode], ...]] = {
     ),
     Skip: (("insert_skip", skip_values),),
     Backfill: (("put_backfill", backfill_values),),
-    KeyHolder: (("insert_key", lambda holder: (*holder.place, to_blob(holder.job_id))),),
-    Receipt: (
-        (
-            "put_receipt",
-            lambda new: (new.owner, new.key, new.fingerprint, new.answer, to_micros(new.created_at)),
-        ),
-    ),
-    Declaration: (
-        (
-            "insert_declaration",
-            lambda seen: (seen.owner, seen.app, seen.key, seen.digest, to_micros(seen.seen_at)),
-        ),
-    ),
+    RecordRow: (("put_record", lambda row: (*row[:4], maybe_micros(row.at))),),
     QueueSettings: (("put_queue", lambda queue: (queue.queue, queue.paused, queue.concurrency)),),
     Node: (("put_node", node_values),),
-    TaskSchema: (("put_task", lambda task: (task.name, task.schema)),),
 }
 
 

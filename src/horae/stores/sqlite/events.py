@@ -9,7 +9,7 @@ from horae.core.events import EventKind
 from horae.ports.events import EventBatch
 from horae.stores.sqlite.codecs import LAST, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
-from horae.stores.sqlite.executor import Transaction
+from horae.stores.sqlite.executor import SqliteExecutor, Transaction
 
 _ID_BYTES = 16
 
@@ -26,20 +26,31 @@ def write(db: sqlite3.Connection, transactions: Sequence[Transaction], now: date
         db.executemany(STATEMENTS["write_event"], rows)
 
 
-def events(db: sqlite3.Connection, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
-    """Batches after a position, in the order of the commits; of one owner or of all."""
-    since = 0 if after is None else _position(after)
-    if since > int(last_event(db)):
+class SqliteEventLog:
+    """Reads the outbox."""
+
+    def __init__(self, executor: SqliteExecutor) -> None:
+        self._executor = executor
+
+    async def read(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
+        since = 0 if after is None else _position(after)
+        return await self._executor.read(lambda db: _read(db, since, owner, limit))
+
+    async def last(self) -> str:
+        return str(await self._executor.read(_last))
+
+
+def _read(db: sqlite3.Connection, since: int, owner: str | None, limit: int) -> list[EventBatch]:
+    if since > _last(db):
         since = 0  # given out before the database was set back
     which = {"after": since, "owner": owner, "limit": limit}
     rows = db.execute(STATEMENTS["events_of_anyone" if owner is None else "events_of_owner"], which)
     return [_batch(*row) for row in rows]
 
 
-def last_event(db: sqlite3.Connection) -> str:
+def _last(db: sqlite3.Connection) -> int:
     """The last position that was given."""
-    [position] = db.execute(STATEMENTS["last_event"]).fetchone()
-    return str(position)
+    return int(db.execute(STATEMENTS["last_event"]).fetchone()[0])
 
 
 def _position(text: str) -> int:

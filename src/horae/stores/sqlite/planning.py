@@ -26,7 +26,7 @@ def plannable(db: sqlite3.Connection, shards: Sequence[int], now: datetime, limi
 
 
 def _job(db: sqlite3.Connection, job_id: JobId) -> Job | None:
-    row = db.execute(STATEMENTS["job"], {"id": to_blob(job_id), "owner": None}).fetchone()
+    row = db.execute(STATEMENTS["job"], {"id": to_blob(job_id)}).fetchone()
     return None if row is None else ROWS.job(row)
 
 

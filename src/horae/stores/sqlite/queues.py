@@ -10,8 +10,8 @@ from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth
 from horae.stores.sqlite.codecs import maybe_time, to_micros
 from horae.stores.sqlite.database import STATEMENTS
-from horae.stores.sqlite.reads import MAX_DEPTH
 
+MAX_DEPTH = 10_000  # how far the runs of a queue, or dead letters, are counted
 MAX_LOOK = 100_000  # due runs of one owner that are looked at
 LATELY = 1_000  # runs of a queue that its lateness is taken from
 

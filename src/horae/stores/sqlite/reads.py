@@ -3,63 +3,55 @@
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
-from horae.ports.reader import Ledger
-from horae.stores.sqlite.codecs import FIRST, ROWS, node_from, to_blob, to_hex, to_micros
+from horae.core.records import QueueSettings
+from horae.ports.reader import ErrorGroup, Ledger, RunFilter
+from horae.stores.common.codecs import decode_error
+from horae.stores.common.records import KINDS, decode_record
+from horae.stores.sqlite import list_queries
+from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, node_from, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
-
-MAX_DEPTH = 10_000
-
-
-def job(db: sqlite3.Connection, job_id: JobId, owner: str | None) -> Job | None:
-    """The job; a one-shot comes with its run."""
-    which = {"id": to_blob(job_id), "owner": owner}
-    if (row := db.execute(STATEMENTS["job"], which).fetchone()) is not None:
-        return ROWS.job(row)
-    row = db.execute(STATEMENTS["one_shot"], which).fetchone()
-    return None if row is None else ROWS.one_shot(row)
+from horae.stores.sqlite.queues import MAX_DEPTH, settings
 
 
 def jobs(db: sqlite3.Connection, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
-    """As `job`, of many; those that are not there are left out."""
-    found = ((job_id, job(db, job_id, None)) for job_id in job_ids)
-    return {job_id: one for job_id, one in found if one is not None}
+    """Jobs by id; a one-shot comes with its run."""
+    found: dict[JobId, Job] = {}
+    for job_id in job_ids:
+        which = {"id": to_blob(job_id)}
+        if (row := db.execute(STATEMENTS["job"], which).fetchone()) is not None:
+            found[job_id] = ROWS.job(row)
+        elif (row := db.execute(STATEMENTS["one_shot"], which).fetchone()) is not None:
+            found[job_id] = ROWS.one_shot(row)
+    return found
 
 
-def run(db: sqlite3.Connection, run_id: RunId, owner: str | None) -> Run | None:
-    """The run, alive or ended."""
-    row = db.execute(STATEMENTS["run"], {"id": to_blob(run_id), "owner": owner}).fetchone()
-    return None if row is None else ROWS.run(row)
+def runs(db: sqlite3.Connection, run_ids: Sequence[RunId], ended: bool) -> Mapping[RunId, Run]:
+    """Runs by id; with `ended` only those that have ended."""
+    statement = STATEMENTS["ended_run" if ended else "run"]
+    rows = (db.execute(statement, {"id": to_blob(run_id)}).fetchone() for run_id in run_ids)
+    found = (ROWS.run(row) for row in rows if row is not None)
+    return {run.id: run for run in found}
 
 
-def runs(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
-    """As `run`, of many; those that are not there are left out."""
-    found = ((run_id, run(db, run_id, None)) for run_id in run_ids)
-    return {run_id: one for run_id, one in found if one is not None}
+def attempts(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+    """The attempts of runs that did not succeed, oldest first; runs without any are left out."""
+    found: dict[RunId, list[Attempt]] = {}
+    for run_id in run_ids:
+        if rows := db.execute(STATEMENTS["attempts"], (to_blob(run_id),)).fetchall():
+            found[run_id] = [ROWS.attempt(row) for row in rows]
+    return found
 
 
-def ended(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[Run]:
-    """Those of the runs that have ended."""
-    rows = (db.execute(STATEMENTS["ended_run"], (to_blob(run_id),)).fetchone() for run_id in run_ids)
-    return [ROWS.run(row) for row in rows if row is not None]
-
-
-def attempts(db: sqlite3.Connection, run_id: RunId) -> list[Attempt]:
-    """The attempts of a run that did not succeed, oldest first."""
-    return [ROWS.attempt(row) for row in db.execute(STATEMENTS["attempts"], (to_blob(run_id),))]
-
-
-def attempts_of(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
-    """As `attempts`, of many runs; those without any are left out."""
-    found = {run_id: attempts(db, run_id) for run_id in run_ids}
-    return {run_id: tried for run_id, tried in found.items() if tried}
-
-
-def job_by_key(db: sqlite3.Connection, owner: str, key: str) -> Job | None:
-    """The unfinished job that holds a key."""
-    holder = db.execute(STATEMENTS["key_holder"], (owner, key)).fetchone()
-    return None if holder is None else job(db, JobId(to_hex(holder[0])), owner)
+def records(db: sqlite3.Connection, kind: type[Any], owner: str, key: str | None) -> list[Any]:
+    """Records of a kind and an owner, with this key or with any."""
+    if kind is QueueSettings:
+        return [each for queue, each in settings(db).items() if key in (None, queue)]
+    which = {"kind": KINDS[kind], "owner": owner, "key": key}
+    rows = db.execute(STATEMENTS["records"], which)
+    return [decode_record(name, whose, key, value, maybe_time(at)) for name, whose, key, value, at in rows]
 
 
 def ahead_of(db: sqlite3.Connection, waiting: Run, limit: int) -> list[Run]:
@@ -93,11 +85,22 @@ def nodes(db: sqlite3.Connection) -> list[Node]:
     return [node_from(row) for row in db.execute(STATEMENTS["nodes_since"], (FIRST,))]
 
 
-def tasks(db: sqlite3.Connection) -> Mapping[str, str]:
-    """Every task that a node ever registered, with its schema."""
-    return dict(db.execute(STATEMENTS["tasks"]).fetchall())
-
-
-def dead_letters(db: sqlite3.Connection) -> int:
+def count_dead_letters(db: sqlite3.Connection) -> int:
     """How many failed runs nobody has resolved."""
     return int(db.execute(STATEMENTS["count_dead_letters"], {"bound": MAX_DEPTH}).fetchone()[0])
+
+
+def dead_letter_groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGroup]:
+    """Dead letters by task and error, the most frequent first."""
+    return [
+        ErrorGroup(
+            error=error,
+            count=count,
+            oldest_at=to_time(oldest),
+            newest_at=to_time(newest),
+            task=task,
+            example=RunId(to_hex(example)),
+        )
+        for task, text, count, oldest, newest, example in list_queries.dead_letter_groups(db, which, MAX_DEPTH)
+        if (error := decode_error(text)) is not None
+    ]

@@ -11,6 +11,7 @@ from horae.core.effects import effects_of_end
 from horae.core.events import end_of_run
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId
+from horae.stores.common.records import key_row
 from horae.stores.sqlite import batches, queues
 from horae.stores.sqlite.codecs import ROWS, attempt_values, settled_values, to_blob, to_hex, to_micros
 from horae.stores.sqlite.database import STATEMENTS
@@ -101,7 +102,7 @@ class _SideEffects:
             if effects.drops_secrets:
                 db.execute(STATEMENTS["drop_secrets"], (to_blob(run.id),))
             if effects.frees_key:
-                db.execute(STATEMENTS["delete_key"], (run.owner, run.spec.key, to_blob(run.job_id)))
+                db.execute(STATEMENTS["delete_record"], key_row(run)[:4])
             if effects.is_letter:
                 db.execute(STATEMENTS["insert_letter"], {"id": to_blob(run.id), "blocks": effects.blocks_gate})
             if effects.leaves_gate and run.gate is not None and run.finished_at is not None:

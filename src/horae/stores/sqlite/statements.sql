@@ -50,15 +50,6 @@ SELECT id, beat_at FROM nodes WHERE id = :id;
 
 -- ===== creating and firing ===========================================================================================
 
--- name: insert_key
-INSERT INTO keys (owner, key, job_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
-
--- name: key_holder
-SELECT job_id FROM keys WHERE owner = ? AND key = ?;
-
--- name: delete_key
-DELETE FROM keys WHERE owner = ? AND key = ? AND job_id = ?;
-
 -- name: insert_run
 -- A batch that is sent again after a doubt finds its rows and changes nothing.
 INSERT INTO runs (
@@ -470,9 +461,6 @@ ON CONFLICT (id) DO UPDATE SET
     concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
     running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
 
--- name: put_task
-INSERT INTO tasks (name, schema) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET schema = excluded.schema;
-
 -- name: beat
 UPDATE nodes SET beat_at = max(beat_at, ?), running = ?, wall_ahead = ? WHERE id = ?;
 
@@ -498,9 +486,6 @@ SELECT runs.* FROM holders CROSS JOIN runs INDEXED BY runs_held
     ON runs.node = holders.node AND runs.state IN ('claimed', 'running')
  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = holders.node)
  LIMIT :limit;
-
--- name: tasks
-SELECT name, schema FROM tasks ORDER BY name;
 
 
 -- ===== dead letters ==================================================================================================
@@ -566,23 +551,28 @@ SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_owner}) {by_err
 SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_job}) {by_error};
 
 
--- ===== repeated requests =============================================================================================
+-- ===== small records ================================================================================================
 
--- name: receipt
-SELECT owner, key, fingerprint, answer, created_at FROM receipts
- WHERE owner = :owner AND key = :key AND created_at >= :valid_since;
+-- name: records
+-- Of one key or, when :key is NULL, of all.
+SELECT kind, owner, key, value, at FROM records
+ WHERE kind = :kind AND owner = :owner AND key BETWEEN coalesce(:key, '') AND coalesce(:key, char(1114111))
+ ORDER BY key;
 
--- name: put_receipt
--- One that is no longer valid gives way.
-INSERT INTO receipts (owner, key, fingerprint, answer, created_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (owner, key) DO UPDATE SET
-    fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at;
+-- name: put_record
+-- A version of a declared schedule keeps the time when it was first seen.
+INSERT INTO records (kind, owner, key, value, at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at WHERE kind <> 'declaration';
 
--- name: expire_receipts
-DELETE FROM receipts WHERE rowid IN (
-    SELECT rowid FROM receipts INDEXED BY receipts_created
-     WHERE created_at < :before
-     ORDER BY created_at
+-- name: delete_record
+-- Only while it has this value: another job may have taken the key meanwhile.
+DELETE FROM records WHERE kind = ? AND owner = ? AND key = ? AND value = ?;
+
+-- name: expire_idempotency
+DELETE FROM records WHERE rowid IN (
+    SELECT rowid FROM records INDEXED BY records_idempotency
+     WHERE kind = 'idempotency' AND at < :before
+     ORDER BY at
      LIMIT :limit);
 
 
@@ -608,18 +598,6 @@ SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events';
 -- Only the first are looked at: positions and times have the same order, but for what a clock does.
 DELETE FROM events WHERE position IN (
     SELECT position FROM (SELECT position, at FROM events ORDER BY position LIMIT :limit) WHERE at < :before);
-
-
--- ===== declared schedules ============================================================================================
-
--- name: declarations
-SELECT app, key, digest, seen_at FROM declarations WHERE owner = ? ORDER BY app, key, seen_at, digest;
-
--- name: insert_declaration
-INSERT INTO declarations (owner, app, key, digest, seen_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
-
--- name: delete_declaration
-DELETE FROM declarations WHERE owner = ? AND app = ? AND key = ? AND digest = ?;
 
 
 -- ===== queues ========================================================================================================
@@ -722,16 +700,16 @@ SELECT due_at, first_started_at - due_at FROM runs INDEXED BY runs_queue
 -- ===== look-ups and lists ============================================================================================
 
 -- name: run
-SELECT * FROM runs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
+SELECT * FROM runs WHERE id = :id;
 
 -- name: ended_run
-SELECT * FROM runs WHERE id = ? AND state IN ('succeeded', 'failed', 'cancelled', 'skipped');
+SELECT * FROM runs WHERE id = :id AND state IN ('succeeded', 'failed', 'cancelled', 'skipped');
 
 -- name: job
-SELECT * FROM jobs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
+SELECT * FROM jobs WHERE id = :id;
 
 -- name: one_shot
-SELECT * FROM runs WHERE id = :id AND schedule IS NOT NULL AND (:owner IS NULL OR owner = :owner);
+SELECT * FROM runs WHERE id = :id AND schedule IS NOT NULL;
 
 -- name: run_by_seq
 SELECT * FROM runs WHERE seq = ?;

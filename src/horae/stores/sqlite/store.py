@@ -7,12 +7,10 @@ from pathlib import Path
 from horae.core.changes import Change, Refusal
 from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
-from horae.core.records import Declaration, QueueSettings, Receipt
 from horae.core.signals import Signal
-from horae.ports.events import EventBatch
-from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, RunFilter
+from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
-from horae.stores.sqlite import dead_letters, events, list_queries, queues, reads, records, upkeep
+from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
 from horae.stores.sqlite.apply import apply
 from horae.stores.sqlite.blobs import SqliteBlobs
@@ -40,6 +38,7 @@ class SqliteStore:
         self._wall = wall
         self._hearers: list[Callable[[Signal], None]] = []
         self.blobs = SqliteBlobs(self._executor, wall)
+        self.events = events.SqliteEventLog(self._executor)
 
     async def open(self) -> None:
         await self.migrate()
@@ -132,29 +131,17 @@ class SqliteStore:
 
     # --- look-ups and lists
 
-    async def job(self, job_id: JobId, *, owner: str | None) -> Job | None:
-        return await self._executor.read(lambda db: reads.job(db, job_id, owner))
-
     async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
         return await self._executor.read(lambda db: reads.jobs(db, job_ids))
 
-    async def run(self, run_id: RunId, *, owner: str | None) -> Run | None:
-        return await self._executor.read(lambda db: reads.run(db, run_id, owner))
+    async def runs(self, run_ids: Sequence[RunId], *, ended: bool = False) -> Mapping[RunId, Run]:
+        return await self._executor.read(lambda db: reads.runs(db, run_ids, ended))
 
-    async def runs(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Run]:
-        return await self._executor.read(lambda db: reads.runs(db, run_ids))
+    async def attempts(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
+        return await self._executor.read(lambda db: reads.attempts(db, run_ids))
 
-    async def ended(self, run_ids: Sequence[RunId]) -> list[Run]:
-        return await self._executor.read(lambda db: reads.ended(db, run_ids))
-
-    async def job_by_key(self, owner: str, key: str) -> Job | None:
-        return await self._executor.read(lambda db: reads.job_by_key(db, owner, key))
-
-    async def attempts(self, run_id: RunId) -> list[Attempt]:
-        return await self._executor.read(lambda db: reads.attempts(db, run_id))
-
-    async def attempts_of(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
-        return await self._executor.read(lambda db: reads.attempts_of(db, run_ids))
+    async def records(self, kind: type[R], *, owner: str = "", key: str | None = None) -> list[R]:
+        return await self._executor.read(lambda db: reads.records(db, kind, owner, key))
 
     async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
         return await self._executor.read(lambda db: reads.ahead_of(db, run, limit))
@@ -174,33 +161,14 @@ class SqliteStore:
     async def nodes(self) -> list[Node]:
         return await self._executor.read(reads.nodes)
 
-    async def tasks(self) -> Mapping[str, str]:
-        return await self._executor.read(reads.tasks)
-
     async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
         return await self._executor.read(lambda db: queues.queues(db, now, owner))
 
     async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
         return await self._executor.read(lambda db: queues.lateness(db, since, owner))
 
-    async def queue_settings(self, queue: str) -> QueueSettings:
-        said = await self._executor.read(queues.settings)
-        return said.get(queue, QueueSettings(queue=queue))
-
-    async def dead_letters(self) -> int:
-        return await self._executor.read(reads.dead_letters)
-
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
-        return await self._executor.read(lambda db: dead_letters.groups(db, which))
+        return await self._executor.read(lambda db: reads.dead_letter_groups(db, which))
 
-    async def receipt(self, owner: str, key: str, *, now: datetime) -> Receipt | None:
-        return await self._executor.read(lambda db: records.receipt(db, owner, key, now))
-
-    async def events(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
-        return await self._executor.read(lambda db: events.events(db, after, owner, limit))
-
-    async def last_event(self) -> str:
-        return await self._executor.read(events.last_event)
-
-    async def declarations(self, owner: str) -> list[Declaration]:
-        return await self._executor.read(lambda db: records.declarations(db, owner))
+    async def count_dead_letters(self) -> int:
+        return await self._executor.read(reads.count_dead_letters)

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from horae.core.model import NodeId
-from horae.core.records import RECEIPT_LIFE
+from horae.core.records import IDEMPOTENCY_LIFE
 from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Beat
 from horae.stores.sqlite.codecs import MICROSECOND, node_from, to_blob, to_micros
@@ -29,8 +29,8 @@ def beat(
 
 
 def expire(transaction: Transaction, now: datetime, limit: int) -> int:
-    """Delete old receipts and events, at most `limit` rows of each."""
-    lives = (("expire_receipts", RECEIPT_LIFE), ("expire_events", EVENT_LIFE))
+    """Delete old idempotency records and events, at most `limit` rows of each."""
+    lives = (("expire_idempotency", IDEMPOTENCY_LIFE), ("expire_events", EVENT_LIFE))
     return sum(
         transaction.db.execute(STATEMENTS[name], {"before": to_micros(now - life), "limit": limit}).rowcount
         for name, life in lives

@@ -67,7 +67,7 @@ async def _skips(store: Reader, job: Job, now: datetime, at: float) -> AsyncIter
 async def _finals(
     store: Reader, runs: Sequence[Run], letters: set[RunId], at: float, label_of: Callable[[str], str]
 ) -> list[FinalRun]:
-    attempts = await store.attempts_of([run.id for run in runs]) if runs else {}
+    attempts = await store.attempts([run.id for run in runs]) if runs else {}
     return [_run(run, attempts.get(run.id, ()), run.id in letters, at, label_of) for run in runs]
 
 

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, Run, RunId, State
+from horae.jobs.lookup import find_job, find_run
+from horae.ports.events import EventLog
 from horae.ports.reader import Reader, RunFilter
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run, run_name
 from horae.proof.checking.listing import PAGE, all_runs, recurring_jobs
@@ -35,6 +37,9 @@ _LIVE = frozenset(State) - FINAL
 
 class CheckedStore(Reader, Protocol):
     """The part of a store that the checker uses; it never writes."""
+
+    @property
+    def events(self) -> EventLog: ...
 
     async def time(self) -> datetime: ...
 
@@ -104,7 +109,7 @@ class Checker:
             if not found:
                 break
             await asyncio.sleep(self._pause)
-            again = await self._store.job(job.id, owner=None)
+            again = await find_job(self._store, job.id, owner=None)
             found = _still(found, await self._slots(again) if again is not None else [])
         return found
 
@@ -128,7 +133,7 @@ class Checker:
         """Whether a skipped slot overlapped a run that is not in the ledger, or whose end the store learned late."""
         if violation.code is not Code.SKIPPED_WITHOUT_CAUSE:
             return False
-        run = await self._store.run(_run_id(violation), owner=None)
+        run = await find_run(self._store, _run_id(violation), owner=None)
         if run is None or violation != skipped_without_overlap(run):
             return False
         others = await self._others(run, frozenset(State) - {State.SKIPPED})
@@ -137,7 +142,7 @@ class Checker:
         if any(was_running(other, run, self._tolerance) for other in others):
             return True
         started = [other for other in others if had_started(other, run, self._tolerance)]
-        events = await end_events(self._store, [run.id, *(other.id for other in started)], owner=run.owner)
+        events = await end_events(self._store.events, [run.id, *(other.id for other in started)], owner=run.owner)
         if run.id not in events:
             return bool(started)  # the store no longer has the events of that time
         return any(end_was_unknown(other, run, events, self._tolerance) for other in started)
@@ -176,21 +181,21 @@ class Checker:
             if not found:
                 break
             await asyncio.sleep(self._pause)
-            again = [await self._store.run(run_id, owner=None) for run_id in sorted(set(map(_run_id, found)))]
+            again = [await find_run(self._store, run_id, owner=None) for run_id in sorted(set(map(_run_id, found)))]
             found = _still(found, await self._judge_runs([run for run in again if run is not None]))
         return found
 
     async def _judge_runs(self, runs: Sequence[Run]) -> list[Violation]:
         if not runs:
             return []
-        attempts = await self._store.attempts_of([run.id for run in runs])
+        attempts = await self._store.attempts([run.id for run in runs])
         letters = await self._letters_among(runs)
         found: list[Violation] = []
         for run in runs:
             found += judge_run(run, attempts.get(run.id, ()), self._tolerance, since=self._since)
             found += judge_listing(run, letters)
             if (other := refers_to(run)) is not None:
-                found += judge_resolution(run, await self._store.run(other, owner=None), since=self._since)
+                found += judge_resolution(run, await find_run(self._store, other, owner=None), since=self._since)
         return found
 
     async def _letters_among(self, runs: Sequence[Run]) -> set[RunId]:
@@ -232,7 +237,7 @@ class Checker:
         return violation
 
     async def _judge_pair(self, one: RunId, other: RunId) -> Violation | None:
-        runs = [await self._store.run(run_id, owner=None) for run_id in (one, other)]
+        runs = [await find_run(self._store, run_id, owner=None) for run_id in (one, other)]
         gated = [GatedRun.of(run) for run in runs if run is not None]
         first, second = gated if len(gated) == 2 else (None, None)
         if first is None or second is None or first.gate != second.gate:
