@@ -1,10 +1,12 @@
-"""Links of the documentation work, its diagram and settings match the code, and the README's tour runs.
+"""Links of the documentation work, its diagram, ports and settings match the code, and the README's tour runs.
 
 `tests/docs` runs the snippets of all other pages.
 """
 
+import inspect
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,6 +14,11 @@ import pytest
 
 from horae.config import Settings
 from horae.core.lifecycle import diagram
+from horae.ports.blobs import Blobs
+from horae.ports.database import Database
+from horae.ports.events import EventLog
+from horae.ports.reader import Reader
+from horae.ports.store import Store
 from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
 from tests.docs.stage import opened_stage
 
@@ -43,6 +50,26 @@ def test_every_setting_is_documented() -> None:
     page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
     names = [f"HORAE_{setting.name.upper()}" for setting in fields(Settings) if setting.name != "sources"]
     assert [name for name in names if name not in page] == []
+
+
+PORTS: Mapping[str, type] = {port.__name__: port for port in (Store, Reader, EventLog, Database, Blobs)}
+MOST_VERBS = 40  # of a store with all that belongs to it but blobs: what a new adapter has to implement
+
+
+def _verbs_of(port: type) -> list[str]:
+    return [name for name, member in vars(port).items() if inspect.isfunction(member) and not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_every_verb_of_a_port_is_documented_in_its_order(name: str) -> None:
+    page = (ROOT / "docs/internals/architecture.md").read_text("utf-8")
+    section = page.partition("\n## The ports\n")[2].partition("\n## ")[0]
+    [table] = re.findall(rf"^\| `{name}` \|.*\n\|---\|---\|\n((?:\|.*\n)+)", section, re.MULTILINE)
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == _verbs_of(PORTS[name])
+
+
+def test_a_store_has_few_verbs() -> None:
+    assert sum(len(_verbs_of(port)) for name, port in PORTS.items() if name != "Blobs") <= MOST_VERBS
 
 
 def test_the_tour_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
