@@ -6,15 +6,12 @@ from datetime import datetime, timedelta
 from horae.core.decisions.results import cancel, give_back
 from horae.core.errors import Unavailable
 from horae.core.model import Reason, Run
-from horae.engine.cluster.lease import Timing
 from horae.engine.worker.contested import decide_contested
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.scan_floor import ScanFloor
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState
-from horae.metrics import Metrics
-from horae.ports.clock import Clock
-from horae.ports.store import ClaimRequest, Claims, Store
+from horae.ports.store import ClaimRequest, Claims
 
 CLAIM_BATCH = 1000
 STREAM = 20  # claims of a steady stream within the lead
@@ -32,10 +29,6 @@ class Claimer:
         releaser: Releaser,
         settler: Settler,
         *,
-        store: Store,
-        clock: Clock,
-        metrics: Metrics,
-        timing: Timing,
         tasks: Sequence[str],
         queues: Sequence[str],
         spacing: timedelta,
@@ -43,16 +36,16 @@ class Claimer:
         self._state = state
         self._releaser = releaser
         self._settler = settler
-        self._store = store
-        self._clock = clock
-        self._metrics = metrics
-        self._timing = timing
-        self._stream_interval = timing.lead / STREAM
-        self._slot_patience = timing.lead / 10  # with slots that show no sign of being free soon
+        self._store = state.store
+        self._clock = state.clock
+        self._metrics = state.metrics
+        self._lead = state.timing.lead
+        self._stream_interval = self._lead / STREAM
+        self._slot_patience = self._lead / 10  # with slots that show no sign of being free soon
         self._tasks = tasks
         self._queues = queues
         self._spacing = spacing
-        self._floor = ScanFloor(timing.lead)
+        self._floor = ScanFloor(self._lead)
         self._claimed_at = 0.0  # the last claim by the monotonic clock: the store's may stand still
         self._spaced = False  # whether the next claim keeps a distance from the last
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
@@ -159,7 +152,7 @@ class Claimer:
             queues=self._queues,
             tasks=self._tasks,
             now=now,
-            until=now + self._timing.lead,
+            until=now + self._lead,
             floor=floor,
             limit=limit,
             full_gates=gates.full(),
@@ -184,7 +177,7 @@ class Claimer:
     def _hold(self, runs: Sequence[Run], number: int, *, asked_at: datetime) -> None:
         """Hold claimed runs until their instants; cancel, give back or set aside those that must not start."""
         now, state = self._clock.now(), self._state
-        slow = now - asked_at > self._timing.lead  # what was claimed ahead may have others before it by now
+        slow = now - asked_at > self._lead  # what was claimed ahead may have others before it by now
         held, gates, may_hold = state.held, state.gates, state.phase.may.hold
         for run in runs:
             if run.stop is Reason.CANCELLED:
@@ -211,7 +204,7 @@ class Claimer:
             gates_full = bool(self._state.gates.full())
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
             self.lined_up = claims.lined_up_at is not None or gates_full
-            took, until = self._clock.now() - now, now + self._timing.lead
+            took, until = self._clock.now() - now, now + self._lead
             passed_over = bool(claims.contested) or gates_full
             self._floor.answered(claims, now=now, until=until, passed_over=passed_over, took=took)
         if claims.more:
@@ -219,7 +212,7 @@ class Claimer:
             return None if self.starved else now if advanced else soon
         if undecided:
             return soon
-        return None if claims.next_at is None else max(claims.next_at - self._timing.lead, soon)
+        return None if claims.next_at is None else max(claims.next_at - self._lead, soon)
 
     def _room(self, now: datetime) -> int:
         """Return how many more runs can be started within the lead; 0 while enough of them wait for a slot."""
@@ -228,7 +221,7 @@ class Claimer:
             return 0
         if held.overdue >= min(self._startable(now, self._slot_patience), 2 * CLAIM_BATCH):
             return 0
-        startable = self._startable(now, self._timing.lead)
+        startable = self._startable(now, self._lead)
         room = startable - len(held)
         return min(room, CLAIM_BATCH) if room > startable // WORTH else 0
 
@@ -243,7 +236,7 @@ class Claimer:
         if not held.overdue:
             self._stuck_since = None
             return
-        patience = self._slot_patience if self._stuck(now) else 2 * self._timing.lead
+        patience = self._slot_patience if self._stuck(now) else 2 * self._lead
         for run in held.take_overdue_since(now - patience):
             held.drop(run)
             self._releaser.settle(give_back(run, now), now)

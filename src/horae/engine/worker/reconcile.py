@@ -6,12 +6,9 @@ import structlog
 
 from horae.core.decisions.results import give_back
 from horae.core.model import RunId
-from horae.engine.cluster.lease import Timing
 from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState
-from horae.ports.clock import Clock
-from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -19,20 +16,12 @@ log = structlog.get_logger(__name__)
 class Reconciler:
     """Drops runs that are no longer ours, and returns runs that the store wrongly counts as ours."""
 
-    def __init__(
-        self,
-        state: WorkerState,
-        settler: Settler,
-        *,
-        store: Store,
-        clock: Clock,
-        timing: Timing,
-    ) -> None:
+    def __init__(self, state: WorkerState, settler: Settler) -> None:
         self._state = state
         self._settler = settler
-        self._store = store
-        self._clock = clock
-        self._timing = timing
+        self._store = state.store
+        self._clock = state.clock
+        self._timing = state.timing
         self._checked_at: datetime | None = None  # for unknown runs
 
     async def confirm_claims(self) -> None:

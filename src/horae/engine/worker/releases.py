@@ -10,8 +10,6 @@ from horae.engine.execution.attempt import Done, Progressed
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState
 from horae.engine.worker.timer import Timer
-from horae.metrics import Metrics
-from horae.ports.clock import Clock
 
 START_SLICE = 200  # starts in one go before other work of the event loop gets its turn: about two milliseconds
 DUE_SLICE = 1000  # due runs that are decided in one go
@@ -21,22 +19,14 @@ class Releaser:
     """Starts held runs as the core decides; whatever takes a run out of the worker goes through `settle`."""
 
     def __init__(
-        self,
-        state: WorkerState,
-        settler: Settler,
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        timer: Timer,
-        done: Done,
-        progressed: Progressed,
+        self, state: WorkerState, settler: Settler, timer: Timer, *, done: Done, progressed: Progressed
     ) -> None:
         """`done` and `progressed` are passed on to every attempt."""
         self._state = state
         self._settler = settler
-        self._clock = clock
+        self._clock = state.clock
         self._executor = state.executor
-        self._metrics = metrics
+        self._metrics = state.metrics
         self._timer = timer
         self._done = done
         self._progressed = progressed

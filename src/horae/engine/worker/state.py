@@ -1,16 +1,20 @@
-"""What the parts of one worker share: its phase, its held runs, the attempts under way and their slots."""
+"""What the parts of one worker share: its store and clock, its phase, its held runs and the attempts under way."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from horae.core.model import NodeId, Run, RunId
-from horae.engine.cluster.lease import Lease
+from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
 from horae.engine.worker.capacity import Capacity
 from horae.engine.worker.gates import Gates
 from horae.engine.worker.held_runs import HeldRuns
 from horae.engine.worker.phase import PhaseTracker
+from horae.metrics import Metrics
+from horae.ports.clock import Clock
+from horae.ports.store import Store
 
 
 class AttemptRunner(Protocol):
@@ -22,29 +26,34 @@ class AttemptRunner(Protocol):
     def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt: ...
 
 
+@dataclass(slots=True)
 class WorkerState:
-    """The state of a worker; each part changes it only in its own step."""
+    """The surroundings and the state of a worker; each part changes the state only in its own step."""
 
-    def __init__(
-        self, executor: AttemptRunner, lease: Lease, node_id: Callable[[], NodeId], *, concurrency: int
-    ) -> None:
-        self._concurrency = concurrency
-        self.executor = executor
-        self.lease = lease
-        self.node_id = node_id
-        self.phase = PhaseTracker(lease)
-        self.held = HeldRuns()
-        self.running: dict[RunId, RunningAttempt] = {}  # in the order of their starts
-        self.ended = 0  # attempts so far
-        self.gates = Gates()
-        self.capacity = Capacity()
-        self.retracting: set[RunId] = set()  # not held while the store is asked to take them back
-        self.unknown_since: datetime | None = None  # since when the store may assign runs to us that we do not know
+    store: Store
+    clock: Clock
+    lease: Lease
+    executor: AttemptRunner
+    metrics: Metrics
+    timing: Timing
+    node_id: Callable[[], NodeId]
+    concurrency: int
+    phase: PhaseTracker = field(init=False)
+    held: HeldRuns = field(default_factory=HeldRuns)
+    running: dict[RunId, RunningAttempt] = field(default_factory=dict)  # in the order of their starts
+    ended: int = 0  # attempts so far
+    gates: Gates = field(default_factory=Gates)
+    capacity: Capacity = field(default_factory=Capacity)
+    retracting: set[RunId] = field(default_factory=set)  # not held while the store is asked to take them back
+    unknown_since: datetime | None = None  # since when the store may assign runs to us that we do not know
+
+    def __post_init__(self) -> None:
+        self.phase = PhaseTracker(self.lease)
 
     @property
     def free_slots(self) -> int:
         """Attempts that can be started now."""
-        return self._concurrency - len(self.running) - self.executor.abandoned
+        return self.concurrency - len(self.running) - self.executor.abandoned
 
     def acts_for(self, node: NodeId | None) -> bool:
         """Whether this is still our identity; if not, it was declared dead, and all that it held is abandoned."""

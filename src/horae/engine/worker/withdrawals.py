@@ -11,8 +11,6 @@ from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.retraction import Retraction, retract
 from horae.engine.worker.state import WorkerState
-from horae.ports.clock import Clock
-from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -20,18 +18,11 @@ log = structlog.get_logger(__name__)
 class Withdrawer:
     """Cancels, retracts, gives back or abandons runs of this worker."""
 
-    def __init__(
-        self,
-        state: WorkerState,
-        releaser: Releaser,
-        *,
-        store: Store,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, state: WorkerState, releaser: Releaser) -> None:
         self._state = state
         self._releaser = releaser
-        self._store = store
-        self._clock = clock
+        self._store = state.store
+        self._clock = state.clock
 
     async def apply_stops(self) -> None:
         """Read and apply the stop requests for runs of this node: a cancel always, others before the start only."""

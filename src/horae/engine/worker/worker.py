@@ -62,32 +62,16 @@ class Worker:
         self._random_factor = random_factor
         self.claim_wakeup = Wakeup(clock)  # for the loop that calls `claim`
         self.settle_wakeup = settle_wakeup or Wakeup(clock)  # for the loop that calls `settler.tick`
-        self._state = state = WorkerState(executor, lease, node_id, concurrency=concurrency)
+        self._state = state = WorkerState(store, clock, lease, executor, metrics, timing, node_id, concurrency)
         wake = self.settle_wakeup.wake
         self.settler = settler = Settler(store, clock, metrics, wake=wake, settled=self._results_settled)
+        timer = (make_timer or partial(LoopTimer, clock, resolution=UVLOOP_SECONDS))(self.release_due)
         self._releaser = releaser = Releaser(
-            state,
-            settler,
-            clock=clock,
-            metrics=metrics,
-            timer=(make_timer or partial(LoopTimer, clock, resolution=UVLOOP_SECONDS))(self.release_due),
-            done=self._attempt_done,
-            progressed=self._attempt_progressed,
+            state, settler, timer, done=self._attempt_done, progressed=self._attempt_progressed
         )
-        self._claimer = Claimer(
-            state,
-            releaser,
-            settler,
-            store=store,
-            clock=clock,
-            metrics=metrics,
-            timing=timing,
-            tasks=tasks,
-            queues=queues,
-            spacing=spacing,
-        )
-        self.withdrawer = Withdrawer(state, releaser, store=store, clock=clock)
-        self._reconciler = Reconciler(state, settler, store=store, clock=clock, timing=timing)
+        self._claimer = Claimer(state, releaser, settler, tasks=tasks, queues=queues, spacing=spacing)
+        self.withdrawer = Withdrawer(state, releaser)
+        self._reconciler = Reconciler(state, settler)
 
     @property
     def running(self) -> int:
