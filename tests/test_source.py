@@ -88,8 +88,6 @@ UNFINISHED = {
     "stores/postgres",
     "stores/sqlite",
     "stores/postgres/codecs.py",
-    "engine/worker/worker.py: __init__",
-    "testing/node.py: __init__",
     "Outcome",
     "Verdict",
 }

@@ -5,8 +5,9 @@ and no node dies unless the test asks for it; without that polling a year passes
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from horae.core.ids import Ids
 from horae.core.model import SHARDS, Node, NodeId
@@ -18,12 +19,14 @@ from horae.engine.duties.planner import Planner
 from horae.engine.execution.executor import Executor
 from horae.engine.worker.timer import LoopTimer
 from horae.engine.worker.worker import Worker
-from horae.loop import Loop, Wakeup
+from horae.loop import Loop, Tick, Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.tasks.registry import Registry
 from horae.testing.handlers import CountingExecutor, TurnPool
 from horae.testing.virtual_time import VirtualClock, VirtualLoop
+
+T = TypeVar("T")
 
 CONCURRENCY = 100
 NEVER = timedelta(days=36525)  # idle time of a loop that ticks only when woken
@@ -65,6 +68,8 @@ class VirtualNode:
         self._timing = timing = Timing()
         self._on_settled = on_settled
         self._sweep_until = clock.now()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unsubscribe: Callable[[], None] = lambda: None
         lease = PermanentLease(clock, timing)
         node = _node(NodeId(new_id()), name, registry, now=clock.now())
         self._heartbeat = Heartbeat(
@@ -89,14 +94,12 @@ class VirtualNode:
         )
         planner = Planner(store, clock, Metrics(), horizon=timing.horizon, shards=lambda: range(SHARDS), new_id=new_id)
         self._janitor = Janitor(store, clock, lease, timing)
-        self._planner_loop = Loop("planner", planner.tick, clock, idle=NEVER)
-        self._stops_loop = Loop("stops", worker.apply_stops, clock, idle=NEVER)
-        self._janitor_loop = Loop("janitor", self._sweep, clock, idle=NEVER)
-        claims_loop = Loop("claims", worker.claim, clock, idle=NEVER, wakeup=worker.claim_wakeup)
-        results_loop = Loop("results", self._settle, clock, idle=NEVER, wakeup=worker.settle_wakeup)
-        self._loops = [self._planner_loop, claims_loop, self._stops_loop, results_loop, self._janitor_loop]
-        self._tasks: list[asyncio.Task[None]] = []
-        self._unsubscribe: Callable[[], None] = _do_nothing
+        self._loops: list[Loop] = []
+        self._planner_loop = self._add("planner", planner.tick)
+        self._add("claims", worker.claim, worker.claim_wakeup)
+        self._stops_loop = self._add("stops", worker.apply_stops)
+        self._add("results", lambda: self._notify_after(worker.settler.tick()), worker.settle_wakeup)
+        self._janitor_loop = self._add("janitor", self._sweep)
 
     async def start(self) -> None:
         """Join the cluster and start every duty."""
@@ -109,11 +112,7 @@ class VirtualNode:
     async def flush(self) -> bool:
         """Write logs, starts and results to the store; returns whether there were any."""
         self._executor.flush_logs()
-        has_results = self._worker.settler.unsettled
-        written = await self._worker.settler.flush()
-        if has_results:
-            self._on_settled()
-        return written
+        return await self._notify_after(self._worker.settler.flush())
 
     async def stop(self) -> None:
         """End at once, like a process that is killed: nothing more is written."""
@@ -129,12 +128,18 @@ class VirtualNode:
         self._sweep_until = self._clock.now() + self._timing.dead_after + 2 * self._timing.heartbeat
         self._janitor_loop.wake()
 
-    async def _settle(self) -> datetime | None:
+    def _add(self, name: str, tick: Tick, wakeup: Wakeup | None = None) -> Loop:
+        loop = Loop(name, tick, self._clock, idle=NEVER, wakeup=wakeup)
+        self._loops.append(loop)
+        return loop
+
+    async def _notify_after(self, writing: Awaitable[T]) -> T:
+        """Write what the settler has, and report it if there were results."""
         has_results = self._worker.settler.unsettled
-        next_tick_at = await self._worker.settler.tick()
+        written = await writing
         if has_results:
             self._on_settled()
-        return next_tick_at
+        return written
 
     def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
@@ -171,7 +176,3 @@ def _node(node_id: NodeId, name: str, registry: Registry, *, now: datetime) -> N
 def _executor(registry: Registry, store: Store, clock: VirtualClock, loop: VirtualLoop) -> Executor:
     pool = TurnPool(loop)
     return Executor(registry, store.blobs, clock, threads=CONCURRENCY, pool=pool, allow_shell=True, processes=1)
-
-
-def _do_nothing() -> None:
-    """Do nothing: there is no subscription yet."""
