@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from horae.core.events import EventKind
 from horae.core.model import Attempt, Backfill, Job, JobId, Run, RunId, Skip
+from horae.core.schedule.timestamps import rfc3339
 
 
 class Code(StrEnum):
@@ -121,6 +122,10 @@ class History:
     backfills: Sequence[Backfill] = ()
     dead_letters: frozenset[RunId] = frozenset()  # those that the store lists
     end_events: Mapping[RunId, EndEvent] = field(default_factory=dict)  # as far as the store still has them
+
+
+def at(moment: datetime) -> str:
+    return f"at {rfc3339(moment)}"
 
 
 def of_run(code: Code, run: Run, detail: str) -> Violation:

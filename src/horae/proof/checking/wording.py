@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from horae.core.schedule.timestamps import rfc3339
+from horae.proof.checking import findings
 from horae.proof.checking.findings import Code, Violation
 from horae.proof.checking.history.recording import RequestedJob
 
@@ -19,7 +19,7 @@ def name(requested: RequestedJob) -> str:
 
 
 def at(moment: float) -> str:
-    return f"at {rfc3339(datetime.fromtimestamp(moment, UTC))}"
+    return findings.at(datetime.fromtimestamp(moment, UTC))
 
 
 def duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from horae.core.errors import Invalid
 from horae.proof.checking.history.records import (
@@ -37,6 +37,9 @@ from horae.proof.checking.history.reference import ReferenceSlots
 
 FINAL_STATUS = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 FOREVER = float("inf")
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,66 +175,27 @@ class Recording:
     """All lines of a history, grouped."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
-        self.setup = Setup(at=0.0)
-        self.closed_at: float | None = None
-        self.counts: FinalCounts | None = None
-        self.jobs: dict[str, FinalJob] = {}
-        self.final_runs: list[FinalRun] = []  # a run that was stored twice is in it twice
-        self.skips: defaultdict[str, list[FinalSkip]] = defaultdict(list)
-        self.effects: list[Effect] = []
-        self.leases: defaultdict[str, list[LeaseGranted]] = defaultdict(list)
-        self.reports: defaultdict[str, list[ResultReport]] = defaultdict(list)
-        self.heartbeats: defaultdict[str, list[HeartbeatTaken]] = defaultdict(list)  # by node
-        self.nodes_gone: dict[str, float] = {}  # node → first time
-        self.deaths: defaultdict[int, list[float]] = defaultdict(list)  # by process
-        self.faults: list[InjectedFault] = []
-        self.observations: list[Observation] = []
-        invokes: dict[str, Invoke] = {}
-        ends: dict[str, Ok | Fail | Info] = {}
-        for line in sorted(lines, key=lambda line: line.at):
-            match line:
-                case Invoke():
-                    invokes[line.call] = line
-                case Ok() | Fail() | Info():
-                    ends[line.call] = line
-                case _:
-                    self._add(line)
+        ordered = sorted(lines, key=lambda line: line.at)
+        self.setup = next(reversed(_of(Setup, ordered)), Setup(at=0.0))
+        self.closed_at = max((line.at for line in _of(Closed, ordered)), default=None)
+        self.counts = next(reversed(_of(FinalCounts, ordered)), None)
+        self.jobs = {job.job: job for job in _of(FinalJob, ordered)}
+        self.final_runs = _of(FinalRun, ordered)  # a run that was stored twice is in it twice
+        self.runs = {run.run: run for run in self.final_runs}
+        self.skips = _grouped((skip.job, skip) for skip in _of(FinalSkip, ordered))
+        self.effects = _of(Effect, ordered)
+        self.leases = _grouped((lease.run, lease) for lease in _of(LeaseGranted, ordered))
+        self.reports = _grouped((report.run, report) for report in _of(ResultReport, ordered))
+        self.heartbeats = _grouped((beat.node, beat) for beat in _of(HeartbeatTaken, ordered))
+        self.nodes_gone = {gone.node: gone.at for gone in reversed(_of(NodeGone, ordered))}  # node → first time
+        self.deaths = _grouped((died.pid, died.at) for died in _of(ProcessDied, ordered))
+        self.faults = _of(InjectedFault, ordered)
+        self.observations = _of(Observation, ordered)
+        invokes = {invoke.call: invoke for invoke in _of(Invoke, ordered)}
+        ends = {line.call: line for line in ordered if isinstance(line, Ok | Fail | Info)}
         if unmatched := ends.keys() - invokes.keys():
             raise Invalid(f"the history contains answers of calls without their `invoke` line: {min(unmatched)}")
         self.calls = [RecordedCall(invoke, ends.get(call)) for call, invoke in invokes.items()]
-        self.runs = {run.run: run for run in self.final_runs}
-
-    def _add(self, line: Line) -> None:
-        """Group a line that is not part of a call."""
-        match line:
-            case Setup():
-                self.setup = line
-            case Effect():
-                self.effects.append(line)
-            case LeaseGranted():
-                self.leases[line.run].append(line)
-            case ResultReport():
-                self.reports[line.run].append(line)
-            case HeartbeatTaken():
-                self.heartbeats[line.node].append(line)
-            case NodeGone():
-                self.nodes_gone.setdefault(line.node, line.at)
-            case ProcessDied():
-                self.deaths[line.pid].append(line.at)
-            case Observation():
-                self.observations.append(line)
-            case InjectedFault():
-                self.faults.append(line)
-            case FinalJob():
-                self.jobs[line.job] = line
-            case FinalRun():
-                self.final_runs.append(line)
-            case FinalSkip():
-                self.skips[line.job].append(line)
-            case FinalCounts():
-                self.counts = line
-            case Closed():
-                self.closed_at = line.at
 
     @cached_property
     def requested(self) -> dict[str, RequestedJob]:
@@ -343,3 +307,15 @@ def is_recurring(definition: Definition) -> bool:
         words = schedule.split()
         return words != ["now"] and (len(words) >= 5 or not schedule.strip()[:4].isdigit())
     return schedule.get("type") not in ("now", "at")
+
+
+def _of(kind: type[T], lines: Iterable[object]) -> list[T]:
+    """Return the lines of one kind, in order."""
+    return [line for line in lines if isinstance(line, kind)]
+
+
+def _grouped(pairs: Iterable[tuple[K, T]]) -> defaultdict[K, list[T]]:
+    groups: defaultdict[K, list[T]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups

@@ -1,8 +1,6 @@
 """Reconstructs the definitions that a job had over time, and the slots that follow from them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from horae.core.schedule.timestamps import parse_timestamp
 from horae.proof.checking.history.recording import (
@@ -13,7 +11,7 @@ from horae.proof.checking.history.recording import (
     RequestedJob,
     is_recurring,
 )
-from horae.proof.checking.history.records import Action, Definition
+from horae.proof.checking.history.records import Action
 from horae.proof.checking.history.reference import ReferenceSlots, micros, object_form, slots
 
 
@@ -26,49 +24,38 @@ def versions(requested: RequestedJob) -> list[JobVersion]:
 
 def _versions(requested: RequestedJob) -> Iterator[JobVersion]:
     changes = [call for call in requested.calls_of(Action.UPDATE) if call.invoke.definition is not None]
-    ends = requested.calls_of(Action.DELETE)
-    last_certain = min((call.began_at for call in ends), default=FOREVER)
-    last_possible = min((call.done_at for call in ends), default=FOREVER)
     for place in range(len(changes) + 1):
-        origin, later = _origin(requested, changes, place), changes[place:]
-        yield JobVersion(
-            origin.definition,
-            origin.possible_from,
-            origin.certain_from,
-            min([last_certain, *(call.began_at for call in later)]),
-            # A change that was sent before this one was answered may have taken effect before it.
-            min([last_possible, *(call.done_at for call in later if call.began_at > origin.done_at)]),
-            origin.shown,
-        )
+        yield _version(requested, changes, place)
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    """The create or update that made a version."""
-
-    definition: Definition
-    possible_from: float
-    certain_from: float
-    done_at: float
-    shown: Mapping[str, Any]
-
-
-def _origin(requested: RequestedJob, changes: Sequence[RecordedCall], place: int) -> _Origin:
-    """The origin of the first version or of a change; the order of concurrent changes is unknown."""
+def _version(requested: RequestedJob, changes: Sequence[RecordedCall], place: int) -> JobVersion:
+    """The first version (place 0), or that of a change; the order of concurrent changes is unknown."""
+    deletes, later = requested.calls_of(Action.DELETE), changes[place:]
     in_order = all(call.done_at < changes[place - 1].began_at for call in changes[: max(place - 1, 0)])
     is_last = place == len(changes) and in_order and all(call.ok for call in changes)
     at_the_end = requested.job.schedule if is_last and requested.job is not None else {}
     if place == 0:
+        definition, began_at, done_at = requested.definition, requested.requested_at, requested.requested_at
         shown = next((call.ok.schedule for call in requested.create_calls if call.ok and call.ok.schedule), at_the_end)
         certain_from = requested.accepted_at
         if certain_from == FOREVER and requested.job is not None:  # its create was not answered, but it exists
             certain_from = requested.job.created_at
-        return _Origin(requested.definition, requested.requested_at, certain_from, requested.requested_at, shown)
-    change = changes[place - 1]
-    assert change.invoke.definition is not None
-    shown = (change.ok.schedule if change.ok else {}) or at_the_end
-    certain_from = change.done_at if in_order else FOREVER
-    return _Origin(change.invoke.definition, change.began_at, certain_from, change.done_at, shown)
+    else:
+        change = changes[place - 1]
+        assert change.invoke.definition is not None
+        definition, began_at, done_at = change.invoke.definition, change.began_at, change.done_at
+        shown = (change.ok.schedule if change.ok else {}) or at_the_end
+        certain_from = change.done_at if in_order else FOREVER
+    # A change that was sent before this one was answered may have taken effect before it.
+    replacing = [call for call in later if call.began_at > done_at]
+    return JobVersion(
+        definition,
+        possible_from=began_at,
+        certain_from=certain_from,
+        certain_to=min((call.began_at for call in (*deletes, *later)), default=FOREVER),
+        possible_to=min((call.done_at for call in (*deletes, *replacing)), default=FOREVER),
+        shown=shown,
+    )
 
 
 def slots_of(requested: RequestedJob, recording: Recording) -> ReferenceSlots:

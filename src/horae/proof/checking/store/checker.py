@@ -5,7 +5,7 @@ only if it is still there.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -33,6 +33,8 @@ AHEAD = timedelta(hours=1)  # how far ahead of now runs are read; planners creat
 REREADS = 2
 _TICK = timedelta(microseconds=1)
 _LIVE = frozenset(State) - FINAL
+
+JudgeAgain = Callable[[Sequence[Violation]], Awaitable[list[Violation]]]
 
 
 class CheckedStore(Reader, Protocol):
@@ -104,14 +106,11 @@ class Checker:
     # --- jobs and their slots
 
     async def _check_job(self, job: Job) -> list[Violation]:
-        found = await self._slots(job)
-        for _ in range(REREADS):
-            if not found:
-                break
-            await asyncio.sleep(self._pause)
+        async def judge_again(_: Sequence[Violation]) -> list[Violation]:
             again = await find_job(self._store, job.id, owner=None)
-            found = _still(found, await self._slots(again) if again is not None else [])
-        return found
+            return await self._slots(again) if again is not None else []
+
+        return await self._confirmed(await self._slots(job), judge_again)
 
     async def _slots(self, job: Job) -> list[Violation]:
         now = await self._now()
@@ -176,14 +175,11 @@ class Checker:
         ]
 
     async def _check_runs(self, page: Sequence[Run]) -> list[Violation]:
-        found = await self._judge_runs(page)
-        for _ in range(REREADS):
-            if not found:
-                break
-            await asyncio.sleep(self._pause)
+        async def judge_again(found: Sequence[Violation]) -> list[Violation]:
             again = [await find_run(self._store, run_id, owner=None) for run_id in sorted(set(map(_run_id, found)))]
-            found = _still(found, await self._judge_runs([run for run in again if run is not None]))
-        return found
+            return await self._judge_runs([run for run in again if run is not None])
+
+        return await self._confirmed(await self._judge_runs(page), judge_again)
 
     async def _judge_runs(self, runs: Sequence[Run]) -> list[Violation]:
         if not runs:
@@ -225,24 +221,30 @@ class Checker:
         return any(other.id == run.id for other in (await self._store.list_runs(which, cursor=None, limit=PAGE)).items)
 
     async def _check_order(self, page: Sequence[Run], gates: GateJudge) -> list[Violation]:
-        suspects = [pair for run in page for _, *pair in gates.add(run)]
-        judged = [await self._judge_again(one, other) for one, other in suspects]
-        return [violation for violation in judged if violation is not None]
+        suspects = [(one, other) for run in page for _, one, other in gates.add(run)]
+        return [violation for pair in suspects for violation in await self._check_pair(*pair)]
 
-    async def _judge_again(self, one: RunId, other: RunId) -> Violation | None:
-        violation = await self._judge_pair(one, other)
-        if violation is not None:
-            await asyncio.sleep(self._pause)
-            violation = await self._judge_pair(one, other)
-        return violation
+    async def _check_pair(self, one: RunId, other: RunId) -> list[Violation]:
+        return await self._confirmed(await self._judge_pair(one, other), lambda _: self._judge_pair(one, other))
 
-    async def _judge_pair(self, one: RunId, other: RunId) -> Violation | None:
+    async def _judge_pair(self, one: RunId, other: RunId) -> list[Violation]:
         runs = [await find_run(self._store, run_id, owner=None) for run_id in (one, other)]
         gated = [GatedRun.of(run) for run in runs if run is not None]
         first, second = gated if len(gated) == 2 else (None, None)
         if first is None or second is None or first.gate != second.gate:
-            return None
-        return judge_pair(first, second, self._tolerance)
+            return []
+        violation = judge_pair(first, second, self._tolerance)
+        return [] if violation is None else [violation]
+
+    async def _confirmed(self, found: list[Violation], judge_again: JudgeAgain) -> list[Violation]:
+        """Return the violations that are found again each time; numbers in their details may have changed."""
+        for _ in range(REREADS):
+            if not found:
+                break
+            await asyncio.sleep(self._pause)
+            before = {(violation.code, violation.subject) for violation in found}
+            found = [again for again in await judge_again(found) if (again.code, again.subject) in before]
+        return found
 
 
 async def _merged(*streams: AsyncIterator[Run]) -> AsyncIterator[Run]:
@@ -258,12 +260,6 @@ async def _merged(*streams: AsyncIterator[Run]) -> AsyncIterator[Run]:
             del waiting[place]
         else:
             waiting[place] = (stream, following)
-
-
-def _still(found: Iterable[Violation], again: Iterable[Violation]) -> list[Violation]:
-    """The violations that were found again; numbers in their details may have changed."""
-    before = {(violation.code, violation.subject) for violation in found}
-    return [violation for violation in again if (violation.code, violation.subject) in before]
 
 
 def _run_id(violation: Violation) -> RunId:

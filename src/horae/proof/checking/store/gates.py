@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import OnFailure, Run, RunId, State
-from horae.core.schedule.timestamps import rfc3339
-from horae.proof.checking.findings import Code, Tolerance, Violation, run_name
+from horae.proof.checking.findings import Code, Tolerance, Violation, at, run_name
 
 MAX_GATES = 100_000  # gates that are remembered while a store is read
 NEAREST = 8  # runs per gate that are compared with each other
@@ -57,16 +56,16 @@ def judge_pair(one: GatedRun, other: GatedRun, tolerance: Tolerance) -> Violatio
     if second.started_at is None or not _was_stored_in_time(first, second, tolerance):
         return None
     if first.blocks and first.finished_at is not None and second.started_at > first.finished_at + tolerance.skew:
-        detail = f"it started at {rfc3339(second.started_at)} although {run_name(first.id)} failed before it and blocks"
+        detail = f"it started {at(second.started_at)} although {run_name(first.id)} failed before it and blocks"
         return Violation(code=Code.BLOCK_IGNORED, subject=run_name(second.id), detail=detail)
     if not _started_before_end(second.started_at, first, second, tolerance):
         return None
-    end = "has not ended" if first.finished_at is None else f"ended at {rfc3339(first.finished_at)} only"
+    end = "has not ended" if first.finished_at is None else f"ended {at(first.finished_at)} only"
     by_key = first.gate.startswith("key:")
     return Violation(
         code=Code.OUT_OF_ORDER if by_key else Code.OVERLAPPED,
         subject=run_name(second.id),
-        detail=f"it started at {rfc3339(second.started_at)}, but {run_name(first.id)} comes before it and {end}",
+        detail=f"it started {at(second.started_at)}, but {run_name(first.id)} comes before it and {end}",
     )
 
 

@@ -9,8 +9,7 @@ from itertools import pairwise
 from horae.core.decisions.results import MAX_CRASHES
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, NodeId, Outcome, Run, State, Trigger
-from horae.core.schedule.timestamps import rfc3339
-from horae.proof.checking.findings import Code, Tolerance, Violation, of_run
+from horae.proof.checking.findings import Code, Tolerance, Violation, at, of_run
 
 COUNTED = frozenset({Outcome.FAILED, Outcome.TIMEOUT})
 ENDED_UNSTARTED = frozenset({State.CANCELLED, State.SKIPPED})
@@ -39,15 +38,15 @@ def judge_run(
 
 
 def _starts(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterator[Violation]:
-    starts = [at for at in (run.first_started_at, run.started_at) if at is not None]
+    starts = [moment for moment in (run.first_started_at, run.started_at) if moment is not None]
     starts += [attempt.started_at for attempt in attempts if attempt.started_at is not None]
     if not starts or _was_moved(run, attempts):
         return
     if (early := run.due_at - min(starts)) > tolerance.early:
-        yield of_run(Code.EARLY_START, run, f"it started {_milliseconds(early)} before it was due, {_at(run.due_at)}")
+        yield of_run(Code.EARLY_START, run, f"it started {_milliseconds(early)} before it was due, {at(run.due_at)}")
     elif (early := _before_wake_up(run, attempts)) > tolerance.early:
         code = Code.RETRIED_EARLY if run.attempt > 1 else Code.EARLY_START
-        yield of_run(code, run, f"attempt {run.attempt} began {_milliseconds(early)} before {_at(run.wake_at)}")
+        yield of_run(code, run, f"attempt {run.attempt} began {_milliseconds(early)} before {at(run.wake_at)}")
     if (latest := _latest_start(run)) is not None and min(starts) > latest:
         late = _milliseconds(min(starts) - run.due_at)
         yield of_run(Code.LATE_START, run, f"it started {late} late, too late for its start_within_seconds")
@@ -84,7 +83,7 @@ def _holds_its_last_start(run: Run, attempts: Sequence[Attempt]) -> bool:
 
 def _end(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterator[Violation]:
     if (run.state in FINAL) != (run.finished_at is not None):
-        has = "no end" if run.finished_at is None else f"an end, {_at(run.finished_at)}"
+        has = "no end" if run.finished_at is None else f"an end, {at(run.finished_at)}"
         yield of_run(Code.MOVED_AFTER_END, run, f"it is {run.state} and has {has}")
     if run.resolution is not None and run.state is not State.FAILED:
         yield of_run(Code.BAD_RESOLUTION, run, f"it is {run.state}, so there is nothing to resolve")
@@ -103,13 +102,13 @@ def _end(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterato
 def _never_started(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterator[Violation]:
     began = [attempt.started_at for attempt in attempts if attempt.started_at is not None]
     if run.first_started_at is None and began:
-        detail = f"it was {run.state} before any start, but an attempt began {_at(min(began))}"
+        detail = f"it was {run.state} before any start, but an attempt began {at(min(began))}"
         yield of_run(Code.CANCELLED_YET_STARTED, run, detail)
     elif run.state is State.SKIPPED and any(attempt.outcome in COUNTED for attempt in attempts):
         yield of_run(Code.CANCELLED_YET_STARTED, run, "it was skipped although an attempt had failed")
     elif _is_after(run.first_started_at, run.finished_at, tolerance):
         assert run.first_started_at is not None
-        detail = f"it was {run.state}, and started after that, {_at(run.first_started_at)}"
+        detail = f"it was {run.state}, and started after that, {at(run.first_started_at)}"
         yield of_run(Code.CANCELLED_YET_STARTED, run, detail)
 
 
@@ -120,11 +119,11 @@ def _is_after(moment: datetime | None, end: datetime | None, tolerance: Toleranc
 def _nothing_after(run: Run, attempts: Sequence[Attempt], end: datetime, tolerance: Tolerance) -> Iterator[Violation]:
     later = [attempt for attempt in attempts if attempt.ended_at > end + tolerance.skew]
     if later:
-        detail = f"it ended {_at(end)}, and attempt {later[0].number} after that, {_at(later[0].ended_at)}"
+        detail = f"it ended {at(end)}, and attempt {later[0].number} after that, {at(later[0].ended_at)}"
         yield of_run(Code.MOVED_AFTER_END, run, detail)
     elif run.state not in ENDED_UNSTARTED and _is_after(run.started_at, end, tolerance):
         assert run.started_at is not None
-        yield of_run(Code.MOVED_AFTER_END, run, f"it ended {_at(end)} and started after that, {_at(run.started_at)}")
+        yield of_run(Code.MOVED_AFTER_END, run, f"it ended {at(end)} and started after that, {at(run.started_at)}")
 
 
 # --- attempts ---------------------------------------------------------------------------------------------------------
@@ -236,10 +235,6 @@ def _is_plain(attempt: Attempt) -> bool:
     if attempt.outcome is Outcome.TIMEOUT:
         return True
     return attempt.outcome is Outcome.FAILED and attempt.error is not None and attempt.error.type in PLAIN_ERRORS
-
-
-def _at(moment: datetime) -> str:
-    return f"at {rfc3339(moment)}"
 
 
 def _milliseconds(duration: timedelta) -> str:

@@ -12,9 +12,8 @@ from itertools import groupby
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobStatus, Overlap, Reason, Run, RunId, Skip, State, Trigger
 from horae.core.schedule.evaluate import count_between, next_after, skipped_in_gaps
-from horae.core.schedule.timestamps import rfc3339
 from horae.ports.reader import Ledger
-from horae.proof.checking.findings import Code, EndEvent, Tolerance, Violation, of_job, of_run, run_name
+from horae.proof.checking.findings import Code, EndEvent, Tolerance, Violation, at, of_job, of_run, run_name
 
 _TICK = timedelta(microseconds=1)
 
@@ -103,13 +102,13 @@ class SlotJudge:
             return
         if entry.start <= self._known_to:
             yield self._violation(
-                Code.SLOT_TWICE, f"{_at(entry.start)} is accounted for by {entry.source} and by another"
+                Code.SLOT_TWICE, f"{at(entry.start)} is accounted for by {entry.source} and by another"
             )
             self._known_to = max(self._known_to, entry.end)
             return
         expected = next_after(self._job.schedule, self._known_to)
         if expected is None or expected > entry.start:
-            detail = f"{_at(entry.start)}, accounted for by {entry.source}, is no slot of its schedule"
+            detail = f"{at(entry.start)}, accounted for by {entry.source}, is no slot of its schedule"
             yield self._violation(Code.SLOT_UNPLANNED, detail)
             return
         if expected < entry.start and expected <= self._to:
@@ -120,9 +119,9 @@ class SlotJudge:
     def _missing(self, first: datetime, end: datetime) -> Violation:
         count = count_between(self._job.schedule, first, end)
         if count <= 1:
-            return self._violation(Code.SLOT_MISSING, f"there is neither a run nor a skip for the slot {_at(first)}")
+            return self._violation(Code.SLOT_MISSING, f"there is neither a run nor a skip for the slot {at(first)}")
         return self._violation(
-            Code.SLOT_MISSING, f"there is neither a run nor a skip for {count} slots from {_at(first)} on"
+            Code.SLOT_MISSING, f"there is neither a run nor a skip for {count} slots from {at(first)} on"
         )
 
     def _counted(self, entry: _Entry) -> Iterator[Violation]:
@@ -130,9 +129,7 @@ class SlotJudge:
             return
         count = count_between(self._job.schedule, entry.start, entry.end + _TICK)
         if count != entry.count:
-            detail = (
-                f"{entry.source} from {_at(entry.start)} to {_at(entry.end)} counts {entry.count} slots, not {count}"
-            )
+            detail = f"{entry.source} from {at(entry.start)} to {at(entry.end)} counts {entry.count} slots, not {count}"
             yield self._violation(Code.SLOT_MISCOUNTED, detail)
 
     def _gap_violations(self) -> Iterator[Violation]:
@@ -140,10 +137,10 @@ class SlotJudge:
         recorded = sorted(gap for gap in self._gaps if self._from < gap <= self._to)
         for gap, same in groupby(recorded):
             if len(list(same)) > 1:
-                yield self._violation(Code.SLOT_TWICE, f"the slot in the clock change {_at(gap)} is skipped twice")
+                yield self._violation(Code.SLOT_TWICE, f"the slot in the clock change {at(gap)} is skipped twice")
         for gap in skipped_in_gaps(self._job.schedule, self._from, self._to):
             if gap not in recorded:
-                detail = f"there is no skip for the slot in the clock change {_at(gap)}"
+                detail = f"there is no skip for the slot in the clock change {at(gap)}"
                 yield self._violation(Code.SLOT_MISSING, detail)
 
     # --- runs of the schedule
@@ -154,23 +151,23 @@ class SlotJudge:
             valid = _valid(list(same))
             if len(valid) > 1:
                 names = ", ".join(run_name(run.id) for run in valid)
-                yield self._violation(Code.SLOT_TWICE, f"{_at(slot)} has the runs {names}")
+                yield self._violation(Code.SLOT_TWICE, f"{at(slot)} has the runs {names}")
             for run in valid:
                 yield from self._planned(run, slot)
 
     def _planned(self, run: Run, slot: datetime) -> Iterator[Violation]:
         job = self._job
         if run.due_at < slot:
-            yield of_run(Code.SLOT_UNPLANNED, run, f"it is due {_at(run.due_at)}, before its slot {_at(slot)}")
+            yield of_run(Code.SLOT_UNPLANNED, run, f"it is due {at(run.due_at)}, before its slot {at(slot)}")
         over = job.status is JobStatus.CANCELLED and run.created_at > job.updated_at + self._tolerance.call
         if over:
             yield of_run(
-                Code.SLOT_UNPLANNED, run, f"it was created {_at(run.created_at)}, after its job had been cancelled"
+                Code.SLOT_UNPLANNED, run, f"it was created {at(run.created_at)}, after its job had been cancelled"
             )
         replaced = run.revision < job.revision and _was_replaced(run)
         coming = job.status in (JobStatus.SCHEDULED, JobStatus.PAUSED) and not replaced
         if coming and job.next_fire_at is not None and slot >= job.next_fire_at:
-            detail = f"{_at(slot)} has {run_name(run.id)}, and will fire again"
+            detail = f"{at(slot)} has {run_name(run.id)}, and will fire again"
             yield self._violation(Code.SLOT_TWICE, detail)
 
     def _caused(self, runs: Sequence[Run]) -> Iterator[Violation]:
@@ -195,7 +192,7 @@ def is_overlap(run: Run) -> bool:
 
 def skipped_without_overlap(run: Run) -> Violation:
     """The violation of a run that was skipped as overlapping without another run."""
-    detail = f"it was skipped as overlapping, but no run of its job was running {_at(run.due_at)}"
+    detail = f"it was skipped as overlapping, but no run of its job was running {at(run.due_at)}"
     return of_run(Code.SKIPPED_WITHOUT_CAUSE, run, detail)
 
 
@@ -245,7 +242,3 @@ def _was_replaced(run: Run) -> bool:
 def _slot(run: Run) -> datetime:
     assert run.slot is not None
     return run.slot
-
-
-def _at(moment: datetime) -> str:
-    return f"at {rfc3339(moment)}"
