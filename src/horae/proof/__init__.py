@@ -27,8 +27,8 @@ with the store (`verify`) and reports figures (`figures`, `costs`, `report`).
 To add a mode to `horae bench`:
 
 1. Add it to `Mode` in `bench.options`, with its defaults and the options that it rejects in `_amounts`.
-2. Write a class in `bench.load` with the methods of the others, and return it from `make_load`. Its jobs are numbered,
-   and `place` and `due_us` give the due time of each number.
+2. Write a `Load` in `bench.load`, and return it from `make_load`. Its jobs are numbered, and `place` and `due_us` give
+   the due time of each number.
 3. If its runs are not one-shots, extend `verify` and `LoadMonitor._is_done`, which decide whether all of them ended.
 4. Add it to the `--mode` of cli/commands/bench.py and to docs/internals/benchmarking.md.
 """

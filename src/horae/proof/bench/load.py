@@ -4,10 +4,10 @@ A load numbers its jobs from 0, and handlers record that number. `place` and `du
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from datetime import datetime, timedelta
 
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, InternalError
@@ -17,7 +17,7 @@ from horae.core.schedule.types import At
 from horae.core.values import replace
 from horae.jobs.bulk_create import BATCH
 from horae.proof.bench.options import BenchOptions, Mode
-from horae.proof.bench.tasks import once, slot, warm_up
+from horae.proof.bench.tasks import EPOCH, micros, once, slot, warm_up
 from horae.sdk.connection import Connection
 
 MOST_WAITING = 20_000  # unstarted jobs at which `now` stops creating, so that jobs are created and run at the same time
@@ -33,29 +33,39 @@ CRON_JOBS_A_SECOND = 500
 BYSTANDERS_A_SECOND = 100  # in a queue of their own, due while a herd runs
 BYSTANDERS = "bystanders"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _STRIDE = 1 << 32  # between the numbers of two recurring jobs
 _NOTICE = timedelta(seconds=3)  # between the creation of a few jobs and their due time
 
 OnStored = Callable[[int], None]  # called with the number of jobs stored so far
 
 
-class Load(Protocol):
+class Load(ABC):
     """Numbered jobs and their due times."""
 
-    @property
-    def submitted(self) -> int:
-        """The number of runs requested so far."""
+    expected: int | None  # runs; None: it depends on the speed
+    submitted: int = 0  # runs requested so far
+    created_late: int = 0  # jobs created after their due time: the producer could not keep up
+
+    @abstractmethod
+    async def submit(self) -> None:
+        """Create the jobs."""
 
     def place(self, number: int) -> int | None:
         """Return the index of a recorded number among the requested runs; None if it is not measured."""
+        return number
 
+    @abstractmethod
     def due_us(self, place: int) -> int:
         """Return the due time of the run at an index, in microseconds since 1970."""
 
+    @property
+    def last_due_at(self) -> datetime:
+        """The due time of the last run."""
+        assert self.expected is not None
+        return _instant(self.due_us(self.expected - 1))
 
-class NowLoad:
+
+class NowLoad(Load):
     """Jobs that are due at once, created as fast as possible, up to a number or for a time."""
 
     def __init__(
@@ -65,12 +75,7 @@ class NowLoad:
         self._started = started
         self._seconds = seconds
         self._due = array("q")
-        self.expected = jobs  # None: it depends on the speed
-        self.created_late = 0
-
-    @property
-    def submitted(self) -> int:
-        return len(self._due)
+        self.expected = jobs
 
     @property
     def last_due_at(self) -> datetime:
@@ -95,32 +100,24 @@ class NowLoad:
     async def _next(self) -> list[Run]:
         size = BATCH if self.expected is None else min(BATCH, self.expected - self.submitted)
         numbers = range(self.submitted, self.submitted + size)
-        self._due.extend([_micros(self._writer.now())] * size)
+        self._due.extend([micros(self._writer.now())] * size)
+        self.submitted += size
         runs = await self._writer.due_now(numbers)
-        self._due[numbers.start : numbers.stop] = array("q", [_micros(runs[0].due_at)] * size)
+        self._due[numbers.start : numbers.stop] = array("q", [micros(runs[0].due_at)] * size)
         return runs
-
-    def place(self, number: int) -> int | None:
-        return number
 
     def due_us(self, place: int) -> int:
         return self._due[place]
 
 
-class TimedLoad:
+class TimedLoad(Load):
     """Jobs with evenly spread due times, each created a few seconds before it is due."""
 
     def __init__(self, writer: "JobWriter", *, rate: int, jobs: int) -> None:
         self._writer = writer
         self._rate = rate
-        self._first_us = _micros(writer.now() + AHEAD + QUIET)
-        self.expected = jobs
-        self.submitted = 0
-        self.created_late = 0  # after their due time: the producer could not keep up
-
-    @property
-    def last_due_at(self) -> datetime:
-        return _instant(self.due_us(self.expected - 1))
+        self.expected: int = jobs
+        self._first_us = micros(writer.now() + AHEAD + QUIET)
 
     async def submit(self) -> None:
         size = min(max(self._rate // BATCHES_A_SECOND, 1), BATCH)
@@ -130,32 +127,23 @@ class TimedLoad:
         await self._writer.sleep_until(_instant(self.due_us(numbers.start)) - AHEAD)
         await self._writer.write(await self._writer.due_at(numbers, [_instant(self.due_us(n)) for n in numbers]))
         self.submitted += len(numbers)
-        late_us = _micros(self._writer.now()) - self.due_us(numbers.start)
+        late_us = micros(self._writer.now()) - self.due_us(numbers.start)
         self.created_late += min(max(late_us * self._rate // 1_000_000, 0), len(numbers))
-
-    def place(self, number: int) -> int | None:
-        return number
 
     def due_us(self, place: int) -> int:
         return self._first_us + place * 1_000_000 // self._rate
 
 
-class HerdLoad:
+class HerdLoad(Load):
     """Jobs that are all due at one instant, and a small stream of bystanders in another queue."""
 
     def __init__(self, writer: "JobWriter", *, jobs: int) -> None:
         self._writer = writer
         self.jobs = jobs
         self._at = writer.now() + _NOTICE + timedelta(seconds=jobs / HERD_JOBS_A_SECOND)
-        self._at_us = _micros(self._at)
+        self._at_us = micros(self._at)
         seconds = 1 + max(2, jobs // 20_000)  # one before the herd, the others while it runs
-        self.expected = jobs + seconds * BYSTANDERS_A_SECOND
-        self.submitted = 0
-        self.created_late = 0
-
-    @property
-    def last_due_at(self) -> datetime:
-        return _instant(self.due_us(self.expected - 1))
+        self.expected: int = jobs + seconds * BYSTANDERS_A_SECOND
 
     async def submit(self) -> None:
         await in_batches(self.expected, self._write)
@@ -167,16 +155,13 @@ class HerdLoad:
         self.submitted += len(numbers)
         self.created_late += len(numbers) if self._writer.now() > self._at else 0
 
-    def place(self, number: int) -> int | None:
-        return number
-
     def due_us(self, place: int) -> int:
         if place < self.jobs:
             return self._at_us
         return self._at_us + ((place - self.jobs) * 1_000_000) // BYSTANDERS_A_SECOND - 1_000_000
 
 
-class CronLoad:
+class CronLoad(Load):
     """Recurring jobs that fire every second, spread evenly over the second; each slot in the time is one run."""
 
     def __init__(self, writer: "JobWriter", *, rate: int, seconds: int, overlap: Overlap) -> None:
@@ -186,9 +171,8 @@ class CronLoad:
         self._overlap = overlap
         self.job_ids: list[JobId] = []
         self.first_at = writer.now() + _NOTICE + timedelta(seconds=rate / CRON_JOBS_A_SECOND)
-        self._first_us = _micros(self.first_at)
+        self._first_us = micros(self.first_at)
         self.expected = self.submitted = rate * seconds
-        self.created_late = 0
 
     @property
     def last_due_at(self) -> datetime:
@@ -302,10 +286,7 @@ async def in_batches(
     await asyncio.gather(*(write_some() for _ in range(at_once)))
 
 
-AnyLoad = NowLoad | TimedLoad | HerdLoad | CronLoad
-
-
-def make_load(options: BenchOptions, writer: JobWriter, started: Callable[[], int]) -> AnyLoad:
+def make_load(options: BenchOptions, writer: JobWriter, started: Callable[[], int]) -> Load:
     """Return the requested load; its time starts now."""
     match options.mode:
         case Mode.NOW:
@@ -327,9 +308,5 @@ def _params(numbers: Iterable[int]) -> list[str]:
     return [f'{{"n":{number}}}' for number in numbers]
 
 
-def _micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def _instant(micros: int) -> datetime:
-    return _EPOCH + micros * _MICROSECOND
+def _instant(moment_us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=moment_us)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from horae.proof.bench.load import FAR, AnyLoad, CronLoad
+from horae.proof.bench.load import FAR, CronLoad, Load
 from horae.proof.bench.processes import NodeProcesses
 from horae.proof.bench.start_recorder import count_starts
 from horae.proof.bench.tasks import once, slot
@@ -34,7 +34,7 @@ class LoadMonitor:
     """Submits a load and waits for its end."""
 
     def __init__(
-        self, load: AnyLoad, connection: Connection, nodes: NodeProcesses, folder: Path, on_progress: OnProgress
+        self, load: Load, connection: Connection, nodes: NodeProcesses, folder: Path, on_progress: OnProgress
     ) -> None:
         self._load = load
         self._connection = connection

@@ -6,7 +6,7 @@ from typing import Any
 
 from horae.proof.bench.costs import UsageReading, cpu_seconds_between, stolen_percent
 from horae.proof.bench.figures import StartTally, bystander_figures, minute_figures, per_1000, per_second
-from horae.proof.bench.load import AnyLoad, HerdLoad, NowLoad
+from horae.proof.bench.load import HerdLoad, Load, NowLoad
 from horae.proof.bench.options import BenchOptions
 from horae.proof.bench.progress import LoadTimes
 from horae.proof.bench.verify import SlotCounts
@@ -23,7 +23,7 @@ class BenchResult:
     queue: str
     processes: int
     concurrency: int
-    load: AnyLoad
+    load: Load
     tally: StartTally
     times: LoadTimes
     before: UsageReading

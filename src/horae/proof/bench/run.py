@@ -12,7 +12,7 @@ from horae.config import Settings, without_password
 from horae.ports.store import Store
 from horae.proof.bench.costs import Meter
 from horae.proof.bench.figures import StartTally, tally
-from horae.proof.bench.load import AnyLoad, CronLoad, HerdLoad, JobWriter, make_load
+from horae.proof.bench.load import CronLoad, HerdLoad, JobWriter, Load, make_load
 from horae.proof.bench.options import BenchOptions, Mode
 from horae.proof.bench.processes import CONCURRENCY, NodeProcesses, started_nodes
 from horae.proof.bench.progress import LoadMonitor, OnProgress
@@ -113,7 +113,7 @@ async def _clock_ahead_us(store: Store) -> int:
     return min(readings)[1] // timedelta(microseconds=1)
 
 
-def _tally(load: AnyLoad, options: BenchOptions, folder: Path, ahead_us: int) -> StartTally:
+def _tally(load: Load, options: BenchOptions, folder: Path, ahead_us: int) -> StartTally:
     seconds = options.seconds or 0
     return tally(
         read_starts(folder),
@@ -125,7 +125,7 @@ def _tally(load: AnyLoad, options: BenchOptions, folder: Path, ahead_us: int) ->
 
 
 async def _verify(
-    load: AnyLoad, recorded: StartTally, connection: Connection, settings: Settings, on_progress: OnProgress
+    load: Load, recorded: StartTally, connection: Connection, settings: Settings, on_progress: OnProgress
 ) -> tuple[SlotCounts | None, list[str]]:
     """Compare the recorded starts with the store; return the slots and the problems found."""
     tolerance = Tolerance(lead=settings.lead_seconds)

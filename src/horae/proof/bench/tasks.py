@@ -14,7 +14,7 @@ from horae.runtime.supervisor import stop_with_parent
 APP = "horae.proof.bench.tasks:app"
 PARENT = "HORAE_BENCH_PARENT"  # the environment variable with the process id of the benchmark
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SECOND = 1_000_000  # microseconds
 
@@ -35,8 +35,12 @@ async def once(n: int) -> None:
 @app.task("bench.slot")
 async def slot(run: Run, n: int, first_us: int) -> None:
     """Record the start of a slot; `n` is the number of the first slot, at `first_us`, and one follows every second."""
-    due_us = (run.due_at - _EPOCH) // _MICROSECOND
-    recorder().write(n + (due_us - first_us) // _SECOND)
+    recorder().write(n + (micros(run.due_at) - first_us) // _SECOND)
+
+
+def micros(moment: datetime) -> int:
+    """Return the microseconds since 1970."""
+    return (moment - EPOCH) // _MICROSECOND
 
 
 @cache
