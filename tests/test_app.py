@@ -119,7 +119,7 @@ def test_a_name_is_given_once(app: Horae) -> None:
 def test_what_cannot_work_is_refused_when_it_is_declared(app: Horae, declare: Any, reason: str) -> None:
     with pytest.raises((TypeError, ValueError), match=reason):
         declare(app)
-    assert len(app.registry) == 0
+    assert app.registry.names == []
 
 
 def _positional(value: int, /) -> None: ...

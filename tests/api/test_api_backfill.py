@@ -28,7 +28,7 @@ async def runs_of(api: Api, job: Any) -> list[tuple[str, str]]:
 async def plan(api: Api) -> None:
     """Let a planner turn pending backfills into runs."""
     planner = Planner(api.store, api.clock, Metrics(), horizon=timedelta(), shards=lambda: range(SHARDS), new_id=Ids())
-    await planner.plan()
+    await planner.tick()
 
 
 async def test_every_slot_of_the_range_is_run(api: Api) -> None:

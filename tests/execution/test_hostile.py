@@ -227,7 +227,7 @@ async def test_what_cannot_be_started_for_want_of_files_is_tried_again_later() -
         assert (process.error.type, process.fatal) == ("OSError", False)
         assert isinstance(await play.result("shell.run", command=["true"]), Success)
         assert isinstance(await play.result("square", number=2), Success)
-    assert play.executor._groups.live == []
+    assert not play.executor._groups._live
 
 
 async def test_a_function_for_which_there_is_no_thread_fails_and_the_next_one_runs(

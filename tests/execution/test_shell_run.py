@@ -125,7 +125,7 @@ async def test_a_program_that_is_only_just_starting_is_ended_too(play: Stage) ->
             await asyncio.sleep(0)
         attempt.running.stop()
         assert await attempt.result() == Stopped()
-        await until(lambda: not play.executor._groups.live and not play.executor._groups._starting)
+        await until(lambda: not play.executor._groups._live and not play.executor._groups._starting)
 
 
 @pytest.mark.parametrize("timeout", [None, 0.3])

@@ -65,17 +65,14 @@ class FileBlobs:
     def _delete(self, prefix: str) -> None:
         with _translated():
             for key in list(self._keys(prefix)):
-                path = self._path(key)
-                path.unlink(missing_ok=True)
-                self._remove_empty(path.parent)
+                self._remove(self._path(key))
 
     def _prune(self, prefix: str, before: float, limit: int) -> int:
         with _translated():
             paths = (self._path(key) for key in self._keys(prefix))
             old = list(islice((path for path in paths if path.stat().st_mtime < before), limit))
             for path in old:
-                path.unlink(missing_ok=True)
-                self._remove_empty(path.parent)
+                self._remove(path)
         return len(old)
 
     def _keys(self, prefix: str) -> Iterator[str]:
@@ -97,7 +94,10 @@ class FileBlobs:
             raise InternalError(f"the blob {key!r} would be outside of {self._folder}, because of a symbolic link")
         return path
 
-    def _remove_empty(self, folder: Path) -> None:
+    def _remove(self, path: Path) -> None:
+        """Delete a file and the folders that it leaves empty."""
+        path.unlink(missing_ok=True)
+        folder = path.parent
         with suppress(OSError):  # another process has put something in meanwhile
             while folder != self._folder:
                 folder.rmdir()

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from horae.core.errors import Fatal, Fault
 from horae.run import Run
-from horae.tasks.param_schema import Schema, schema_faults
+from horae.tasks.param_schema import Schema, pointer, schema_faults
 from horae.tasks.tools import Tools
 
 Arguments = dict[str, Any]
@@ -203,15 +203,11 @@ def _type_faults(parameter: Parameter, value: object) -> list[Fault]:
     except msgspec.ValidationError as exc:
         path = _PATH.search(str(exc))
         detail = str(exc)[: path.start()] if path else str(exc)
-        return [Fault(_pointer(parameter.name, *_steps(path[1] if path else "")), detail)]
+        return [Fault(pointer("/params", parameter.name, *_steps(path[1] if path else "")), detail)]
     except (TypeError, ValueError) as exc:
-        return [Fault(_pointer(parameter.name), str(exc))]
+        return [Fault(pointer("/params", parameter.name), str(exc))]
     return []
 
 
 def _steps(path: str) -> list[str]:
     return [name or index for name, index in _STEP.findall(path.replace("[...]", ""))]
-
-
-def _pointer(*steps: str) -> str:
-    return "/".join(("/params", *(step.replace("~", "~0").replace("/", "~1") for step in steps)))

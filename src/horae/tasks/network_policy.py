@@ -1,11 +1,11 @@
 """Which addresses `http.request` may connect to: public ones, and those that the operator allows."""
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from horae.core.errors import Fatal
@@ -67,28 +67,16 @@ async def _look_up(host: str, port: int) -> list[Any]:
     The event loop has only a few threads for all lookups, including those of the store's connections, which a name
     server that does not answer would block.
     """
-    loop, free = asyncio.get_running_loop(), _free_lookups
-    answer: asyncio.Future[list[Any]] = loop.create_future()
-
-    def deliver(found: list[Any], error: Exception | None) -> None:
-        if answer.done():
-            return  # the caller was cancelled
-        if error is None:
-            answer.set_result(found)
-        else:
-            answer.set_exception(error)
+    free, answer = _free_lookups, Future[list[Any]]()
+    answer.set_running_or_notify_cancel()  # so that a caller that gives up cannot take it away from the thread
 
     def resolve() -> None:
-        found: list[Any] = []
-        error: Exception | None = None
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answer.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except Exception as exc:  # noqa: BLE001 - raised in the caller
-            error = exc
+            answer.set_exception(exc)
         finally:
             free.release()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(deliver, found, error)
 
     if not free.acquire(blocking=False):
         raise UnknownHost(f"{host} cannot be resolved now: {MAX_LOOKUPS} lookups are already in progress")
@@ -97,7 +85,7 @@ async def _look_up(host: str, port: int) -> list[Any]:
     except RuntimeError:
         free.release()
         raise
-    return await answer
+    return await asyncio.wrap_future(answer)
 
 
 def is_permitted(text: str, allow: Sequence[str]) -> bool:

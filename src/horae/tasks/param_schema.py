@@ -80,14 +80,14 @@ class _Checker:
         more = schema.get("additionalProperties", True)
         for name in schema.get("required", ()):
             if name not in value:
-                yield Fault(_join(at, name), "is required")
+                yield Fault(pointer(at, name), "is required")
         for name, item in value.items():
             if name in properties:
-                yield from self.faults(properties[name], item, _join(at, name), depth + 1)
+                yield from self.faults(properties[name], item, pointer(at, name), depth + 1)
             elif more is False:
-                yield Fault(_join(at, name), f"is not a known name; known are {', '.join(properties) or 'none'}")
+                yield Fault(pointer(at, name), f"is not a known name; known are {', '.join(properties) or 'none'}")
             elif isinstance(more, dict):
-                yield from self.faults(more, item, _join(at, name), depth + 1)
+                yield from self.faults(more, item, pointer(at, name), depth + 1)
 
     def _resolved(self, schema: Schema) -> Schema:
         for _ in range(_MAX_DEPTH):
@@ -148,5 +148,6 @@ def _type_name(value: object) -> str:
     return next((name for name, types in _TYPES.items() if isinstance(value, types)), "unknown")
 
 
-def _join(at: str, name: str) -> str:
-    return f"{at}/{name.replace('~', '~0').replace('/', '~1')}"
+def pointer(at: str, *names: str) -> str:
+    """Return the JSON pointer of what is below another one, by its names."""
+    return "/".join((at, *(name.replace("~", "~0").replace("/", "~1") for name in names)))

@@ -109,11 +109,6 @@ class ProcessGroups:
         self._dying: set[asyncio.Task[None]] = set()
         self._reaper: subprocess.Popen[bytes] | None = None
 
-    @property
-    def live(self) -> list[int]:
-        """The ids of the groups that have not ended."""
-        return list(self._live)
-
     async def spawn(
         self,
         command: Sequence[str],

@@ -1,7 +1,6 @@
 """Creates runs ahead of their time for the jobs of this node's shards."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from horae.core.decisions.firing import Due, Page, fill, fire
@@ -15,15 +14,6 @@ from horae.ports.store import Plannable, Store
 
 BATCH = 500
 REST = 2  # pause between rounds, in durations of the last; with less, what is due would wait for what is not
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fired:
-    """What one round of the planner did."""
-
-    jobs: int
-    runs: int
-    next_at: datetime | None
 
 
 class Planner:
@@ -47,26 +37,17 @@ class Planner:
         self._new_id = new_id
 
     async def tick(self) -> datetime | None:
-        """Plan one round; returns when there is something to plan again."""
-        return (await self.plan()).next_at
-
-    async def plan(self) -> Fired:
-        """Fire jobs and fill backfills that need planning now."""
+        """Fire jobs and fill backfills that need planning now; returns when there is something to plan again."""
         now = self._clock.now()
         found = await self._store.plannable(self._shards(), now=now, limit=BATCH)
         lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
         self._metrics.planned(max(lags, default=timedelta()))
         new_id = self._new_id.batched()
-        firings = [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]
-        pages = [_page(backfill, due, now, new_id) for backfill, due in found.backfills]
-        fired = await write_firings(self._store, firings) if firings else []
-        filled = await write_pages(self._store, pages) if pages else []
-        return Fired(
-            jobs=sum(fired),
-            runs=sum(len(firing.runs) for firing, done in zip(firings, fired, strict=True) if done)
-            + sum(len(page.runs) for page, done in zip(pages, filled, strict=True) if done),
-            next_at=self._next_at(found, now),
-        )
+        if firings := [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]:
+            await write_firings(self._store, firings)
+        if pages := [_page(backfill, due, now, new_id) for backfill, due in found.backfills]:
+            await write_pages(self._store, pages)
+        return self._next_at(found, now)
 
     def _next_at(self, found: Plannable, now: datetime) -> datetime | None:
         """Return when to plan again: at once if there is more and something was urgent, or after a rest."""

@@ -1,6 +1,6 @@
 """Reads the final state of a recorded history from a store in which all work is done."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -21,22 +21,20 @@ def label_in_params(params: str) -> str:
     return label if isinstance(label, str) else ""
 
 
-async def read_final(
-    store: Reader, *, now: datetime, at: float, label_of: Callable[[str], str] = label_in_params
-) -> AsyncIterator[Line]:
+async def read_final(store: Reader, *, now: datetime, at: float) -> AsyncIterator[Line]:
     """Yield every job, run and skip; `now` is the time of the store, and `at` the same moment on the harness' clock."""
     async for job in recurring_jobs(store):
-        yield _job(job, at, label_of)
+        yield _job(job, at)
         async for skip in _skips(store, job, now, at):
             yield skip
     letters = {run.id async for run in all_runs(store, RunFilter(dead_letters=True))}
     async for page in run_pages(store, RunFilter()):
-        for line in await _finals(store, page, letters, at, label_of):
+        for line in await _finals(store, page, letters, at):
             yield line
     yield Closed(at=at)
 
 
-def _job(job: Job, at: float, label_of: Callable[[str], str]) -> FinalJob:
+def _job(job: Job, at: float) -> FinalJob:
     return FinalJob(
         at=at,
         job=job_name(job.id),
@@ -44,7 +42,7 @@ def _job(job: Job, at: float, label_of: Callable[[str], str]) -> FinalJob:
         status=job.status,
         revision=job.revision,
         created_at=job.created_at.timestamp(),
-        label=label_of(job.spec.params),
+        label=label_in_params(job.spec.params),
         schedule=schedule_to_wire(job.schedule),
         next_slot=_seconds(job.next_fire_at),
     )
@@ -64,16 +62,12 @@ async def _skips(store: Reader, job: Job, now: datetime, at: float) -> AsyncIter
         )
 
 
-async def _finals(
-    store: Reader, runs: Sequence[Run], letters: set[RunId], at: float, label_of: Callable[[str], str]
-) -> list[FinalRun]:
+async def _finals(store: Reader, runs: Sequence[Run], letters: set[RunId], at: float) -> list[FinalRun]:
     attempts = await store.attempts([run.id for run in runs]) if runs else {}
-    return [_run(run, attempts.get(run.id, ()), run.id in letters, at, label_of) for run in runs]
+    return [_run(run, attempts.get(run.id, ()), run.id in letters, at) for run in runs]
 
 
-def _run(
-    run: Run, attempts: Sequence[Attempt], dead_letter: bool, at: float, label_of: Callable[[str], str]
-) -> FinalRun:
+def _run(run: Run, attempts: Sequence[Attempt], dead_letter: bool, at: float) -> FinalRun:
     tries = [_attempt(attempt) for attempt in sorted(attempts, key=lambda attempt: attempt.fence)]
     if run.state is State.SUCCEEDED:
         tries.append(_success(run))
@@ -103,7 +97,7 @@ def _run(
         queue=run.spec.queue,
         ordering_key=run.spec.ordering_key,
         gate=run.gate,
-        label=label_of(run.spec.params),
+        label=label_in_params(run.spec.params),
         params=run.spec.params,
     )
 

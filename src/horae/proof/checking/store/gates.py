@@ -91,9 +91,8 @@ class GateJudge:
     The run with the earliest start of each gate is kept as well: what it did not overtake, no other run did.
     """
 
-    def __init__(self, tolerance: Tolerance, *, gates: int = MAX_GATES, nearest: int = NEAREST) -> None:
+    def __init__(self, tolerance: Tolerance, *, nearest: int = NEAREST) -> None:
         self._tolerance = tolerance
-        self._gates = gates
         self._nearest = nearest
         self._seen: OrderedDict[str, list[GatedRun]] = OrderedDict()
 
@@ -114,7 +113,7 @@ class GateJudge:
             earliest = min(known, key=_start)
             known.remove(known[1] if known[0] is earliest else known[0])
         self._seen.move_to_end(gated.gate)
-        if len(self._seen) > self._gates:
+        if len(self._seen) > MAX_GATES:
             self._seen.popitem(last=False)
 
 
