@@ -8,28 +8,14 @@ import httpx2
 
 from horae.client.address import ServerAddress, Token
 from horae.client.call import Call, change, given, path_to
-from horae.client.dead_letters import AsyncDeadLetterMethods, DeadLetterMethods
-from horae.client.jobs import AsyncJobMethods, JobMethods, wire_schedule
-from horae.client.methods import (
-    AsyncMethods,
-    Methods,
-    async_call_method,
-    async_stream_method,
-    call_method,
-    stream_method,
-)
+from horae.client.dead_letters import DeadLetterMethods
+from horae.client.jobs import JobMethods, wire_schedule
+from horae.client.methods import Methods, TransportT, call_method, stream_method
 from horae.client.models import Event, Preview
 from horae.client.retries import RETRIES
-from horae.client.runs import AsyncRunMethods, RunMethods
+from horae.client.runs import RunMethods
 from horae.client.streams import EventStream, Stream
-from horae.client.system import (
-    AsyncQueueMethods,
-    AsyncTaskMethods,
-    AsyncWorkerMethods,
-    QueueMethods,
-    TaskMethods,
-    WorkerMethods,
-)
+from horae.client.system import QueueMethods, TaskMethods, WorkerMethods
 from horae.client.transport import AsyncTransport, SyncTransport
 
 if TYPE_CHECKING:
@@ -74,7 +60,26 @@ def text(path: str) -> Call[str]:
     return Call(method="GET", path=path, read=bytes.decode)
 
 
-class Client(Methods):
+class _Client(Methods[TransportT]):
+    """What both clients have: the methods of the REST API, in groups."""
+
+    def __init__(self, server: ServerAddress, transport: TransportT) -> None:
+        super().__init__(transport)
+        self.url = server.url
+        self.jobs = JobMethods(transport)
+        self.runs = RunMethods(transport)
+        self.dead_letters = DeadLetterMethods(transport)
+        self.queues = QueueMethods(transport)
+        self.workers = WorkerMethods(transport)
+        self.tasks = TaskMethods(transport)
+
+    preview = call_method(preview)
+    events = stream_method(events)
+    request = call_method(request)
+    text = call_method(text)
+
+
+class Client(_Client[SyncTransport]):
     """The synchronous client of one server; threads may share it.
 
     `url` and `token` default to HORAE_URL and HORAE_TOKEN; `token` may be a function that is called before each
@@ -92,19 +97,7 @@ class Client(Methods):
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         server = ServerAddress(url, token, timeout=timeout, retries=retries)
-        super().__init__(SyncTransport(server, transport))
-        self.url = server.url
-        self.jobs = JobMethods(self._transport)
-        self.runs = RunMethods(self._transport)
-        self.dead_letters = DeadLetterMethods(self._transport)
-        self.queues = QueueMethods(self._transport)
-        self.workers = WorkerMethods(self._transport)
-        self.tasks = TaskMethods(self._transport)
-
-    preview = call_method(preview)
-    events = stream_method(events)
-    request = call_method(request)
-    text = call_method(text)
+        super().__init__(server, SyncTransport(server, transport))
 
     def close(self) -> None:
         """Close the connections."""
@@ -117,7 +110,7 @@ class Client(Methods):
         self.close()
 
 
-class AsyncClient(AsyncMethods):
+class AsyncClient(_Client[AsyncTransport]):
     """The same as `Client` for asyncio: calls are awaited, lists and streams are iterated with `async for`."""
 
     def __init__(
@@ -130,19 +123,7 @@ class AsyncClient(AsyncMethods):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         server = ServerAddress(url, token, timeout=timeout, retries=retries)
-        super().__init__(AsyncTransport(server, transport))
-        self.url = server.url
-        self.jobs = AsyncJobMethods(self._transport)
-        self.runs = AsyncRunMethods(self._transport)
-        self.dead_letters = AsyncDeadLetterMethods(self._transport)
-        self.queues = AsyncQueueMethods(self._transport)
-        self.workers = AsyncWorkerMethods(self._transport)
-        self.tasks = AsyncTaskMethods(self._transport)
-
-    preview = async_call_method(preview)
-    events = async_stream_method(events)
-    request = async_call_method(request)
-    text = async_call_method(text)
+        super().__init__(server, AsyncTransport(server, transport))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -3,89 +3,37 @@
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to
-from horae.client.methods import (
-    AsyncMethods,
-    Methods,
-    async_call_method,
-    async_list_method,
-    async_page_method,
-    call_method,
-    list_method,
-    page_method,
-)
+from horae.client.methods import Methods, TransportT, call_method, list_method, page_method
 from horae.client.models import DeadLetterGroup, Page, Resolved, Run
 
 
 class LetterFilter(TypedDict, total=False):
-    """Selects dead letters; without fields, all of one's own."""
+    """Selects dead letters, without fields all of one's own; None is the same as leaving a field out."""
 
-    job_id: str
-    task: str
-    queue: str
-    owner: str
-    error: str  # the type of the error
-    start_time: datetime
-    end_time: datetime
+    job_id: str | None
+    task: str | None
+    queue: str | None
+    owner: str | None
+    error: str | None  # the type of the error
+    start_time: datetime | None
+    end_time: datetime | None
 
 
 Which = Sequence[str] | AbstractSet[str] | LetterFilter  # not Collection[str], which a filter would match as well
 Progress = Callable[[Resolved], None]
 
 
-def listed(
-    *,
-    job_id: str | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-    owner: str | None = None,
-    error: str | None = None,
-    start_time: datetime | None = None,
-    end_time: datetime | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Pages[Run]:
+def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[LetterFilter]) -> Pages[Run]:
     """List dead letters by due time, latest first. `error` is the type of the error, `limit` the size of a page."""
-    return pages(
-        path_to("dead-letters"),
-        Run,
-        job_id=job_id,
-        task=task,
-        queue=queue,
-        owner=owner,
-        error=error,
-        start_time=start_time,
-        end_time=end_time,
-        limit=limit,
-        cursor=cursor,
-    )
+    return pages(path_to("dead-letters"), Run, limit=limit, cursor=cursor, **filters)
 
 
-def groups(
-    *,
-    job_id: str | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-    owner: str | None = None,
-    error: str | None = None,
-    start_time: datetime | None = None,
-    end_time: datetime | None = None,
-) -> Steps[list[DeadLetterGroup]]:
+def groups(**filters: Unpack[LetterFilter]) -> Steps[list[DeadLetterGroup]]:
     """Return dead letters grouped by task and error, the most frequent first."""
-    page: Page[DeadLetterGroup] = yield get(
-        path_to("dead-letters"),
-        Page[DeadLetterGroup],
-        group="error",
-        job_id=job_id,
-        task=task,
-        queue=queue,
-        owner=owner,
-        error=error,
-        start_time=start_time,
-        end_time=end_time,
-    )
+    page: Page[DeadLetterGroup] = yield get(path_to("dead-letters"), Page[DeadLetterGroup], group="error", **filters)
     return page.items
 
 
@@ -112,7 +60,7 @@ def discard(which: Which, *, repeat: bool = False, progress: Progress | None = N
     return _until_done(lambda: change("POST", path, Resolved, body, repeatable=True), repeat, progress)
 
 
-class DeadLetterMethods(Methods):
+class DeadLetterMethods(Methods[TransportT]):
     """Failed runs that are not resolved yet."""
 
     list = list_method(listed)
@@ -120,16 +68,6 @@ class DeadLetterMethods(Methods):
     groups = call_method(groups)
     requeue = call_method(requeue)
     discard = call_method(discard)
-
-
-class AsyncDeadLetterMethods(AsyncMethods):
-    """Failed runs that are not resolved yet."""
-
-    list = async_list_method(listed)
-    page = async_page_method(listed)
-    groups = async_call_method(groups)
-    requeue = async_call_method(requeue)
-    discard = async_call_method(discard)
 
 
 def _which(which: Which) -> dict[str, Any]:

@@ -3,22 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to, with_header
 from horae.client.fields import JobChanges, JobFields, NewJob
-from horae.client.methods import (
-    AsyncMethods,
-    Methods,
-    async_call_method,
-    async_list_method,
-    async_page_method,
-    async_stream_method,
-    call_method,
-    list_method,
-    page_method,
-    stream_method,
-)
+from horae.client.methods import Methods, TransportT, call_method, list_method, page_method, stream_method
 from horae.client.models import Backfill, BatchItem, BatchResult, Job, Page, Run, Slot, Status, Upcoming
 from horae.client.runs import RunStatus, log_stream
 from horae.client.streams import Stream
@@ -51,39 +40,26 @@ def batch(jobs: Iterable[NewJob], *, progress: Callable[[int], None] | None = No
     return BatchResult(items=items, accepted=accepted, rejected=len(items) - accepted)
 
 
-def listed(
-    *,
-    status: JobStatus | None = None,
-    last_run_status: LastRunStatus | None = None,
-    task: str | None = None,
-    name: str | None = None,
-    key: str | None = None,
-    queue: str | None = None,
-    label: str | None = None,
-    owner: str | None = None,
-    q: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Pages[Job]:
+class JobFilters(TypedDict, total=False):
+    """Selects jobs; None is the same as leaving one out."""
+
+    status: JobStatus | None
+    last_run_status: LastRunStatus | None
+    task: str | None
+    name: str | None
+    key: str | None
+    queue: str | None
+    label: str | None  # `name` or `name:value`
+    owner: str | None
+    q: str | None  # part of a name, task or key
+
+
+def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[JobFilters]) -> Pages[Job]:
     """List jobs, newest first.
 
     `label` is `name` or `name:value`, `q` part of a name, task or key, `limit` the size of a page.
     """
-    return pages(
-        path_to("jobs"),
-        Job,
-        status=status,
-        last_run_status=last_run_status,
-        task=task,
-        name=name,
-        key=key,
-        queue=queue,
-        label=label,
-        owner=owner,
-        q=q,
-        limit=limit,
-        cursor=cursor,
-    )
+    return pages(path_to("jobs"), Job, limit=limit, cursor=cursor, **filters)
 
 
 def show(job_id: str) -> Call[Job]:
@@ -178,7 +154,7 @@ def slots(
     return pages(path_to("jobs", job_id, "slots"), Slot, start=start, end=end, limit=limit, cursor=cursor)
 
 
-class JobMethods(Methods):
+class JobMethods(Methods[TransportT]):
     """Methods for jobs."""
 
     create = call_method(create)
@@ -199,29 +175,6 @@ class JobMethods(Methods):
     logs = stream_method(logs)
     next = call_method(upcoming)
     slots = list_method(slots)
-
-
-class AsyncJobMethods(AsyncMethods):
-    """Methods for jobs."""
-
-    create = async_call_method(create)
-    batch = async_call_method(batch)
-    list = async_list_method(listed)
-    page = async_page_method(listed)
-    get = async_call_method(show)
-    put = async_call_method(put)
-    patch = async_call_method(patch)
-    upsert = async_call_method(upsert)
-    delete = async_call_method(delete)
-    run = async_call_method(run)
-    pause = async_call_method(pause)
-    resume = async_call_method(resume)
-    backfill = async_call_method(backfill)
-    status = async_call_method(status)
-    runs = async_list_method(runs)
-    logs = async_stream_method(logs)
-    next = async_call_method(upcoming)
-    slots = async_list_method(slots)
 
 
 def _json_fields(fields: Mapping[str, Any] | JobFields | JobChanges | NewJob) -> dict[str, Any]:

@@ -1,8 +1,12 @@
-"""Turns functions that describe requests into methods that send them, with the same signature and docstring."""
+"""Turns functions that describe requests into methods that send them, with the same signature and docstring.
+
+A group of methods is written once for both clients: in a group of the asynchronous client the same methods return
+coroutines and asynchronous iterators, because its transport does.
+"""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from horae.client.call import Call, Pages, Steps
 from horae.client.models import Page
@@ -10,110 +14,89 @@ from horae.client.streams import Stream
 from horae.client.transport import AsyncTransport, SyncTransport
 
 P = ParamSpec("P")
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
+TransportT = TypeVar("TransportT", bound=SyncTransport | AsyncTransport)
 
 
-class Methods:
-    """A group of methods of the synchronous client."""
+class Methods(Generic[TransportT]):
+    """A group of methods of a client."""
 
-    def __init__(self, transport: SyncTransport) -> None:
+    def __init__(self, transport: TransportT) -> None:
         self._transport = transport
 
 
-class AsyncMethods:
-    """A group of methods of the asynchronous client."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
+Sync = Methods[SyncTransport]
+Async = Methods[AsyncTransport]
 
 
-def call_method(describe: Callable[P, Call[T] | Steps[T]]) -> Callable[Concatenate[Methods, P], T]:
+class CallMethod(Protocol[P, T]):
+    """A method that returns one result."""
+
+    @overload
+    def __get__(self, group: Sync, kind: type, /) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, group: Async, kind: type, /) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+
+class IteratorMethod(Protocol[P, T]):
+    """A method that iterates over many results."""
+
+    @overload
+    def __get__(self, group: Sync, kind: type, /) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, group: Async, kind: type, /) -> Callable[P, AsyncIterator[T]]: ...
+
+
+def call_method(describe: Callable[P, Call[T] | Steps[T]]) -> CallMethod[P, T]:
     """Return a method that sends the described requests and returns the result."""
-
-    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._transport.execute(describe(*args, **kwargs))
-
-    return _like(method, describe)
+    method: CallMethod[P, T] = _method(describe, lambda transport, described: transport.execute(described))
+    return method
 
 
-def list_method(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[Methods, P], Iterator[T]]:
-    """Return a method that iterates over a list, page after page."""
-
-    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._transport.items(describe(*args, **kwargs))
-
-    return _like(method, describe)
-
-
-def page_method(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[Methods, P], Page[T]]:
+def page_method(describe: Callable[P, Pages[T]]) -> CallMethod[P, Page[T]]:
     """Return a method that fetches one page of a list."""
-
-    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> Page[T]:
-        return self._transport.execute(describe(*args, **kwargs).first)
-
-    return _like(method, describe)
+    method: CallMethod[P, Page[T]] = _method(describe, lambda transport, pages: transport.execute(pages.first))
+    return method
 
 
-def stream_method(describe: Callable[P, Stream[T]]) -> Callable[Concatenate[Methods, P], Iterator[T]]:
+def list_method(describe: Callable[P, Pages[T]]) -> IteratorMethod[P, T]:
+    """Return a method that iterates over a list, page after page."""
+    method: IteratorMethod[P, T] = _method(describe, lambda transport, pages: transport.items(pages))
+    return method
+
+
+def stream_method(describe: Callable[P, Stream[T]]) -> IteratorMethod[P, T]:
     """Return a method that iterates over a stream."""
-
-    def method(self: Methods, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._transport.stream(describe(*args, **kwargs))
-
-    return _like(method, describe)
+    method: IteratorMethod[P, T] = _method(describe, lambda transport, stream: transport.stream(stream))
+    return method
 
 
-def async_call_method(
-    describe: Callable[P, Call[T] | Steps[T]],
-) -> Callable[Concatenate[AsyncMethods, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine method that sends the described requests and returns the result."""
+def _method(describe: Callable[..., Any], send: Callable[[Any, Any], Any]) -> Any:
+    """Return a method with the docstring and signature of the function that describes it, for `help` and editors."""
 
-    async def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._transport.execute(describe(*args, **kwargs))
+    def method(self: Methods[Any], /, *args: Any, **kwargs: Any) -> Any:
+        return send(self._transport, describe(*args, **kwargs))
 
-    return _like(method, describe)
-
-
-def async_list_method(describe: Callable[P, Pages[T]]) -> Callable[Concatenate[AsyncMethods, P], AsyncIterator[T]]:
-    """Return a method that asynchronously iterates over a list, page after page."""
-
-    def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._transport.items(describe(*args, **kwargs))
-
-    return _like(method, describe)
-
-
-def async_page_method(
-    describe: Callable[P, Pages[T]],
-) -> Callable[Concatenate[AsyncMethods, P], Coroutine[Any, Any, Page[T]]]:
-    """Return a coroutine method that fetches one page of a list."""
-
-    async def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> Page[T]:
-        return await self._transport.execute(describe(*args, **kwargs).first)
-
-    return _like(method, describe)
-
-
-def async_stream_method(describe: Callable[P, Stream[T]]) -> Callable[Concatenate[AsyncMethods, P], AsyncIterator[T]]:
-    """Return a method that asynchronously iterates over a stream."""
-
-    def method(self: AsyncMethods, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._transport.stream(describe(*args, **kwargs))
-
-    return _like(method, describe)
-
-
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-def _like(method: _Method, describe: Callable[..., Any]) -> _Method:
-    """Give a method the name, docstring and signature of the function that describes it, for `help` and editors."""
-    signature = inspect.signature(describe)
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    parameters = [itself, *signature.parameters.values()]
-    if parameters[1:] and parameters[1].kind is not inspect.Parameter.POSITIONAL_ONLY:
-        parameters[0] = itself.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     method.__doc__ = describe.__doc__
     method.__name__ = describe.__name__.strip("_")
-    method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    method.__signature__ = _signature(describe)  # type: ignore[attr-defined]
     return method
+
+
+def _signature(describe: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of the method; the fields of an unpacked TypedDict are shown as optional arguments."""
+    signature = inspect.signature(describe)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [itself]
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and (unpacked := get_args(parameter.annotation)):
+            parameters += [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind)
+                for name, kind in unpacked[0].__annotations__.items()
+                if name not in signature.parameters
+            ]
+        else:
+            parameters.append(parameter)
+    if parameters[1:] and parameters[1].kind is not inspect.Parameter.POSITIONAL_ONLY:
+        parameters[0] = itself.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return inspect.Signature(parameters)

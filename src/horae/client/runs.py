@@ -2,21 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from horae.client.call import Call, Pages, change, get, given, keyed, pages, path_to
-from horae.client.methods import (
-    AsyncMethods,
-    Methods,
-    async_call_method,
-    async_list_method,
-    async_page_method,
-    async_stream_method,
-    call_method,
-    list_method,
-    page_method,
-    stream_method,
-)
+from horae.client.methods import Methods, TransportT, call_method, list_method, page_method, stream_method
 from horae.client.models import Run, Why
 from horae.client.streams import LogStream, Stream, TextStream
 
@@ -25,32 +14,21 @@ RunStatus = Literal[
 ]
 
 
-def listed(
-    *,
-    job_id: str | None = None,
-    status: RunStatus | None = None,
-    owner: str | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-    start_time: datetime | None = None,
-    end_time: datetime | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Pages[Run]:
+class RunFilters(TypedDict, total=False):
+    """Selects runs; None is the same as leaving one out."""
+
+    job_id: str | None
+    status: RunStatus | None
+    owner: str | None
+    task: str | None
+    queue: str | None
+    start_time: datetime | None
+    end_time: datetime | None
+
+
+def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[RunFilters]) -> Pages[Run]:
     """List runs by due time, latest first; due from `start_time` on and before `end_time`. `limit` is a page's size."""
-    return pages(
-        path_to("runs"),
-        Run,
-        job_id=job_id,
-        status=status,
-        owner=owner,
-        task=task,
-        queue=queue,
-        start_time=start_time,
-        end_time=end_time,
-        limit=limit,
-        cursor=cursor,
-    )
+    return pages(path_to("runs"), Run, limit=limit, cursor=cursor, **filters)
 
 
 def show(run_id: str) -> Call[Run]:
@@ -85,7 +63,7 @@ def log_stream(path: str, *, follow: bool) -> Stream[str]:
     return TextStream(Call(method="GET", path=path, read=bytes))
 
 
-class RunMethods(Methods):
+class RunMethods(Methods[TransportT]):
     """Methods for runs."""
 
     list = list_method(listed)
@@ -95,15 +73,3 @@ class RunMethods(Methods):
     retry = call_method(retry)
     logs = stream_method(logs)
     why = call_method(why)
-
-
-class AsyncRunMethods(AsyncMethods):
-    """Methods for runs."""
-
-    list = async_list_method(listed)
-    page = async_page_method(listed)
-    get = async_call_method(show)
-    cancel = async_call_method(cancel)
-    retry = async_call_method(retry)
-    logs = async_stream_method(logs)
-    why = async_call_method(why)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 
 from horae.client.call import Call, Steps, change, get, path_to
-from horae.client.methods import AsyncMethods, Methods, async_call_method, call_method
+from horae.client.methods import Methods, TransportT, call_method
 from horae.client.models import Page, QueueView, Task, Worker
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def tasks() -> "Steps[List[Task]]":
     return page.items
 
 
-class QueueMethods(Methods):
+class QueueMethods(Methods[TransportT]):
     """Methods for queues; changing one needs the scope `admin`."""
 
     list = call_method(queues)
@@ -58,34 +58,13 @@ class QueueMethods(Methods):
     resume = call_method(resume)
 
 
-class WorkerMethods(Methods):
+class WorkerMethods(Methods[TransportT]):
     """Methods for workers: the nodes that run tasks."""
 
     list = call_method(workers)
 
 
-class TaskMethods(Methods):
+class TaskMethods(Methods[TransportT]):
     """Methods for tasks."""
 
     list = call_method(tasks)
-
-
-class AsyncQueueMethods(AsyncMethods):
-    """Methods for queues; changing one needs the scope `admin`."""
-
-    list = async_call_method(queues)
-    update = async_call_method(update)
-    pause = async_call_method(pause)
-    resume = async_call_method(resume)
-
-
-class AsyncWorkerMethods(AsyncMethods):
-    """Methods for workers: the nodes that run tasks."""
-
-    list = async_call_method(workers)
-
-
-class AsyncTaskMethods(AsyncMethods):
-    """Methods for tasks."""
-
-    list = async_call_method(tasks)
