@@ -232,7 +232,7 @@ async def test_starts_and_progress_are_heard_of_while_somebody_listens(ada: Asyn
 
 
 async def test_a_stream_says_where_it_stands_and_stays_alive(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horae.api.routes.events.KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("horae.api.dispatch.sse.KEEP_ALIVE_SECONDS", 0.05)
     async with (
         httpx2.AsyncClient(base_url=server.url, headers={"Authorization": "Bearer ada"}) as http,
         http.stream("GET", "/v1/events") as response,

@@ -7,7 +7,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
-from horae.core.model import NO_LABELS, Policy, Spec
+from horae.core.decisions.retry import RetryPolicy
+from horae.core.model import NO_LABELS, Misfire, OnFailure, Overlap, Policy, Spec
 from horae.core.values import Value, replace
 
 MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are stored as a blob
@@ -93,5 +94,27 @@ class Draft(Value, frozen=True, kw_only=True):
 
 
 @lru_cache(1024)  # most jobs share a handful of policies
+def policy_of(
+    *,
+    retry: RetryPolicy | None = None,
+    start_within: float | None = None,
+    overlap: str | None = None,
+    misfire: str | None = None,
+    catchup: float | None = None,
+    on_failure: str | None = None,
+) -> Policy:
+    """Return the policy of a draft; durations are seconds, and None means the default."""
+    default = Policy()
+    return Policy(
+        retry=retry or default.retry,
+        start_within=None if start_within is None else timedelta(seconds=start_within),
+        overlap=Overlap(overlap or default.overlap),
+        misfire=Misfire(misfire or default.misfire),
+        catchup=default.catchup if catchup is None else timedelta(seconds=catchup),
+        on_failure=OnFailure(on_failure or default.on_failure),
+    )
+
+
+@lru_cache(1024)
 def _completed(policy: Policy, max_retries: int, timeout: timedelta | None) -> Policy:
     return replace(policy, retry=replace(policy.retry, max_retries=max_retries), timeout=timeout)

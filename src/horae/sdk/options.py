@@ -8,11 +8,10 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from horae.core import values
-from horae.core.drafts import Draft
+from horae.core.drafts import Draft, policy_of
 from horae.core.errors import Invalid
 from horae.core.limits import Duration, Key, Labels, MaxRetries, Name, Priority, Queue, Timeout
-from horae.core.model import NO_LABELS, Misfire, OnFailure, Overlap, Policy
+from horae.core.model import NO_LABELS
 from horae.core.schedule.timestamps import rfc3339
 
 Seconds = float | timedelta
@@ -52,18 +51,16 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             queue=self.queue or "default",
             priority=self.priority or 0,
             ordering_key=self.ordering_key,
-            policy=self._policy(),
+            policy=policy_of(
+                start_within=self.start_within,
+                overlap=self.overlap,
+                misfire=self.misfire,
+                catchup=self.catchup,
+                on_failure=self.on_failure,
+            ),
             max_retries=self.max_retries,
-            timeout=_duration(self.timeout),
+            timeout=None if self.timeout is None else timedelta(seconds=self.timeout),
         )
-
-    def _policy(self) -> Policy:
-        policy = Policy(start_within=_duration(self.start_within), on_failure=OnFailure(self.on_failure or "continue"))
-        if self.overlap is not None:
-            policy = values.replace(policy, overlap=Overlap(self.overlap))
-        if self.misfire is not None:
-            policy = values.replace(policy, misfire=Misfire(self.misfire))
-        return policy if self.catchup is None else values.replace(policy, catchup=timedelta(seconds=self.catchup))
 
 
 def job_options(given: Mapping[str, Any]) -> JobOptions:
@@ -118,38 +115,34 @@ class SubmitOptions:
         return {"type": "at", "time": rfc3339(at)}
 
 
-class UsingOptions(TypedDict, total=False):
-    """The keyword arguments of `using(...)`; None is the same as leaving one out."""
+class CommonOptions(TypedDict, total=False):
+    """The keyword arguments that `using(...)` and `@app.schedule(...)` share; None is the same as leaving one out."""
 
-    at: datetime | None
-    delay: Seconds | None
     queue: str | None
     priority: int | None
     ordering_key: str | None
     on_failure: OnFailureChoice | None
-    key: str | None
     name: str | None
     labels: Mapping[str, str] | None
     max_retries: int | None
     timeout: Seconds | None
     start_within: Seconds | None
+
+
+class UsingOptions(CommonOptions, total=False):
+    """The keyword arguments of `using(...)`."""
+
+    at: datetime | None
+    delay: Seconds | None
+    key: str | None
     secrets: Mapping[str, Any] | None
     idempotency_key: str | None
     tx: Any
 
 
-class ScheduleOptions(TypedDict, total=False):
-    """The keyword arguments of `@app.schedule(...)` beside key and parameters; None is the same as leaving one out."""
+class ScheduleOptions(CommonOptions, total=False):
+    """The keyword arguments of `@app.schedule(...)` beside key and parameters."""
 
-    queue: str | None
-    priority: int | None
-    ordering_key: str | None
-    on_failure: OnFailureChoice | None
-    name: str | None
-    labels: Mapping[str, str] | None
-    max_retries: int | None
-    timeout: Seconds | None
-    start_within: Seconds | None
     overlap: OverlapChoice | None
     misfire: MisfireChoice | None
     catchup: Seconds | None
@@ -210,7 +203,3 @@ def _secrets(secrets: Mapping[str, Any]) -> str:
 
 def _seconds(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
-
-
-def _duration(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)

@@ -18,13 +18,8 @@ MEDIA = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no caching or buffering by proxies
 
 RESUME = (
-    Param(
-        name="Last-Event-ID",
-        place="header",
-        schema=str,
-        description="the id of the last message received; the stream resumes after it",
-    ),
-    Param(name="last_event_id", schema=str, description="the same, for clients that cannot set the header"),
+    Param("Last-Event-ID", str, "the id of the last message received; the stream resumes after it", place="header"),
+    Param("last_event_id", str, "the same, for clients that cannot set the header"),
 )
 
 OPENING = f"retry: {RETRY_MILLISECONDS}\n\n".encode()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar, get_args
 
@@ -35,7 +36,7 @@ class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
     """An object without fields; an absent body means the same."""
 
 
-_EMPTY = msgspec.json.Decoder(EmptyBody)
+_decoder_of = cache(msgspec.json.Decoder)
 
 
 async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
@@ -63,15 +64,15 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     return b"".join(chunks) or b"{}"
 
 
-def decode(data: bytes, decoder: msgspec.json.Decoder[Body], *, in_parts: bool = False) -> Body:
+def decode(data: bytes, kind: type[Body], *, in_parts: bool = False) -> Body:
     """Decode a body; raises Malformed when it is not JSON, Invalid when it does not fit its type.
 
     With `in_parts` the text checks are skipped, because each undecoded part goes through `decode` itself.
     """
     try:
-        value = decoder.decode(data)
+        value: Body = _decoder_of(kind).decode(data)
     except msgspec.ValidationError as exc:
-        raise _explain(data, decoder.type, exc) from None
+        raise _explain(data, kind, exc) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _malformed(data, exc) from exc
     if not in_parts:
@@ -82,7 +83,7 @@ def decode(data: bytes, decoder: msgspec.json.Decoder[Body], *, in_parts: bool =
 
 async def read_empty_body(request: Request) -> None:
     """Read the body of an operation that takes no fields; raises Invalid when it has some."""
-    decode(await read_body(request), _EMPTY)
+    decode(await read_body(request), EmptyBody)
 
 
 def decode_object(data: bytes) -> dict[str, Any]:

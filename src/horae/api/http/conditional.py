@@ -12,15 +12,9 @@ from horae.core.model import Job
 Tag = Annotated[str, Meta(pattern=r'^(\*|"[0-9]{1,9}")$')]
 
 IF_MATCH = Param(
-    name="If-Match",
-    place="header",
-    schema=Tag,
-    description="the ETag of the job as it was read; 412 if the job has changed since",
-    example="*",
+    "If-Match", Tag, "the ETag of the job as it was read; 412 if the job has changed since", place="header", example="*"
 )
-IF_NONE_MATCH = Param(
-    name="If-None-Match", place="header", schema=str, description="`*` to create only; 412 if the job already exists"
-)
+IF_NONE_MATCH = Param("If-None-Match", str, "`*` to create only; 412 if the job already exists", place="header")
 
 
 def expected_revision(request: Request, job: Job) -> int | None:

@@ -4,7 +4,7 @@ The router enforces the scope and the OpenAPI document is generated from the res
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,22 +23,29 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Param:
     """A query parameter or header; `schema` is a type that msgspec can convert to a JSON schema."""
 
     name: str
     schema: Any
     description: str
+    _: KW_ONLY
     place: str = "query"
     example: str | None = None
 
 
+async def _no_handler(request: Request) -> Response:
+    raise NotImplementedError("an operation needs a handler: use it as a decorator")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A handler and its description; the first line of the handler's docstring is the summary in OpenAPI."""
+    """The description of an operation, and its handler, which it decorates.
 
-    handler: Handler
+    The first line of the handler's docstring is the summary in OpenAPI.
+    """
+
     scope: Scope | None  # None: needs no token
     tag: str
     answers: Mapping[int, Any]  # status → type of the body; None when it is not JSON; `Problem` for an error
@@ -48,42 +55,16 @@ class Operation:
     takes: tuple[str, ...] = ("application/json",)  # media types of the request body
     headers: tuple[str, ...] = ()  # of successful responses
     idempotent: bool = False  # honours Idempotency-Key
+    handler: Handler = _no_handler
+
+    def __call__(self, handler: Handler) -> "Operation":
+        """Return the operation with its handler, to which `resource` can route."""
+        return replace(self, handler=handler)
 
     @property
     def queries(self) -> tuple[str, ...]:
         """The names of its query parameters; all others are refused."""
         return tuple(param.name for param in self.params if param.place == "query")
-
-
-def operation(
-    *,
-    scope: Scope | None,
-    tag: str,
-    answers: Mapping[int, Any],
-    body: Any = None,
-    params: tuple[Param, ...] = (),
-    media: str | tuple[str, ...] = "application/json",
-    takes: str | tuple[str, ...] = "application/json",
-    headers: tuple[str, ...] = (),
-    idempotent: bool = False,
-) -> Callable[[Handler], Operation]:
-    """Turn a handler into an operation, to which `resource` can route."""
-
-    def describe(handler: Handler) -> Operation:
-        return Operation(
-            handler=handler,
-            scope=scope,
-            tag=tag,
-            answers=answers,
-            body=body,
-            params=params,
-            media=(media,) if isinstance(media, str) else media,
-            takes=(takes,) if isinstance(takes, str) else takes,
-            headers=headers,
-            idempotent=idempotent,
-        )
-
-    return describe
 
 
 def operation_of(request: Request) -> Operation:

@@ -24,8 +24,8 @@ Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=MAX_CURSOR)]
 
 PAGING = (
-    Param(name="limit", schema=Count, description=f"the maximum number of items on a page; default {DEFAULT_LIMIT}"),
-    Param(name="cursor", schema=Cursor, description="`next_cursor` of the previous page"),
+    Param("limit", Count, f"the maximum number of items on a page; default {DEFAULT_LIMIT}"),
+    Param("cursor", Cursor, "`next_cursor` of the previous page"),
 )
 
 

@@ -13,11 +13,12 @@ from starlette.routing import BaseRoute
 
 from horae import __version__
 from horae.api.dispatch.router import Resource, resource
-from horae.api.http.operation import Operation, Param, Scope, operation
+from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.problems import Problem
 from horae.api.openapi.examples import EXAMPLES, LINES_EXAMPLE
 from horae.api.openapi.links import LinkTarget, links_of
-from horae.api.openapi.overlays import JOB_ID, RUN_ID, Schema
+from horae.api.openapi.overlays import JOB_ID, RUN_ID
+from horae.api.openapi.schedule_schemas import Schema
 from horae.api.openapi.schemas import generate_schemas, schema_of
 from horae.core.limits import Key, Queue
 
@@ -77,10 +78,10 @@ PROBLEM_HEADERS: Mapping[int, Schema] = {
     503: {"Retry-After": RETRY_AFTER},
 }
 IDEMPOTENCY_KEY = Param(
-    name="Idempotency-Key",
+    "Idempotency-Key",
+    Annotated[str, Meta(pattern="^[!-~]([ -~]{0,198}[!-~])?$")],
+    "makes a request safe to repeat: the same body with the same key gets the same response for 24 h",
     place="header",
-    schema=Annotated[str, Meta(pattern="^[!-~]([ -~]{0,198}[!-~])?$")],
-    description="makes a request safe to repeat: the same body with the same key gets the same response for 24 h",
 )
 PATH_PARAMS: Mapping[str, Schema] = {  # by the path up to the parameter
     "/v1/jobs/{id}": JOB_ID,
@@ -280,7 +281,7 @@ def document_of(request: Request) -> bytes:
     return documents[prefix]
 
 
-@operation(scope=None, tag="server", answers={200: dict[str, Any]})
+@Operation(scope=None, tag="server", answers={200: dict[str, Any]})
 async def show(request: Request) -> Response:
     """Show this OpenAPI document."""
     return Response(document_of(request), media_type=JSON)

@@ -1,30 +1,22 @@
 """Additions to the generated schemas: types of raw fields, defaults, enums and descriptions."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
-from horae.api.schemas.filters import RUN_STATUSES
+from horae.api.openapi.schedule_schemas import INSTANT, Schema, optional
+from horae.api.schemas.filters import JOB_ID_PATTERN, RUN_STATUSES
 from horae.api.schemas.job_requests import MAX_BATCH
 from horae.api.schemas.job_views import retry_view
 from horae.core.model import JobStatus, Misfire, OnFailure, Outcome, Overlap, Policy, Reason, Trigger
 from horae.jobs.dead_letters import MAX_LETTERS
 from horae.queries.why import Cause
 
-Schema = dict[str, Any]
-
 REF_PREFIX = "#/components/schemas/"
-_DIGITS = "[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}"
-JOB_ID: Schema = {"type": "string", "pattern": f"^job_{_DIGITS}$"}
-RUN_ID: Schema = {"type": "string", "pattern": f"^run_{_DIGITS}$"}
-_INSTANT: Schema = {"type": "string", "format": "date-time"}
+JOB_ID: Schema = {"type": "string", "pattern": JOB_ID_PATTERN}
+RUN_ID: Schema = {"type": "string", "pattern": JOB_ID_PATTERN.replace("job_", "run_")}
 _ANY_OBJECT: Schema = {"type": "object"}
 _DEFAULTS = Policy()
-
-
-def _nullable(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _enum(values: Iterable[str]) -> Schema:
@@ -32,24 +24,17 @@ def _enum(values: Iterable[str]) -> Schema:
 
 
 _JOB_FIELDS: dict[str, Schema] = {
-    "task": {
-        "description": "the name of a registered task",
-        "examples": ["demo.echo"],
-    },
-    "params": {
-        **_nullable(_ANY_OBJECT),
-        "default": {},
-        "description": "checked against the schema of the task's parameters (`GET /v1/tasks`)",
-    },
-    "secrets": {
-        **_nullable(_ANY_OBJECT),
-        "writeOnly": True,
-        "description": "merged into the parameters when a run starts; never shown again",
-    },
+    "task": {"description": "the name of a registered task", "examples": ["demo.echo"]},
+    "params": optional(
+        _ANY_OBJECT, default={}, description="checked against the schema of the task's parameters (`GET /v1/tasks`)"
+    ),
+    "secrets": optional(
+        _ANY_OBJECT, writeOnly=True, description="merged into the parameters when a run starts; never shown again"
+    ),
     "name": {"description": "a name for people; need not be unique"},
     "key": {"description": "unique per owner among unfinished jobs"},
     "labels": {"default": {}},
-    "schedule": {**_nullable({"$ref": f"{REF_PREFIX}Schedule"}), "default": "now"},
+    "schedule": optional({"$ref": f"{REF_PREFIX}Schedule"}, default="now"),
     "queue": {"default": "default"},
     "priority": {"default": 0, "description": "higher first"},
     "ordering_key": {"description": "runs of one owner with the same ordering key run one after another, by due time"},
@@ -64,11 +49,11 @@ _JOB_FIELDS: dict[str, Schema] = {
     "retry": {"default": msgspec.to_builtins(retry_view(_DEFAULTS.retry)), "description": "jitter adds 0 to 25 %"},
     "timeout_seconds": {"description": "of each attempt; the default is that of the task, else none"},
     "start_within_seconds": {"description": "a run that has not started this long after its due time is skipped"},
-    "overlap": {
-        **_nullable(_enum(Overlap)),
-        "default": str(_DEFAULTS.overlap),
-        "description": "what to do at a slot while the previous run is still running",
-    },
+    "overlap": optional(
+        _enum(Overlap),
+        default=str(_DEFAULTS.overlap),
+        description="what to do at a slot while the previous run is still running",
+    ),
     "misfire": {"default": str(_DEFAULTS.misfire), "description": "what to do with missed slots"},
     "catchup_seconds": {
         "default": _DEFAULTS.catchup.total_seconds(),
@@ -80,10 +65,10 @@ _JOB_FIELDS: dict[str, Schema] = {
 
 _RUN_STATUS = _enum(RUN_STATUSES)
 _LETTER_IDS: dict[str, Schema] = {
-    "ids": {
-        **_nullable({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_LETTERS}),
-        "description": "ids of runs; those that are not one's own dead letters are ignored",
-    },
+    "ids": optional(
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_LETTERS},
+        description="ids of runs; those that are not one's own dead letters are ignored",
+    ),
 }
 IDS_OR_FILTER: list[Schema] = [
     {"required": ["ids"], "properties": {"ids": {"type": "array"}, "filter": {"type": "null"}}},
@@ -94,39 +79,39 @@ IDS_OR_FILTER: list[Schema] = [
 OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
     "JobBody": _JOB_FIELDS,
     "BatchBody": {"jobs": {"type": "array", "items": {"$ref": f"{REF_PREFIX}BatchJobRequest"}, "maxItems": MAX_BATCH}},
-    "BackfillBody": {"start": _INSTANT, "end": _INSTANT},
+    "BackfillBody": {"start": INSTANT, "end": INSTANT},
     "LetterFilterBody": {
-        "job_id": _nullable(JOB_ID),
+        "job_id": optional(JOB_ID),
         "error": {"description": "the type of the error"},
-        "start_time": {**_nullable(_INSTANT), "description": "due at this time or later"},
-        "end_time": {**_nullable(_INSTANT), "description": "due before this time"},
+        "start_time": optional(INSTANT, description="due at this time or later"),
+        "end_time": optional(INSTANT, description="due before this time"),
     },
     "DiscardBody": _LETTER_IDS,
     "RequeueBody": _LETTER_IDS,
-    "RunBody": {"params": {**_nullable(_ANY_OBJECT), "description": "replace the parameters of the job"}},
+    "RunBody": {"params": optional(_ANY_OBJECT, description="replace the parameters of the job")},
     "ResumeBody": {"missed": {"default": str(Misfire.SKIP)}},
     "PreviewBody": {
         "schedule": {"$ref": f"{REF_PREFIX}Schedule"},
-        "from": {**_nullable(_INSTANT), "description": "default now"},
+        "from": optional(INSTANT, description="default now"),
     },
     "JobView": {
         "id": JOB_ID,
         "status": _enum(JobStatus),
-        "params": _nullable(_ANY_OBJECT),
+        "params": optional(_ANY_OBJECT),
         "schedule": {"$ref": f"{REF_PREFIX}ScheduleObject"},
         "on_failure": _enum(OnFailure),
         "overlap": _enum(Overlap),
         "misfire": _enum(Misfire),
         "description": {"description": "the schedule in words"},
     },
-    "StatusView": {"job_id": JOB_ID, "run_id": _nullable(RUN_ID), "status": _RUN_STATUS},
+    "StatusView": {"job_id": JOB_ID, "run_id": optional(RUN_ID), "status": _RUN_STATUS},
     "RunView": {
         "id": RUN_ID,
         "job_id": JOB_ID,
         "status": _RUN_STATUS,
         "trigger": _enum(Trigger),
-        "reason": _nullable(_enum(Reason)),
-        "requeue_of": {**_nullable(RUN_ID), "description": "the dead letter that this run replaces"},
+        "reason": optional(_enum(Reason)),
+        "requeue_of": optional(RUN_ID, description="the dead letter that this run replaces"),
         "resolution": {"description": "for a failed run: `discarded`, or the id of the run that replaced it"},
         "result": {"description": "the return value of the task"},
         "attempts": {"description": "not in lists"},
@@ -134,8 +119,8 @@ OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
     "AttemptView": {"outcome": _enum([*Outcome, "running", "succeeded"])},
     "SlotView": {
         "outcome": _enum(["ran", "skipped", "pending"]),
-        "reason": _nullable(_enum(Reason)),
-        "run_id": _nullable(RUN_ID),
+        "reason": optional(_enum(Reason)),
+        "run_id": optional(RUN_ID),
     },
     "BackfillView": {"job_id": JOB_ID, "runs": {"description": "how many are still to be created"}},
     "WhyView": {"reason": _enum(Cause), "detail": {"description": "an explanation for people"}},
@@ -152,5 +137,5 @@ OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
     },
     "BatchItem": {"id": JOB_ID},
     "TaskView": {"schema": {"type": ["object", "boolean"], "description": "a JSON schema"}},
-    "EventView": {"job_id": _nullable(JOB_ID), "run_id": RUN_ID},
+    "EventView": {"job_id": optional(JOB_ID), "run_id": RUN_ID},
 }

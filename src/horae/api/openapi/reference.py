@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from horae.api.openapi.overlays import Schema
+from horae.api.openapi.schedule_schemas import Schema
 
 
 class Reference:

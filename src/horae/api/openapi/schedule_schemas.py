@@ -9,7 +9,7 @@ from horae.core.schedule.timestamps import FIRST_YEAR, LAST_YEAR
 
 Schema = dict[str, Any]
 
-_INSTANT: Schema = {"type": "string", "format": "date-time"}
+INSTANT: Schema = {"type": "string", "format": "date-time"}
 _LIMITS: Mapping[str, tuple[int, int]] = {
     "year": (FIRST_YEAR, LAST_YEAR),
     "month": (1, 12),
@@ -27,40 +27,41 @@ _CRON: Schema = {
 }
 
 
-def _optional(schema: Schema, **keywords: Any) -> Schema:
+def optional(schema: Schema, **keywords: Any) -> Schema:
+    """Return the schema of a value that may be null."""
     return {"anyOf": [schema, {"type": "null"}], **keywords}
 
 
 _FIELDS: Mapping[str, Schema] = {
-    "time": _INSTANT,
+    "time": INSTANT,
     "seconds": {
         "type": "number",
         "minimum": MIN_INTERVAL.total_seconds(),
         "maximum": MAX_INTERVAL.total_seconds(),
     },
-    "anchor": _optional(
-        _INSTANT, description="one of the times, from which the others are counted; default the creation of the job"
+    "anchor": optional(
+        INSTANT, description="one of the times, from which the others are counted; default the creation of the job"
     ),
     "expression": _CRON,
-    "timezone": _optional({"type": "string", "format": "timezone", "examples": ["Europe/Paris"]}, default="UTC"),
-    "starts_at": _optional(_INSTANT),
-    "ends_at": _optional(_INSTANT),
-    "jitter_seconds": _optional(
+    "timezone": optional({"type": "string", "format": "timezone", "examples": ["Europe/Paris"]}, default="UTC"),
+    "starts_at": optional(INSTANT),
+    "ends_at": optional(INSTANT),
+    "jitter_seconds": optional(
         {"type": "number", "minimum": 0, "maximum": MAX_JITTER.total_seconds()},
         description="the maximum of a random delay",
     ),
-    "dst": _optional(
+    "dst": optional(
         {
             "type": "object",
             "properties": {
-                "gap": _optional({"enum": ["run_after", "skip"]}),
-                "fold": _optional({"enum": ["first", "second", "both"]}),
+                "gap": optional({"enum": ["run_after", "skip"]}),
+                "fold": optional({"enum": ["first", "second", "both"]}),
             },
             "additionalProperties": False,
         },
         description="what to do with times that a clock change skips (gap) or repeats (fold)",
     ),
-    "weekdays": _optional({"type": "array", "items": {"enum": list(WEEK)}, "minItems": 1}),
+    "weekdays": optional({"type": "array", "items": {"enum": list(WEEK)}, "minItems": 1}),
 }
 
 
@@ -68,7 +69,7 @@ def _calendar_field(name: str) -> Schema:
     lowest, highest = _LIMITS[name]
     number = {"type": "integer", "minimum": lowest, "maximum": highest}
     numbers = {"type": "array", "items": number, "minItems": 1}
-    return _optional({"anyOf": [number, numbers, {"type": "string", "format": f"cron-{name}"}]})
+    return optional({"anyOf": [number, numbers, {"type": "string", "format": f"cron-{name}"}]})
 
 
 _ALL_FIELDS = {**_FIELDS, **{name: _calendar_field(name) for name in CALENDAR_FIELDS}}
@@ -96,7 +97,7 @@ SCHEDULE_SCHEMAS: Mapping[str, Schema] = {
         "description": "When a job runs: a string for simple cases, an object otherwise.",
         "anyOf": [
             {"const": "now"},
-            _INSTANT,
+            INSTANT,
             {
                 "type": "string",
                 "pattern": "^every [1-9][0-9]{0,3} ?(s|m|h|d|seconds|minutes|hours|days)$",

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import inspect
 
 from horae.api.openapi.examples import EXAMPLES
-from horae.api.openapi.overlays import IDS_OR_FILTER, OVERLAYS, REF_PREFIX, Schema
-from horae.api.openapi.schedule_schemas import SCHEDULE_SCHEMAS
+from horae.api.openapi.overlays import IDS_OR_FILTER, OVERLAYS, REF_PREFIX
+from horae.api.openapi.schedule_schemas import SCHEDULE_SCHEMAS, Schema
 from horae.api.schemas.job_requests import READ_ONLY
 
 

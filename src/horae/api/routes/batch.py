@@ -13,7 +13,7 @@ from horae.api.dispatch.idempotency import run_once_in_steps
 from horae.api.dispatch.responses import json_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import MAX_BATCH_BODY, read_body
-from horae.api.http.operation import Scope, operation
+from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem, problem_of
 from horae.api.schemas.job_requests import BatchBody, read_batch, read_batch_job
 from horae.core.drafts import Draft
@@ -41,7 +41,7 @@ class BatchView(Struct):
     rejected: int
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     body=BatchBody,

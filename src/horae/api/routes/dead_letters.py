@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,12 +13,13 @@ from horae.api.dispatch.idempotency import run_once_in_steps
 from horae.api.dispatch.responses import json_response, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
-from horae.api.http.operation import Param, Scope, operation
+from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query, read_timestamp
+from horae.api.routes.runs import run_page
 from horae.api.schemas.filters import LETTER_FILTERS, letter_filter, owner_allowed
 from horae.api.schemas.ids import read_job_id, read_run_ids
-from horae.api.schemas.run_views import ErrorView, run_view
+from horae.api.schemas.run_views import ErrorView
 from horae.core.errors import Invalid, NotFound
 from horae.core.limits import Queue, Task
 from horae.core.model import JobId
@@ -30,11 +30,7 @@ from horae.ports.reader import ErrorGroup, RunFilter
 Ids = Annotated[list[str], Meta(min_length=1, max_length=MAX_LETTERS)]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 
-GROUP = Param(
-    name="group",
-    schema=Literal["error"],
-    description="`error` groups dead letters by task and error, the most frequent first",
-)
+GROUP = Param("group", Literal["error"], "`error` groups dead letters by task and error, the most frequent first")
 
 
 class LetterFilterBody(Struct, forbid_unknown_fields=True):
@@ -90,11 +86,7 @@ class ResolvedView(Struct):
     remaining: int
 
 
-_DISCARD = msgspec.json.Decoder(DiscardBody)
-_REQUEUE = msgspec.json.Decoder(RequeueBody)
-
-
-@operation(
+@Operation(
     scope=Scope.READ,
     tag="dead letters",
     params=(GROUP, *LETTER_FILTERS, *PAGING),
@@ -102,24 +94,21 @@ _REQUEUE = msgspec.json.Decoder(RequeueBody)
 )
 async def list_letters(request: Request) -> Response:
     """List failed runs that are not resolved yet, by due time, latest first, or grouped by error."""
-    services = services_of(request)
-    query = Query(request)
-    which, cursor, limit = letter_filter(query, principal(request)), query.cursor, query.limit
+    services, query = services_of(request), Query(request)
+    which, cursor, limit = letter_filter(query, principal(request), services.clock.now()), query.cursor, query.limit
     if query.one_of("group", ("error",)) is not None:
         return page_response([_group_view(group) for group in await services.dead_letters.groups(which)], None)
-    found = await services.dead_letters.list(which, cursor=cursor, limit=limit)
-    now = services.clock.now()
-    return page_response([run_view(run, now) for run in found.items], found.cursor)
+    return await run_page(services, which, cursor=cursor, limit=limit)
 
 
-@operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
+@Operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
 async def requeue(request: Request) -> Response:
     """Run dead letters again, each as a new run; at most 10,000 per request."""
     who, services = principal(request), services_of(request)
     data = await read_body(request)
 
     async def act(ask: Ask | None) -> Response:
-        body = decode(data, _REQUEUE)
+        body = decode(data, RequeueBody)
         tally = await services.dead_letters.requeue(
             _selection(body, who), body.params, by=who.subject, refuse=lambda task: refuse_shell(who, task)
         )
@@ -128,11 +117,11 @@ async def requeue(request: Request) -> Response:
     return await run_once_in_steps(request, who, data, act)
 
 
-@operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView})
+@Operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView})
 async def discard(request: Request) -> Response:
     """Resolve dead letters without running them again; at most 10,000 per request."""
     who, services = principal(request), services_of(request)
-    selection = _selection(decode(await read_body(request), _DISCARD), who)
+    selection = _selection(decode(await read_body(request), DiscardBody), who)
     return json_response(_resolved(await services.dead_letters.discard(selection)))
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from horae.api.dispatch.router import resource
-from horae.api.http.operation import operation
+from horae.api.http.operation import Operation
 from horae.api.openapi.document import document_of
 from horae.api.openapi.reference import Reference
 
@@ -19,13 +19,13 @@ STYLE = (_FILES / "style.css").read_text(encoding="utf-8")
 SCRIPT = (_FILES / "docs.js").read_text(encoding="utf-8")
 
 
-@operation(scope=None, tag="server", answers={200: None}, media="text/html")
+@Operation(scope=None, tag="server", answers={200: None}, media=("text/html",))
 async def front(request: Request) -> Response:
     """Show a page with links to the routes and some commands."""
     return _page("Horae", _front(request.scope.get("root_path", "")))
 
 
-@operation(scope=None, tag="server", answers={200: None}, media="text/html")
+@Operation(scope=None, tag="server", answers={200: None}, media=("text/html",))
 async def reference(request: Request) -> Response:
     """Show the API reference, with a form to try each operation."""
     prefix, pages = request.scope.get("root_path", ""), request.app.state.references

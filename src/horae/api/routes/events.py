@@ -10,20 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal
+from horae.api.dispatch import sse
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.router import resource
-from horae.api.dispatch.sse import (
-    KEEP_ALIVE_SECONDS,
-    MEDIA,
-    OPENING,
-    RESUME,
-    StreamLifetime,
-    comment,
-    last_event_id,
-    message,
-    stream,
-)
-from horae.api.http.operation import Param, Scope, operation
+from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.problems import Forbidden, Problem
 from horae.api.http.query import Query, Text
 from horae.api.schemas.filters import JobIdText
@@ -40,14 +30,10 @@ EVERYBODY = "*"
 ENCODED = 500  # messages that are cached for other listeners
 
 PARAMS = (
-    Param(name="types", schema=Text, description="only these types, such as `run.failed,job.*`"),
-    Param(name="job_id", schema=JobIdText, description="only events of this job and its runs"),
-    Param(
-        name="owner",
-        schema=Text,
-        description="whose events; another owner, or `*` for every owner, needs the scope admin",
-    ),
-    *RESUME,
+    Param("types", Text, "only these types, such as `run.failed,job.*`"),
+    Param("job_id", JobIdText, "only events of this job and its runs"),
+    Param("owner", Text, "whose events; another owner, or `*` for every owner, needs the scope admin"),
+    *sse.RESUME,
 )
 
 
@@ -62,8 +48,12 @@ class EventView(Struct):
     run: RunView | UnsetType | None = UNSET
 
 
-@operation(
-    scope=Scope.READ, tag="events", params=PARAMS, media=MEDIA, answers={200: EventView, 404: Problem, 410: Problem}
+@Operation(
+    scope=Scope.READ,
+    tag="events",
+    params=PARAMS,
+    media=(sse.MEDIA,),
+    answers={200: EventView, 404: Problem, 410: Problem},
 )
 async def listen(request: Request) -> Response:
     """Stream events as they occur (server-sent events).
@@ -74,32 +64,32 @@ async def listen(request: Request) -> Response:
     services = services_of(request)
     query = Query(request)
     which = await _filter(services, query, principal(request))
-    after = await services.feed.position(last_event_id(request, query))
-    return stream(_messages(services, StreamLifetime(request), which, after))
+    after = await services.feed.position(sse.last_event_id(request, query))
+    return sse.stream(_messages(services, sse.StreamLifetime(request), which, after))
 
 
 async def _messages(
-    services: Services, lifetime: StreamLifetime, which: EventFilter, after: EventId
+    services: Services, lifetime: sse.StreamLifetime, which: EventFilter, after: EventId
 ) -> AsyncIterator[bytes]:
     with services.feed.listen(which, after) as listener:
-        yield OPENING + message(ident=str(after))
+        yield sse.OPENING + sse.message(ident=str(after))
         while not lifetime.ended:
             try:
-                found = await listener.next(lifetime.at_most(KEEP_ALIVE_SECONDS))
+                found = await listener.next(lifetime.at_most(sse.KEEP_ALIVE_SECONDS))
             except Unavailable as error:  # the client reconnects, and resumes when the store is available
-                yield comment(str(error))
+                yield sse.comment(str(error))
                 return
             if found:
                 yield b"".join(map(_message, found))
             else:  # the id lets the client resume here instead of after the last event that it received
-                yield comment("keep-alive") + message(ident=str(listener.resume_id(services.clock.now())))
+                yield sse.KEEP_ALIVE + sse.message(ident=str(listener.resume_id(services.clock.now())))
 
 
 @lru_cache(ENCODED)
 def _message(event: FeedEvent) -> bytes:
     """Encode an event, once for all listeners."""
     ident = None if event.id is None else str(event.id)
-    return message(msgspec.json.encode(event_view(event)), event=event.kind, ident=ident)
+    return sse.message(msgspec.json.encode(event_view(event)), event=event.kind, ident=ident)
 
 
 def event_view(event: FeedEvent) -> EventView:

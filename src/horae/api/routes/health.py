@@ -10,7 +10,7 @@ from starlette.responses import Response
 from horae.api.dispatch.context import services_of
 from horae.api.dispatch.responses import json_response
 from horae.api.dispatch.router import resource
-from horae.api.http.operation import operation
+from horae.api.http.operation import Operation
 from horae.api.http.problems import Problem
 from horae.core.errors import Unavailable
 from horae.metrics import CONTENT_TYPE
@@ -24,13 +24,13 @@ class Health(msgspec.Struct):
     status: Literal["ok", "ready"]
 
 
-@operation(scope=None, tag="server", answers={200: Health})
+@Operation(scope=None, tag="server", answers={200: Health})
 async def health(request: Request) -> Response:
     """Report that the process is alive."""
     return json_response(Health("ok"))
 
 
-@operation(scope=None, tag="server", answers={200: Health, 503: Problem})
+@Operation(scope=None, tag="server", answers={200: Health, 503: Problem})
 async def readiness(request: Request) -> Response:
     """Report whether the store responds and this node's lease is valid; otherwise 503."""
     services = services_of(request)
@@ -44,7 +44,7 @@ async def readiness(request: Request) -> Response:
     return json_response(Health("ready"))
 
 
-@operation(scope=None, tag="server", answers={200: None, 503: Problem}, media="text/plain")
+@Operation(scope=None, tag="server", answers={200: None, 503: Problem}, media=("text/plain",))
 async def metrics(request: Request) -> Response:
     """Show metrics in the Prometheus format."""
     services = services_of(request)

@@ -2,21 +2,19 @@
 
 from datetime import datetime
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import refuse_shell
-from horae.api.dispatch.context import services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.responses import json_response, location_header
 from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
-from horae.api.http.operation import Scope, operation
+from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import read_timestamp
-from horae.api.routes.jobs import job_response, target_job
+from horae.api.routes.jobs import found_job, job_response
 from horae.api.schemas.job_requests import read_params
 from horae.api.schemas.job_views import JobView
 from horae.api.schemas.run_views import RunView, run_view
@@ -55,12 +53,7 @@ class ResumeBody(Struct, forbid_unknown_fields=True):
     missed: Misfire | None = None
 
 
-_BACKFILL = msgspec.json.Decoder(BackfillBody)
-_RESUME = msgspec.json.Decoder(ResumeBody)
-_RUN = msgspec.json.Decoder(RunBody)
-
-
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     body=RunBody,
@@ -70,17 +63,15 @@ _RUN = msgspec.json.Decoder(RunBody)
 )
 async def run_now(request: Request) -> Response:
     """Run a job now, whatever its schedule, even while it is paused."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    job = await services.jobs.find(job_id, owner=who.reach)
+    services, job, who = await found_job(request)
     refuse_shell(who, job.spec.task)
     data = await read_body(request)
 
     async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
-        params = read_params(decode(data, _RUN).params)
+        params = read_params(decode(data, RunBody).params)
         if issue is None:
-            return await services.jobs.run_now(job_id, params, owner=who.reach, by=who.subject)
-        return await services.jobs.run_now_once(job_id, params, owner=who.reach, by=who.subject, issue=issue)
+            return await services.jobs.run_now(job.id, params, owner=who.reach, by=who.subject)
+        return await services.jobs.run_now_once(job.id, params, owner=who.reach, by=who.subject, issue=issue)
 
     async def respond(run: Run) -> Response:
         view = run_view(run, services.clock.now(), [])
@@ -89,19 +80,17 @@ async def run_now(request: Request) -> Response:
     return await run_once(request, who, data, act, respond)
 
 
-@operation(scope=Scope.WRITE, tag="jobs", body=BackfillBody, answers={202: BackfillView, 409: Problem}, idempotent=True)
+@Operation(scope=Scope.WRITE, tag="jobs", body=BackfillBody, answers={202: BackfillView, 409: Problem}, idempotent=True)
 async def backfill(request: Request) -> Response:
     """Run a recurring job for its past slots from `start` to `end`, whether they have already run or not."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    job = await services.jobs.find(job_id, owner=who.reach)
+    services, job, who = await found_job(request)
     refuse_shell(who, job.spec.task)
     data = await read_body(request)
 
     async def act(issue: Issue[Filling] | None) -> Filling | IdempotencyRecord:
-        body = decode(data, _BACKFILL)
+        body = decode(data, BackfillBody)
         start, end = read_timestamp(body.start, "/start"), read_timestamp(body.end, "/end")
-        return await services.jobs.backfill(job_id, start, end, owner=who.reach, issue=issue)
+        return await services.jobs.backfill(job.id, start, end, owner=who.reach, issue=issue)
 
     async def respond(filling: Filling) -> Response:
         return json_response(_backfill_view(filling), 202)
@@ -109,25 +98,21 @@ async def backfill(request: Request) -> Response:
     return await run_once(request, who, data, act, respond)
 
 
-@operation(scope=Scope.WRITE, tag="jobs", body=EmptyBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
+@Operation(scope=Scope.WRITE, tag="jobs", body=EmptyBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
 async def pause(request: Request) -> Response:
     """Pause a job; its slots are skipped until it is resumed."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
+    services, before, who = await found_job(request)
     await read_empty_body(request)
-    job = await services.jobs.pause(job_id, owner=who.reach)
+    job = await services.jobs.pause(before.id, owner=who.reach)
     return job_response(await services.queries.overview_of(job))
 
 
-@operation(scope=Scope.WRITE, tag="jobs", body=ResumeBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
+@Operation(scope=Scope.WRITE, tag="jobs", body=ResumeBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
 async def resume(request: Request) -> Response:
     """Resume a paused job."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
-    missed = decode(await read_body(request), _RESUME).missed or Misfire.SKIP
-    job = await services.jobs.resume(job_id, missed=missed, owner=who.reach)
+    services, before, who = await found_job(request)
+    missed = decode(await read_body(request), ResumeBody).missed or Misfire.SKIP
+    job = await services.jobs.resume(before.id, missed=missed, owner=who.reach)
     return job_response(await services.queries.overview_of(job))
 
 

@@ -7,16 +7,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import services_of
+from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import read_body
 from horae.api.http.conditional import IF_MATCH, IF_NONE_MATCH, expected_revision, refuse_changed
-from horae.api.http.operation import Param, Scope, operation
+from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Count, Query
 from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, job_log
+from horae.api.routes.runs import run_page
 from horae.api.schemas.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, run_filter
 from horae.api.schemas.ids import read_job_id, read_key
 from horae.api.schemas.job_requests import (
@@ -37,7 +38,7 @@ from horae.api.schemas.job_views import (
     status_view,
     upcoming_view,
 )
-from horae.api.schemas.run_views import RunView, run_view
+from horae.api.schemas.run_views import RunView
 from horae.core.drafts import Draft
 from horae.core.model import Job, JobId
 from horae.core.records import IdempotencyRecord
@@ -47,7 +48,7 @@ from horae.queries.jobs import Overview
 Creation = Issue[Job]  # here, because annotations of an inner function are evaluated at every call
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     body=JobBody,
@@ -73,7 +74,7 @@ async def create(request: Request) -> Response:
     return await run_once(request, who, data, act, respond)
 
 
-@operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]})
+@Operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]})
 async def list_jobs(request: Request) -> Response:
     """List jobs, newest first."""
     services = services_of(request)
@@ -83,14 +84,14 @@ async def list_jobs(request: Request) -> Response:
     return page_response([job_view(overview) for overview in found.items], found.cursor)
 
 
-@operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
+@Operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
 async def show(request: Request) -> Response:
     """Show a job."""
-    job_id, who = target_job(request)
-    return job_response(await services_of(request).queries.job(job_id, owner=who.reach))
+    services, job_id, who = _target_job(request)
+    return job_response(await services.queries.job(job_id, owner=who.reach))
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     body=PatchBody,
@@ -101,16 +102,14 @@ async def show(request: Request) -> Response:
 )
 async def patch(request: Request) -> Response:
     """Change some fields of a job by a merge patch."""
-    job_id, who = target_job(request)
-    services = services_of(request)
+    services, job_id, who = _target_job(request)
     before = await services.queries.job(job_id, owner=who.reach)
     expected = expected_revision(request, before.job)
     data = await read_body(request)
 
     async def revise(job: Job) -> Draft:
         overview = before if job == before.job else await services.queries.overview_of(job)
-        assert overview.params is not None
-        draft = read_patch(data, job, overview.params)
+        draft = read_patch(data, overview)
         refuse_shell(who, draft.task)
         return draft
 
@@ -118,7 +117,7 @@ async def patch(request: Request) -> Response:
     return job_response(await services.queries.overview_of(job))
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     body=ReplacementBody,
@@ -132,9 +131,7 @@ async def put(request: Request) -> Response:
     Fields that are left out get their defaults, but secrets that are left out are kept. Read-only fields are ignored,
     so that the response to a GET can be changed and sent back.
     """
-    job_id, who = target_job(request)
-    services = services_of(request)
-    before = await services.jobs.find(job_id, owner=who.reach)
+    services, before, who = await found_job(request)
     expected = expected_revision(request, before)
     draft = read_replacement(await read_body(request), before.spec.key)
     refuse_shell(who, draft.task)
@@ -142,11 +139,11 @@ async def put(request: Request) -> Response:
     async def revise(job: Job) -> Draft:
         return draft
 
-    job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
+    job = await services.jobs.patch(before.id, revise, owner=who.reach, expected=expected)
     return job_response(await services.queries.overview_of(job))
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     body=ReplacementBody,
@@ -172,83 +169,69 @@ async def put_by_key(request: Request) -> Response:
     return job_response(await overview(done.job), 201 if done.created else 200, _location(request, done.job))
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="jobs",
     params=(
-        Param(
-            name="running",
-            schema=Literal["cancel", "keep"],
-            description="whether runs in progress are cancelled or kept; default `cancel`",
-        ),
+        Param("running", Literal["cancel", "keep"], "whether runs in progress are cancelled or kept; default `cancel`"),
     ),
     answers={200: JobView, 409: Problem},
     headers=("ETag",),
 )
 async def cancel(request: Request) -> Response:
     """Cancel a job and its waiting runs, and the running ones unless `running=keep`."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
+    services, before, who = await found_job(request)
     running = Query(request).one_of("running", ("cancel", "keep"))
-    job = await services.jobs.cancel(job_id, keep_running=running == "keep", owner=who.reach)
+    job = await services.jobs.cancel(before.id, keep_running=running == "keep", owner=who.reach)
     return job_response(await services.queries.overview_of(job))
 
 
-@operation(scope=Scope.READ, tag="jobs", answers={200: StatusView})
+@Operation(scope=Scope.READ, tag="jobs", answers={200: StatusView})
 async def status(request: Request) -> Response:
     """Show the status of a job's latest due run."""
-    job_id, who = target_job(request)
-    return json_response(status_view(await services_of(request).queries.status(job_id, owner=who.reach)))
+    services, job_id, who = _target_job(request)
+    return json_response(status_view(await services.queries.status(job_id, owner=who.reach)))
 
 
-@operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: PageView[RunView]})
+@Operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: PageView[RunView]})
 async def list_runs(request: Request) -> Response:
     """List the runs of a job, by due time, latest first."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    job = await services.jobs.find(job_id, owner=who.reach)
+    services, job, _ = await found_job(request)
     query = Query(request)
-    now = services.clock.now()
-    which = run_filter(query, owner=job.owner, job_id=job_id, now=now)
-    found = await services.store.list_runs(which, cursor=query.cursor, limit=query.limit)
-    return page_response([run_view(run, now) for run in found.items], found.cursor)
+    which = run_filter(query, services.clock.now(), owner=job.owner, job_id=job.id)
+    return await run_page(services, which, cursor=query.cursor, limit=query.limit)
 
 
-@operation(
+@Operation(
     scope=Scope.READ,
     tag="jobs",
-    params=(Param(name="count", schema=Count, description="how many times; default 10"),),
+    params=(Param("count", Count, "how many times; default 10"),),
     answers={200: PageView[UpcomingView]},
 )
 async def upcoming(request: Request) -> Response:
     """List the times at which a job will run next."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
+    services, job, who = await found_job(request)
     count = Query(request).number("count", 10, 1000)
-    found = await services.queries.upcoming(job_id, count, owner=who.reach)
+    found = await services.queries.upcoming(job.id, count, owner=who.reach)
     return page_response([upcoming_view(one) for one in found], None)
 
 
-@operation(
+@Operation(
     scope=Scope.READ,
     tag="jobs",
     params=(
-        Param(name="start", schema=datetime, description="slots from this time on; default the job's creation"),
-        Param(name="end", schema=datetime, description="slots up to this time, at most ten years ahead; default now"),
+        Param("start", datetime, "slots from this time on; default the job's creation"),
+        Param("end", datetime, "slots up to this time, at most ten years ahead; default now"),
         *PAGING,
     ),
     answers={200: PageView[SlotView]},
 )
 async def slots(request: Request) -> Response:
     """List the outcome of every slot of a job: the ledger."""
-    job_id, who = target_job(request)
-    services = services_of(request)
-    await services.jobs.find(job_id, owner=who.reach)
+    services, job, who = await found_job(request)
     query = Query(request)
     found = await services.queries.slots(
-        job_id,
+        job.id,
         owner=who.reach,
         start=query.time("start"),
         end=query.time("end"),
@@ -258,7 +241,7 @@ async def slots(request: Request) -> Response:
     return page_response([slot_view(entry) for entry in found.items], found.cursor)
 
 
-@operation(
+@Operation(
     scope=Scope.READ,
     tag="jobs",
     params=LOG_PARAMS,
@@ -268,7 +251,7 @@ async def slots(request: Request) -> Response:
 )
 async def logs(request: Request) -> Response:
     """Show the log of a job's latest due run as text, or follow it until the run has ended."""
-    job_id, _ = target_job(request)
+    _, job_id, _ = _target_job(request)
     return await job_log(request, job_id)
 
 
@@ -284,10 +267,16 @@ ROUTES = [
 ]
 
 
-def target_job(request: Request) -> tuple[JobId, Principal]:
-    """Return the id of the job in the path, and the principal."""
+async def found_job(request: Request) -> tuple[Services, Job, Principal]:
+    """Return the services, the job in the path, and the principal; raises NotFound before anything else is read."""
+    services, job_id, who = _target_job(request)
+    return services, await services.jobs.find(job_id, owner=who.reach), who
+
+
+def _target_job(request: Request) -> tuple[Services, JobId, Principal]:
+    """Return the services, the id of the job in the path, and the principal."""
     who = principal(request)
-    return read_job_id(request.path_params["id"]), who
+    return services_of(request), read_job_id(request.path_params["id"]), who
 
 
 def job_response(overview: Overview, status: int = 200, headers: dict[str, str] | None = None) -> Response:

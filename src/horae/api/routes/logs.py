@@ -10,19 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from horae.api.auth.guard import principal
+from horae.api.dispatch import sse
 from horae.api.dispatch.context import services_of
-from horae.api.dispatch.sse import (
-    KEEP_ALIVE,
-    KEEP_ALIVE_SECONDS,
-    MEDIA,
-    OPENING,
-    RESUME,
-    StreamLifetime,
-    comment,
-    last_event_id,
-    message,
-    stream,
-)
 from horae.api.http.operation import Param
 from horae.api.http.query import Query
 from horae.api.schemas.run_views import ErrorView, error_view
@@ -32,12 +21,10 @@ from horae.core.model import JobId, Run, RunId
 from horae.queries.log_tail import LogTail
 
 TEXT = "text/plain"
-LOG_MEDIA = (TEXT, MEDIA)
+LOG_MEDIA = (TEXT, sse.MEDIA)
 LOG_PARAMS = (
-    Param(
-        name="follow", schema=Literal["0", "1"], description="`1` streams server-sent events until the run has ended"
-    ),
-    *RESUME,
+    Param("follow", Literal["0", "1"], "`1` streams server-sent events until the run has ended"),
+    *sse.RESUME,
 )
 
 
@@ -56,8 +43,8 @@ async def run_log(request: Request, run_id: RunId) -> Response:
     query = Query(request)
     if not _follows(query):
         return _text(request, run)
-    tail = services.log_tails.run(run_id, after=last_event_id(request, query))
-    return stream(_messages(tail, StreamLifetime(request)), _run_header(run_id))
+    tail = services.log_tails.run(run_id, after=sse.last_event_id(request, query))
+    return sse.stream(_messages(tail, sse.StreamLifetime(request)), _run_header(run_id))
 
 
 async def job_log(request: Request, job_id: JobId) -> Response:
@@ -67,29 +54,29 @@ async def job_log(request: Request, job_id: JobId) -> Response:
     query = Query(request)
     if not _follows(query):
         return _text(request, await services.queries.last_run(job_id, owner=owner))
-    tail = await services.log_tails.job(job_id, after=last_event_id(request, query))
-    return stream(_messages(tail, StreamLifetime(request)))
+    tail = await services.log_tails.job(job_id, after=sse.last_event_id(request, query))
+    return sse.stream(_messages(tail, sse.StreamLifetime(request)))
 
 
-async def _messages(tail: LogTail, lifetime: StreamLifetime) -> AsyncIterator[bytes]:
-    yield OPENING
+async def _messages(tail: LogTail, lifetime: sse.StreamLifetime) -> AsyncIterator[bytes]:
+    yield sse.OPENING
     sent_at = monotonic()
     while not lifetime.ended:
         try:
             chunks = await tail.poll()
         except Unavailable as error:  # the client reconnects, and resumes when the store is available
-            yield comment(str(error))
+            yield sse.comment(str(error))
             return
         for chunk in chunks:
-            yield message(chunk.text, event="log", ident=chunk.place)
+            yield sse.message(chunk.text, event="log", ident=chunk.place)
         if tail.ended:
-            yield message(msgspec.json.encode(_end(tail.run)), event="end")
+            yield sse.message(msgspec.json.encode(_end(tail.run)), event="end")
             return
         if chunks:
             sent_at = monotonic()
-        elif monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
+        elif monotonic() - sent_at >= sse.KEEP_ALIVE_SECONDS:
             sent_at = monotonic()
-            yield KEEP_ALIVE
+            yield sse.KEEP_ALIVE
         await lifetime.wait(tail.seconds)
 
 

@@ -12,7 +12,7 @@ from horae.api.dispatch.context import services_of
 from horae.api.dispatch.responses import PageView, json_response, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
-from horae.api.http.operation import Scope, operation
+from horae.api.http.operation import Operation, Scope
 from horae.api.schemas.wire import milliseconds_of, seconds_of
 from horae.core.errors import NotFound
 from horae.core.limits import Queue
@@ -42,17 +42,14 @@ class QueueView(Struct):
     concurrency: int | None
 
 
-_QUEUE = msgspec.json.Decoder(QueueBody)
-
-
-@operation(scope=Scope.READ, tag="queues", answers={200: PageView[QueueView]})
+@Operation(scope=Scope.READ, tag="queues", answers={200: PageView[QueueView]})
 async def list_queues(request: Request) -> Response:
     """List queues with their depth and lateness, as autoscalers need them."""
     found = await services_of(request).queues.list(owner=principal(request).reach)
     return page_response([_view(one) for one in found], None)
 
 
-@operation(
+@Operation(
     scope=Scope.ADMIN,
     tag="queues",
     body=QueueBody,
@@ -62,7 +59,7 @@ async def list_queues(request: Request) -> Response:
 async def change(request: Request) -> Response:
     """Pause or resume a queue, or limit how many of its runs all workers together hold."""
     settings = QueueSettings(queue=_name(request))
-    body = decode(await read_body(request), _QUEUE)
+    body = decode(await read_body(request), QueueBody)
     given = {field: value for field in SETTINGS if (value := getattr(body, field)) is not UNSET}
     return json_response(_view(await services_of(request).queues.set(replace(settings, **given), fields=given)))
 

@@ -3,27 +3,27 @@
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import services_of
+from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
-from horae.api.http.operation import Scope, operation
+from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, run_log
 from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
-from horae.api.schemas.ids import read_job_id, read_run_id
+from horae.api.schemas.ids import read_run_id
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
+from horae.ports.reader import RunFilter
 
 
 class AgainBody(Struct, forbid_unknown_fields=True):
@@ -40,37 +40,26 @@ class WhyView(Struct):
     expected_at: datetime | None
 
 
-_AGAIN = msgspec.json.Decoder(AgainBody)
-
-
-@operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: PageView[RunView], 404: Problem})
+@Operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: PageView[RunView], 404: Problem})
 async def list_runs(request: Request) -> Response:
     """List runs, by due time, latest first."""
-    services, who = services_of(request), principal(request)
-    query = Query(request)
-    job = query.text("job_id")
-    now = services.clock.now()
-    which = run_filter(
-        query, owner=queried_owner(query, who), job_id=None if job is None else read_job_id(job), now=now
-    )
-    found = await services.store.list_runs(which, cursor=query.cursor, limit=query.limit)
-    return page_response([run_view(run, now) for run in found.items], found.cursor)
+    services, query = services_of(request), Query(request)
+    which = run_filter(query, services.clock.now(), owner=queried_owner(query, principal(request)))
+    return await run_page(services, which, cursor=query.cursor, limit=query.limit)
 
 
-@operation(scope=Scope.READ, tag="runs", answers={200: RunView})
+@Operation(scope=Scope.READ, tag="runs", answers={200: RunView})
 async def show(request: Request) -> Response:
     """Show a run and its attempts."""
-    services = services_of(request)
-    run_id, who = _target_run(request)
+    services, run_id, who = _target_run(request)
     run, attempts = await services.queries.run(run_id, owner=who.reach)
     return json_response(run_view(run, services.clock.now(), attempts))
 
 
-@operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})
+@Operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})
 async def cancel(request: Request) -> Response:
     """Cancel a run; it is `cancelling` until its worker confirms."""
-    services = services_of(request)
-    run_id, who = _target_run(request)
+    services, run_id, who = _target_run(request)
     await services.queries.run(run_id, owner=who.reach)
     await read_empty_body(request)
     await services.jobs.cancel_run(run_id, owner=who.reach)
@@ -78,15 +67,15 @@ async def cancel(request: Request) -> Response:
     return json_response(run_view(run, services.clock.now(), attempts))
 
 
-@operation(scope=Scope.READ, tag="runs", answers={200: WhyView})
+@Operation(scope=Scope.READ, tag="runs", answers={200: WhyView})
 async def why(request: Request) -> Response:
     """Explain why a run has not started."""
-    run_id, who = _target_run(request)
-    found = await services_of(request).why.explain(run_id, owner=who.reach)
+    services, run_id, who = _target_run(request)
+    found = await services.why.explain(run_id, owner=who.reach)
     return json_response(WhyView(reason=found.cause, detail=found.detail, expected_at=found.expected_at))
 
 
-@operation(
+@Operation(
     scope=Scope.WRITE,
     tag="runs",
     body=AgainBody,
@@ -96,14 +85,13 @@ async def why(request: Request) -> Response:
 )
 async def retry(request: Request) -> Response:
     """Run a failed run again, as a new run that replaces it."""
-    services = services_of(request)
-    run_id, who = _target_run(request)
+    services, run_id, who = _target_run(request)
     run, _ = await services.queries.run(run_id, owner=who.reach)
     refuse_shell(who, run.spec.task)
     data = await read_body(request)
 
     async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
-        patch = decode(data, _AGAIN).params
+        patch = decode(data, AgainBody).params
         return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
 
     async def respond(successor: Run) -> Response:
@@ -113,7 +101,7 @@ async def retry(request: Request) -> Response:
     return await run_once(request, who, data, act, respond)
 
 
-@operation(
+@Operation(
     scope=Scope.READ,
     tag="runs",
     params=LOG_PARAMS,
@@ -123,7 +111,7 @@ async def retry(request: Request) -> Response:
 )
 async def logs(request: Request) -> Response:
     """Show the log of a run as text, or follow it until the run has ended."""
-    run_id, _ = _target_run(request)
+    _, run_id, _ = _target_run(request)
     return await run_log(request, run_id)
 
 
@@ -137,6 +125,14 @@ ROUTES = [
 ]
 
 
-def _target_run(request: Request) -> tuple[RunId, Principal]:
+async def run_page(services: Services, which: RunFilter, *, cursor: str | None, limit: int) -> Response:
+    """Return one page of the runs that a filter selects."""
+    found = await services.store.list_runs(which, cursor=cursor, limit=limit)
+    now = which.now or services.clock.now()
+    return page_response([run_view(run, now) for run in found.items], found.cursor)
+
+
+def _target_run(request: Request) -> tuple[Services, RunId, Principal]:
+    """Return the services, the id of the run in the path, and the principal."""
     who = principal(request)
-    return read_run_id(request.path_params["id"]), who
+    return services_of(request), read_run_id(request.path_params["id"]), who

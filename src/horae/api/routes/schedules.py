@@ -12,7 +12,7 @@ from horae.api.dispatch.context import services_of
 from horae.api.dispatch.responses import json_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
-from horae.api.http.operation import Scope, operation
+from horae.api.http.operation import Operation, Scope
 from horae.core.schedule.describe import describe
 from horae.core.schedule.evaluate import refuse_never_firing
 from horae.core.schedule.parse import parse_schedule
@@ -45,13 +45,10 @@ class PreviewView(Struct):
     warnings: list[str]
 
 
-_PREVIEW = msgspec.json.Decoder(PreviewBody)
-
-
-@operation(scope=Scope.READ, tag="schedules", body=PreviewBody, answers={200: PreviewView})
+@Operation(scope=Scope.READ, tag="schedules", body=PreviewBody, answers={200: PreviewView})
 async def show_preview(request: Request) -> Response:
     """Preview a schedule: its description, its next times, and warnings."""
-    body = decode(await read_body(request), _PREVIEW)
+    body = decode(await read_body(request), PreviewBody)
     now = services_of(request).clock.now()
     schedule = parse_schedule(body.schedule, now=now)
     refuse_never_firing(schedule, now)

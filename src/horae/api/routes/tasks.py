@@ -9,7 +9,7 @@ from starlette.responses import Response
 from horae.api.dispatch.context import services_of
 from horae.api.dispatch.responses import PageView, page_response
 from horae.api.dispatch.router import resource
-from horae.api.http.operation import Scope, operation
+from horae.api.http.operation import Operation, Scope
 from horae.core.model import Node
 
 
@@ -34,7 +34,7 @@ class WorkerView(Struct):
     last_seen_at: datetime
 
 
-@operation(scope=Scope.READ, tag="tasks", answers={200: PageView[TaskView]})
+@Operation(scope=Scope.READ, tag="tasks", answers={200: PageView[TaskView]})
 async def list_tasks(request: Request) -> Response:
     """List every task that a node ever registered."""
     schemas = await services_of(request).tasks.schemas()
@@ -43,7 +43,7 @@ async def list_tasks(request: Request) -> Response:
     )
 
 
-@operation(scope=Scope.READ, tag="tasks", answers={200: PageView[WorkerView]})
+@Operation(scope=Scope.READ, tag="tasks", answers={200: PageView[WorkerView]})
 async def list_workers(request: Request) -> Response:
     """List every node that runs tasks."""
     return page_response([_worker_view(node) for node in await services_of(request).queries.workers()], None)

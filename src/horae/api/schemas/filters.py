@@ -19,39 +19,42 @@ RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
 ]
 LastRunStatus = Literal["queued", "running", "retrying", "succeeded", "failed", "cancelled", "skipped"]
-JobIdText = Annotated[str, Meta(pattern="^job_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$")]
+JOB_ID_PATTERN = "^job_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"
+JobIdText = Annotated[str, Meta(pattern=JOB_ID_PATTERN)]
 
-OWNER = Param(name="owner", schema=Text, description="whose; another owner than one's own needs the scope admin")
-TASK = Param(name="task", schema=Text, description="the exact name of the task")
-QUEUE = Param(name="queue", schema=Text, description="the exact name of the queue")
+OWNER = Param("owner", Text, "whose; another owner than one's own needs the scope admin")
+TASK = Param("task", Text, "the exact name of the task")
+QUEUE = Param("queue", Text, "the exact name of the queue")
+DUE_TIMES = (
+    Param("start_time", datetime, "due at this time or later"),
+    Param("end_time", datetime, "due before this time"),
+)
 JOB_FILTERS = (
-    Param(name="status", schema=JobStatus, description="the status of the job"),
-    Param(name="last_run_status", schema=LastRunStatus, description="the status of the job's latest due run"),
+    Param("status", JobStatus, "the status of the job"),
+    Param("last_run_status", LastRunStatus, "the status of the job's latest due run"),
     TASK,
-    Param(name="name", schema=Text, description="the exact name of the job"),
-    Param(name="key", schema=Text, description="the exact key of the job"),
+    Param("name", Text, "the exact name of the job"),
+    Param("key", Text, "the exact key of the job"),
     QUEUE,
-    Param(name="label", schema=Text, description="`name:value`, or `name` for any value"),
+    Param("label", Text, "`name:value`, or `name` for any value"),
     OWNER,
-    Param(name="q", schema=Text, description="part of the name, task or key, ignoring case"),
+    Param("q", Text, "part of the name, task or key, ignoring case"),
 )
 RUNS_OF_A_JOB = (
-    Param(name="status", schema=RunStatus, description="the status of the run"),
+    Param("status", RunStatus, "the status of the run"),
     TASK,
     QUEUE,
-    Param(name="start_time", schema=datetime, description="due at this time or later"),
-    Param(name="end_time", schema=datetime, description="due before this time"),
+    *DUE_TIMES,
 )
-RUN_FILTERS = (Param(name="job_id", schema=JobIdText, description="runs of this job"), OWNER, *RUNS_OF_A_JOB)
+RUN_FILTERS = (Param("job_id", JobIdText, "runs of this job"), OWNER, *RUNS_OF_A_JOB)
 
 LETTER_FILTERS = (
-    Param(name="job_id", schema=JobIdText, description="dead letters of this job"),
+    Param("job_id", JobIdText, "dead letters of this job"),
     TASK,
     QUEUE,
     OWNER,
-    Param(name="error", schema=Text, description="the type of the error"),
-    Param(name="start_time", schema=datetime, description="due at this time or later"),
-    Param(name="end_time", schema=datetime, description="due before this time"),
+    Param("error", Text, "the type of the error"),
+    *DUE_TIMES,
 )
 
 _UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
@@ -90,13 +93,14 @@ def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
     )
 
 
-def run_filter(query: Query, *, owner: str | None, job_id: JobId | None, now: datetime) -> RunFilter:
-    """Return the filter of a list of runs."""
+def run_filter(query: Query, now: datetime, *, owner: str, job_id: JobId | None = None) -> RunFilter:
+    """Return the filter of a list of runs; without `job_id` the query may name the job."""
+    job = query.text("job_id")
     status = query.one_of("status", RUN_STATUSES)
     return replace(
         RunFilter() if status is None else RUN_STATUSES[status],
         owner=owner,
-        job_id=job_id,
+        job_id=job_id if job is None else read_job_id(job),
         task=query.text("task"),
         queue=query.text("queue"),
         start_at=query.time("start_time"),
@@ -105,19 +109,10 @@ def run_filter(query: Query, *, owner: str | None, job_id: JobId | None, now: da
     )
 
 
-def letter_filter(query: Query, who: Principal) -> RunFilter:
+def letter_filter(query: Query, who: Principal, now: datetime) -> RunFilter:
     """Return the filter of a list of dead letters."""
-    job = query.text("job_id")
-    return RunFilter(
-        owner=queried_owner(query, who),
-        job_id=None if job is None else read_job_id(job),
-        task=query.text("task"),
-        queue=query.text("queue"),
-        start_at=query.time("start_time"),
-        end_at=query.time("end_time"),
-        dead_letters=True,
-        error_type=query.text("error"),
-    )
+    runs = run_filter(query, now, owner=queried_owner(query, who))
+    return replace(runs, dead_letters=True, error_type=query.text("error"))
 
 
 def queried_owner(query: Query, who: Principal) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -12,10 +11,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from horae.api.http.body import MAX_BODY, decode, decode_object, invalid_body, unknown_field
 from horae.api.http.duplicate_keys import repeated_name
 from horae.api.http.problems import NotSupported
-from horae.api.schemas.job_views import retry_view
-from horae.api.schemas.wire import seconds_of
+from horae.api.schemas.job_views import job_view
 from horae.core.decisions.retry import RetryPolicy
-from horae.core.drafts import MAX_PARAMS, UNCHANGED, Draft, Secrets, SecretsPatch
+from horae.core.drafts import MAX_PARAMS, UNCHANGED, Draft, Secrets, SecretsPatch, policy_of
 from horae.core.errors import Fault, Invalid, TooLarge
 from horae.core.limits import (
     Duration,
@@ -31,9 +29,9 @@ from horae.core.limits import (
     Timeout,
 )
 from horae.core.merge_patch import merge_patch
-from horae.core.model import NO_LABELS, Job, Misfire, OnFailure, Overlap, Policy
-from horae.core.schedule.parse import schedule_to_wire
+from horae.core.model import NO_LABELS, Misfire, OnFailure, Policy
 from horae.core.values import replace
+from horae.queries.jobs import Overview
 
 MAX_BATCH = 10_000  # jobs in one request
 UNSUPPORTED_OVERLAPS = ("buffer_all", "cancel_other")
@@ -43,7 +41,7 @@ READ_ONLY = frozenset(
 )
 
 
-class RetryBody(Struct, forbid_unknown_fields=True, frozen=True):
+class RetryBody(Struct, forbid_unknown_fields=True):
     """The delays between attempts."""
 
     initial_seconds: RetryDelay | None = None
@@ -94,22 +92,19 @@ class BatchBody(Struct, forbid_unknown_fields=True):
     jobs: list[Raw]  # decoded one by one
 
 
-_BATCH = msgspec.json.Decoder(BatchBody)
-_JOB = msgspec.json.Decoder(JobBody)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
-_DEFAULT_POLICY = Policy()
 
 
 def read_job(data: bytes) -> Draft:
     """Return the draft of a single job."""
-    return _single_draft(decode(data, _JOB))
+    return _single_draft(decode(data, JobBody))
 
 
 def read_batch_job(data: bytes) -> tuple[Draft, str | None]:
     """Return the draft of one job of a batch, and its idempotency key."""
     if len(data) > MAX_BODY:
         raise TooLarge(f"a job may have at most {MAX_BODY} bytes, also in a batch; this one has {len(data)}")
-    body = decode(data, _JOB)
+    body = decode(data, JobBody)
     return _draft(body), body.idempotency_key
 
 
@@ -118,7 +113,7 @@ def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
     if lines:
         jobs = [line for line in data.split(b"\n") if line.strip()] if data != b"{}" else []
     else:
-        jobs = [bytes(raw) for raw in decode(data, _BATCH, in_parts=True).jobs]
+        jobs = [bytes(raw) for raw in decode(data, BatchBody, in_parts=True).jobs]
         if data.count(b":") != 1 + sum(job.count(b":") for job in jobs):
             raise repeated_name("jobs")
     if len(jobs) > MAX_BATCH:
@@ -126,13 +121,14 @@ def read_batch(data: bytes, *, lines: bool) -> Sequence[bytes]:
     return jobs
 
 
-def read_patch(data: bytes, job: Job, params: str) -> Draft:
+def read_patch(data: bytes, overview: Overview) -> Draft:
     """Return a job with a merge patch (RFC 7396) applied; a schedule of another type replaces the old one entirely."""
     patch = decode_object(data)
     if not patch.keys() <= set(JobBody.__struct_fields__):
         raise invalid_body(_not_writable(name) for name in patch if name not in JobBody.__struct_fields__)
     secrets = _patched_secrets(patch)
-    before = definition(job)
+    before, params = _definition(overview), overview.params
+    assert params is not None
     schedule = patch.get("schedule")
     if isinstance(schedule, dict) and schedule.get("type", before["schedule"]["type"]) != before["schedule"]["type"]:
         before["schedule"] = {}
@@ -159,7 +155,7 @@ def read_replacement(data: bytes, key: str | None) -> Draft:
     secrets are kept, because clients cannot read them.
     """
     fields = _fields(data)
-    body = decode(msgspec.json.encode(fields), _JOB)
+    body = decode(msgspec.json.encode(fields), JobBody)
     if body.key not in (None, key):
         raise Invalid(
             f"this job has the key {key!r}, which cannot change; leave the field out, or create another job",
@@ -176,27 +172,10 @@ def _fields(data: bytes) -> dict[str, Raw]:
     return {name: raw for name, raw in _FIELDS.decode(data).items() if name not in READ_ONLY}
 
 
-def definition(job: Job) -> dict[str, Any]:
-    """Return the writable fields of a job without its parameters."""
-    spec, policy = job.spec, job.spec.policy
-    return {
-        "task": spec.task,
-        "name": spec.name,
-        "key": spec.key,
-        "labels": dict(spec.labels),
-        "schedule": schedule_to_wire(job.schedule),
-        "queue": spec.queue,
-        "priority": spec.priority,
-        "ordering_key": spec.ordering_key,
-        "on_failure": policy.on_failure,
-        "max_retries": policy.retry.max_retries,
-        "retry": msgspec.to_builtins(retry_view(policy.retry)),
-        "timeout_seconds": seconds_of(policy.timeout),
-        "start_within_seconds": seconds_of(policy.start_within),
-        "overlap": policy.overlap,
-        "misfire": policy.misfire,
-        "catchup_seconds": seconds_of(policy.catchup),
-    }
+def _definition(overview: Overview) -> dict[str, Any]:
+    """Return the writable fields of a job as responses show them, without its parameters, which may be large."""
+    shown = msgspec.json.decode(msgspec.json.encode(job_view(replace(overview, params=None))))
+    return {name: value for name, value in shown.items() if name not in READ_ONLY}
 
 
 def read_params(raw: Raw | UnsetType) -> str | None:
@@ -257,31 +236,18 @@ def _read_secrets(raw: Raw | UnsetType) -> str | None:
 
 def _policy(body: JobBody) -> Policy:
     """Return the policy without max_retries and timeout, whose defaults depend on the task."""
-    given = (body.retry, body.start_within_seconds, body.overlap, body.misfire, body.catchup_seconds, body.on_failure)
-    return _DEFAULT_POLICY if given == (None,) * 6 else _policy_of(*given)
-
-
-@lru_cache(1024)
-def _policy_of(
-    retry: RetryBody | None,
-    start_within: float | None,
-    overlap: str | None,
-    misfire: Misfire | None,
-    catchup: float | None,
-    on_failure: OnFailure | None,
-) -> Policy:
-    default = _DEFAULT_POLICY
-    return Policy(
-        retry=_retry(retry or RetryBody(), default.retry),
-        start_within=_duration(start_within),
-        overlap=default.overlap if overlap is None else Overlap(overlap),
-        misfire=default.misfire if misfire is None else misfire,
-        catchup=default.catchup if catchup is None else timedelta(seconds=catchup),
-        on_failure=default.on_failure if on_failure is None else on_failure,
+    return policy_of(
+        retry=None if body.retry is None else _retry(body.retry),
+        start_within=body.start_within_seconds,
+        overlap=body.overlap,
+        misfire=body.misfire,
+        catchup=body.catchup_seconds,
+        on_failure=body.on_failure,
     )
 
 
-def _retry(body: RetryBody, default: RetryPolicy) -> RetryPolicy:
+def _retry(body: RetryBody) -> RetryPolicy:
+    default = RetryPolicy()
     return RetryPolicy(
         initial=default.initial if body.initial_seconds is None else timedelta(seconds=body.initial_seconds),
         factor=default.factor if body.factor is None else body.factor,
