@@ -13,11 +13,14 @@ from horae.core.errors import Malformed
 Flag = Parameter(negative=(), show_default=False)  # a switch without a --no- form
 Positive = Parameter(validator=validators.Number(gte=1))
 Several = Parameter(negative=())  # an option that may be repeated
+Flat = Parameter(name="*")  # a dataclass whose fields are options of the command
 
 JobName = Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")]
 StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
 Limit = Annotated[int, Positive, Parameter(help="The size of a page, up to 1000.")]
 Cursor = Annotated[str | None, Parameter(help="Where the last page ended.")]
+ChangedParam = Annotated[list[str] | None, Several, Parameter(help="A parameter to change, as key=value.")]
+ChangedParams = Annotated[str | None, Parameter(help="Parameters to change, as a JSON object.")]
 
 
 def value_of(text: str) -> Any:
@@ -31,6 +34,11 @@ def value_of(text: str) -> Any:
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
     """Read `["n=3", "who=Ann"]` as `{"n": 3, "who": "Ann"}`."""
     return {key: value_of(text) for key, text in (_split(pair, option) for pair in given or ())}
+
+
+def parameters(whole: str | None, single: Sequence[str] | None) -> dict[str, Any]:
+    """Read --params and --param; a single parameter wins over the same one in the object."""
+    return {**json_object(whole, "--params"), **pairs(single, "--param")}
 
 
 def text_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -72,6 +72,14 @@ def print_fields(fields: Mapping[str, str | Text | None]) -> None:
         out.print(Text.assemble((label.ljust(width + GAP), "bright_black"), value), soft_wrap=True)
 
 
+def print_result(document: object, fields: Mapping[str, str | Text | None], output: str) -> None:
+    """Print the result of a command: the whole document as JSON, or its fields for people."""
+    if output == "json":
+        print_json(document)
+    else:
+        print_fields(fields)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     out = console()
     for line in lines:

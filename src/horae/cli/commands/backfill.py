@@ -1,16 +1,18 @@
 """`horae jobs backfill`: run the past slots of a job, and follow the progress."""
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from horae.cli.arguments import Flag, JobName
 from horae.cli.client import CommandClient, Document
 from horae.cli.commands.runs import FINAL
-from horae.cli.output import Output, print_fields, print_json, print_note
+from horae.cli.output import Output, print_note, print_result
 from horae.cli.progress import progress_bar
+from horae.client import Run
 
 POLL_SECONDS = 1.0
 
@@ -41,7 +43,7 @@ def _follow(client: CommandClient, started: Document) -> dict[str, int]:
     ended: dict[str, str] = {}
     with progress_bar("backfilling") as advance:
         while len(ended) < started["runs"]:
-            ended |= {run["id"]: run["status"] for run in _runs(client, started) if run["status"] in FINAL}
+            ended |= {run.id: run.status for run in _runs(client, started) if run.ended}
             advance(len(ended), started["runs"])
             if len(ended) < started["runs"]:
                 time.sleep(POLL_SECONDS)
@@ -49,33 +51,24 @@ def _follow(client: CommandClient, started: Document) -> dict[str, int]:
     return {status: statuses.count(status) for status in FINAL if status in statuses}
 
 
-def _runs(client: CommandClient, started: Document) -> list[Any]:
-    """Return the runs of this backfill so far: backfilled runs of its job whose ids are younger than its own."""
-    found: list[Any] = []
-    cursor: str | None = None
-    while True:
-        page = client.get(
-            "/v1/runs", job_id=started["job_id"], start_time=_started_at(started).isoformat(), limit=1000, cursor=cursor
-        )
-        found += [run for run in page["items"] if run["trigger"] == "backfill" and _number(run) > _number(started)]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return found
+def _runs(client: CommandClient, started: Document) -> Iterator[Run]:
+    """Yield the runs of this backfill so far: backfilled runs of its job whose ids are younger than its own."""
+    for run in client.runs.list(job_id=started["job_id"], start_time=_started_at(started), limit=1000):
+        if run.trigger == "backfill" and _number(run.id) > _number(started["id"]):
+            yield run
 
 
 def _started_at(started: Document) -> datetime:
     """Return when the backfill started; an id begins with its milliseconds."""
-    return datetime.fromtimestamp(int(_number(started)[:12], 16) / 1000, UTC)
+    return datetime.fromtimestamp(int(_number(started["id"])[:12], 16) / 1000, UTC)
 
 
-def _number(thing: Document) -> str:
-    return str(thing["id"]).rpartition("_")[2]
+def _number(name: str) -> str:
+    return name.rpartition("_")[2]
 
 
 def _report(started: Document, ended: dict[str, int] | None, output: str) -> int:
-    if output == "json":
-        print_json(started if ended is None else {**started, "ended": ended})
-    else:
-        counts = None if ended is None else ", ".join(f"{count} {status}" for status, count in ended.items()) or "none"
-        print_fields({"backfill": started["id"], "runs": str(started["runs"]), "ended": counts})
+    document = started if ended is None else {**started, "ended": ended}
+    counts = None if ended is None else ", ".join(f"{count} {status}" for status, count in ended.items()) or "none"
+    print_result(document, {"backfill": started["id"], "runs": str(started["runs"]), "ended": counts}, output)
     return 1 if ended is not None and ended.get("failed") else 0

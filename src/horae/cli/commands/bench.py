@@ -9,7 +9,7 @@ from cyclopts import Parameter, validators
 
 from horae.cli import INTERRUPTED
 from horae.cli.arguments import Positive
-from horae.cli.output import NOTHING, Output, milliseconds, print_fields, print_json, print_note
+from horae.cli.output import NOTHING, Output, milliseconds, print_note, print_result
 from horae.cli.progress import progress_stages
 from horae.config import load_settings
 
@@ -59,10 +59,7 @@ def bench(
     except asyncio.CancelledError:
         print_note("interrupted; the scratch data are deleted")
         return INTERRUPTED
-    if output == "json":
-        print_json(report)
-    else:
-        print_fields(_fields(report))
+    print_result(report, _fields(report), output)
     return 0 if is_good(report) else 1
 
 

@@ -5,7 +5,7 @@ import asyncio
 from cyclopts import App
 
 from horae.cli.arguments import StoreUrl
-from horae.cli.output import Output, print_fields, print_json
+from horae.cli.output import Output, print_fields, print_result
 
 app = App(name="db", help="Prepare the store, and show the version of its schema.")
 
@@ -30,10 +30,9 @@ def status(*, store: StoreUrl = None, output: Output = "table") -> int:
 
     url = load_settings({"store": store}).store
     version, expected = asyncio.run(make_store(url).status())
-    if output == "json":
-        print_json({"store": without_password(url), "version": version, "expected": expected})
-    else:
-        print_fields({"store": without_password(url), "schema": _verdict(version, expected)})
+    shown = without_password(url)
+    document = {"store": shown, "version": version, "expected": expected}
+    print_result(document, {"store": shown, "schema": _verdict(version, expected)}, output)
     return 0 if version == expected else 1
 
 

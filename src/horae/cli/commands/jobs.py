@@ -1,5 +1,6 @@
 """`horae jobs`: create, list, change and cancel jobs over REST."""
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -7,13 +8,13 @@ from cyclopts import App, Parameter
 from horae.cli.arguments import (
     Cursor,
     Flag,
+    Flat,
     JobName,
     Limit,
     Positive,
     Several,
     changes,
-    json_object,
-    pairs,
+    parameters,
     schedule_of,
     secret_pairs,
     text_pairs,
@@ -27,9 +28,9 @@ from horae.cli.output import (
     Output,
     hint,
     one_line,
-    print_fields,
     print_json,
     print_page,
+    print_result,
     print_table,
     status,
     when,
@@ -37,12 +38,6 @@ from horae.cli.output import (
 from horae.core.errors import Malformed
 
 app = App(name="jobs", help="Create, list, change and cancel jobs.")
-
-Params = Annotated[
-    list[str] | None, Several, Parameter(name="--param", help="A parameter, as key=value; JSON or text.")
-]
-ParamsObject = Annotated[str | None, Parameter(name="--params", help="All parameters, as a JSON object.")]
-Labels = Annotated[list[str] | None, Several, Parameter(name="--label", help="A label, as key=value.")]
 
 COLUMNS = (
     Column(title="ID"),
@@ -56,6 +51,46 @@ COLUMNS = (
 FIRES = (Column(title="WHEN"), Column(title=""), Column(title="NOTE", rank=1, least=20))
 
 
+@Flat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJobOptions:
+    """The options of a new job that are sent as they are; each is named like its field in the API."""
+
+    name: Annotated[str | None, Parameter(help="A name for people.")] = None
+    key: Annotated[str | None, Parameter(help="Unique among your unfinished jobs.")] = None
+    queue: Annotated[str | None, Parameter(help="The queue of its runs (default `default`).")] = None
+    priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None
+    ordering_key: Annotated[str | None, Parameter(help="Runs with the same key run one after another.")] = None
+    on_failure: Annotated[
+        Literal["continue", "block"] | None,
+        Parameter(
+            help="After a dead letter, continue with the runs behind it or block them; block needs --ordering-key."
+        ),
+    ] = None
+    timeout_seconds: Annotated[float | None, Parameter(name="--timeout", help="Seconds that an attempt may take.")] = (
+        None
+    )
+    start_within_seconds: Annotated[
+        float | None, Parameter(name="--start-within", help="Skip a run that cannot start within so many seconds.")
+    ] = None
+    max_retries: Annotated[
+        int | None, Parameter(help="Attempts after the first (default: the task's own, else 3).")
+    ] = None
+    overlap: Annotated[
+        Literal["allow", "skip", "buffer_one"] | None,
+        Parameter(help="What to do while the previous run still runs (default skip)."),
+    ] = None
+    misfire: Annotated[
+        Literal["skip", "once", "all"] | None, Parameter(help="Which missed slots to run (default once).")
+    ] = None
+    catchup_seconds: Annotated[
+        float | None, Parameter(name="--catchup", help="Skip missed slots that are older than so many seconds.")
+    ] = None
+
+
+NO_OPTIONS = NewJobOptions()
+
+
 @app.command(sort_key=0)
 def create(
     task: Annotated[str | None, Parameter(help="The task's name, such as http.request.")] = None,
@@ -66,38 +101,13 @@ def create(
         str | None, Parameter(help="now (default), a timestamp, cron, 'every 5m', or an object.")
     ] = None,
     tz: Annotated[str | None, Parameter(help="The time zone of a schedule.")] = None,
-    param: Params = None,
-    params: ParamsObject = None,
-    name: Annotated[str | None, Parameter(help="A name for people.")] = None,
-    key: Annotated[str | None, Parameter(help="Unique among your unfinished jobs.")] = None,
-    label: Labels = None,
-    queue: Annotated[str | None, Parameter(help="The queue of its runs (default `default`).")] = None,
-    priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None,
-    ordering_key: Annotated[str | None, Parameter(help="Runs with the same key run one after another.")] = None,
-    on_failure: Annotated[
-        Literal["continue", "block"] | None,
-        Parameter(
-            help="After a dead letter, continue with the runs behind it or block them; block needs --ordering-key."
-        ),
-    ] = None,
+    param: Annotated[list[str] | None, Several, Parameter(help="A parameter, as key=value; JSON or text.")] = None,
+    params: Annotated[str | None, Parameter(help="All parameters, as a JSON object.")] = None,
+    label: Annotated[list[str] | None, Several, Parameter(help="A label, as key=value.")] = None,
     secret: Annotated[
         list[str] | None, Several, Parameter(help="A parameter that is never shown, as key=value or key=@FILE.")
     ] = None,
-    timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None,
-    start_within: Annotated[
-        float | None, Parameter(help="Skip a run that cannot start within so many seconds.")
-    ] = None,
-    max_retries: Annotated[
-        int | None, Parameter(help="Attempts after the first (default: the task's own, else 3).")
-    ] = None,
-    overlap: Annotated[
-        Literal["allow", "skip", "buffer_one"] | None,
-        Parameter(help="What to do while the previous run still runs (default skip)."),
-    ] = None,
-    misfire: Annotated[
-        Literal["skip", "once", "all"] | None, Parameter(help="Which missed slots to run (default once).")
-    ] = None,
-    catchup: Annotated[float | None, Parameter(help="Skip missed slots that are older than so many seconds.")] = None,
+    options: NewJobOptions = NO_OPTIONS,
     allow_unknown_task: Annotated[bool, Flag, Parameter(help="Accept a task that no worker knows yet.")] = False,
     output: Output = "table",
 ) -> int:
@@ -105,21 +115,10 @@ def create(
     given: dict[str, Any] = {
         "task": task,
         "schedule": _schedule(schedule, tz),
-        "params": {**json_object(params, "--params"), **pairs(param, "--param")} or None,
-        "name": name,
-        "key": key,
+        "params": parameters(params, param) or None,
         "labels": text_pairs(label, "--label") or None,
-        "queue": queue,
-        "priority": priority,
-        "ordering_key": ordering_key,
-        "on_failure": on_failure,
         "secrets": secret_pairs(secret, "--secret") or None,
-        "timeout_seconds": timeout,
-        "start_within_seconds": start_within,
-        "max_retries": max_retries,
-        "overlap": overlap,
-        "misfire": misfire,
-        "catchup_seconds": catchup,
+        **asdict(options),
         "allow_unknown_task": allow_unknown_task or None,
     }
     body = {field: value for field, value in given.items() if value is not None}
@@ -171,10 +170,7 @@ def show(job: JobName, /, *, output: Output = "table") -> None:
     """Show the fields of a job, and its last and next run."""
     with CommandClient() as client:
         found = client.get(f"/v1/jobs/{client.job_id(job)}")
-    if output == "json":
-        print_json(found)
-    else:
-        print_fields(_fields(found))
+    print_result(found, _fields(found), output)
 
 
 @app.command(sort_key=3)
@@ -278,12 +274,9 @@ def _schedule(schedule: str | None, tz: str | None) -> Any:
 
 
 def _report(action: str, job: Document, output: str) -> None:
-    if output == "json":
-        print_json(job)
-        return
     named = f" ({job['name']})" if job.get("name") else ""
     fires = None if job["status"] == "cancelled" else job["description"]
-    print_fields({action: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)})
+    print_result(job, {action: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)}, output)
 
 
 def _next_run(job: Document) -> str | None:

@@ -1,12 +1,23 @@
 """`horae runs` and `horae run`: list and show runs, cancel or retry one, and run a job now."""
 
 import time
+from dataclasses import asdict, dataclass
 from threading import Thread
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import Cursor, Flag, JobName, Limit, Several, json_object, pairs
+from horae.cli.arguments import (
+    ChangedParam,
+    ChangedParams,
+    Cursor,
+    Flag,
+    Flat,
+    JobName,
+    Limit,
+    Several,
+    parameters,
+)
 from horae.cli.client import CommandClient, Document, run_id
 from horae.cli.output import (
     NOTHING,
@@ -19,11 +30,13 @@ from horae.cli.output import (
     print_json,
     print_note,
     print_page,
+    print_result,
     print_table,
     status,
     took,
     when,
 )
+from horae.client.runs import RunStatus
 
 app = App(name="runs", help="List runs, show how they ended, cancel or retry one.")
 
@@ -53,37 +66,45 @@ ATTEMPTS = (
     Column(title="OUTCOME"),
     Column(title="ERROR", least=20),
 )
-Status = Literal[
-    "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
-]
+
+
+@Flat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterOptions:
+    """The options that select runs."""
+
+    job: Annotated[str | None, Parameter(help="Only those of this job: its id, key or name.")] = None
+    task: Annotated[str | None, Parameter(help="Only those of this task.")] = None
+    queue: Annotated[str | None, Parameter(help="Only those of this queue.")] = None
+    start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None
+    end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None
+
+    def query(self, client: CommandClient) -> dict[str, str]:
+        """Return the filters as the API takes them; empty if none is given."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.job is not None:
+            given["job_id"] = client.job_id(given.pop("job"))
+        return given
+
+
+@Flat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusFilters(FilterOptions):
+    """The options of `runs ls`."""
+
+    status: Annotated[RunStatus | None, Parameter(help="Only those with this status.")] = None
+
+
+NO_FILTERS = StatusFilters()
 
 
 @app.command(sort_key=0)
 def ls(
-    *,
-    job: Annotated[str | None, Parameter(help="Only runs of this job: its id, key or name.")] = None,
-    status: Annotated[Status | None, Parameter(help="Only runs with this status.")] = None,
-    task: Annotated[str | None, Parameter(help="Only runs of this task.")] = None,
-    queue: Annotated[str | None, Parameter(help="Only runs of this queue.")] = None,
-    start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None,
-    end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    output: Output = "table",
+    *, filters: StatusFilters = NO_FILTERS, limit: Limit = 50, cursor: Cursor = None, output: Output = "table"
 ) -> None:
     """List runs by due time, newest first."""
     with CommandClient() as client:
-        page = client.get(
-            "/v1/runs",
-            job_id=None if job is None else client.job_id(job),
-            status=status,
-            task=task,
-            queue=queue,
-            start_time=start_time,
-            end_time=end_time,
-            limit=limit,
-            cursor=cursor,
-        )
+        page = client.get("/v1/runs", **filters.query(client), limit=limit, cursor=cursor)
     print_page(page, output, COLUMNS, row, empty="no runs")
 
 
@@ -121,10 +142,7 @@ def cancel(run: RunName, /, *, output: Output = "table") -> None:
     """Cancel a run; one that has not started never will."""
     with CommandClient() as client:
         cancelled = client.post(f"/v1/runs/{run_id(run)}/cancel")
-    if output == "json":
-        print_json(cancelled)
-    else:
-        print_fields({cancelled["status"]: cancelled["id"]})
+    print_result(cancelled, {cancelled["status"]: cancelled["id"]}, output)
 
 
 @app.command(sort_key=4)
@@ -132,13 +150,13 @@ def retry(
     run: RunName,
     /,
     *,
-    param: Annotated[list[str] | None, Several, Parameter(help="A parameter to change, as key=value.")] = None,
-    params: Annotated[str | None, Parameter(help="Parameters to change, as a JSON object.")] = None,
+    param: ChangedParam = None,
+    params: ChangedParams = None,
     follow: Follow = False,
     output: Output = "table",
 ) -> int:
     """Retry a failed run as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
-    given = {**json_object(params, "--params"), **pairs(param, "--param")}
+    given = parameters(params, param)
     with CommandClient() as client:
         again: Document = client.create(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
         return _report(client, again, follow=follow, output=output)
@@ -149,11 +167,8 @@ def why(run: RunName, /, *, output: Output = "table") -> None:
     """Explain why a run has not started, and what to do about it."""
     with CommandClient() as client:
         found = client.get(f"/v1/runs/{run_id(run)}/why")
-    if output == "json":
-        print_json(found)
-    else:
-        expected = when(found["expected_at"]) if found.get("expected_at") else None
-        print_fields({"reason": found["reason"], "why": found["detail"], "expected": expected})
+    expected = when(found["expected_at"]) if found.get("expected_at") else None
+    print_result(found, {"reason": found["reason"], "why": found["detail"], "expected": expected}, output)
 
 
 def start(
@@ -166,7 +181,7 @@ def start(
     output: Output = "table",
 ) -> int:
     """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
-    given = {**json_object(params, "--params"), **pairs(param, "--param")}
+    given = parameters(params, param)
     with CommandClient() as client:
         run: Document = client.create(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
         return _report(client, run, follow=follow, output=output)
