@@ -31,38 +31,25 @@ Role = Literal["api", "planner", "worker"]
 
 # The result of calling an async function. Without Any, which would make the overloads ambiguous for type checkers.
 Running = Coroutine[object, None, T]
+# Functions that can be tasks; callers do not pass a first parameter of type Run.
+AsyncFunction = Callable[P, Coroutine[Any, Any, T]]
+AsyncFunctionOfRun = Callable[Concatenate[Run, P], Coroutine[Any, Any, T]]
+FunctionOfRun = Callable[Concatenate[Run, P], R]
 
 
 class TaskDecorator(Protocol):
-    """Turns a function into a task; callers do not pass a first parameter of type Run."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, T]], /
-    ) -> Task[P, Running[T], T]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Run, P], R], /) -> Task[P, R, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, Running[T], T]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
-
-
-class ScheduleDecorator(Protocol):
-    """Declares a schedule of a task, or of a function, which becomes a task."""
+    """Turns a function into a task; `@app.schedule(...)` takes a task as well."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a task can be called, too
         self, task: Task[P, R, T], /
     ) -> Task[P, R, T]: ...
     @overload
-    def __call__(
-        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, T]], /
-    ) -> Task[P, Running[T], T]: ...
+    def __call__(self, function: AsyncFunctionOfRun[P, T], /) -> Task[P, Running[T], T]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Run, P], R], /) -> Task[P, R, R]: ...
+    def __call__(self, function: FunctionOfRun[P, R], /) -> Task[P, R, R]: ...
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, Running[T], T]: ...
+    def __call__(self, function: AsyncFunction[P, T], /) -> Task[P, Running[T], T]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
 
@@ -86,11 +73,11 @@ class Horae:
     # --- declaring
 
     @overload
-    def task(self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, T]], /) -> Task[P, Running[T], T]: ...
+    def task(self, function: AsyncFunctionOfRun[P, T], /) -> Task[P, Running[T], T]: ...
     @overload
-    def task(self, function: Callable[Concatenate[Run, P], R], /) -> Task[P, R, R]: ...
+    def task(self, function: FunctionOfRun[P, R], /) -> Task[P, R, R]: ...
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, Running[T], T]: ...
+    def task(self, function: AsyncFunction[P, T], /) -> Task[P, Running[T], T]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
     @overload
@@ -132,7 +119,7 @@ class Horae:
         key: str | None = None,
         params: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> ScheduleDecorator:
+    ) -> TaskDecorator:
         """Declare a schedule of a task: `@app.schedule(cron("0 9 * * mon-fri", tz="Europe/Paris"))`.
 
         `when` is cron(...), every(...), or any form of the REST API. Workers write it to the store when they start,

@@ -1,18 +1,13 @@
 """`client.queues`, `client.workers` and `client.tasks`."""
 
-from typing import TYPE_CHECKING
-
 from msgspec import UNSET, UnsetType
 
 from horae.client.call import Call, Steps, change, get, path_to
 from horae.client.methods import Methods, TransportT, call_method
 from horae.client.models import Page, QueueView, Task, Worker
 
-if TYPE_CHECKING:
-    from builtins import list as List  # noqa: N812 - `list` is a method here
 
-
-def queues(*, owner: str | None = None) -> "Steps[List[QueueView]]":
+def queues(*, owner: str | None = None) -> Steps[list[QueueView]]:
     """Return the queues with their settings and figures."""
     page: Page[QueueView] = yield get(path_to("queues"), Page[QueueView], owner=owner)
     return page.items
@@ -37,13 +32,13 @@ def resume(name: str) -> Call[QueueView]:
     return update(name, paused=False)
 
 
-def workers() -> "Steps[List[Worker]]":
+def workers() -> Steps[list[Worker]]:
     """Return the nodes that run tasks."""
     page: Page[Worker] = yield get(path_to("workers"), Page[Worker])
     return page.items
 
 
-def tasks() -> "Steps[List[Task]]":
+def tasks() -> Steps[list[Task]]:
     """Return every task that a worker ever registered."""
     page: Page[Task] = yield get(path_to("tasks"), Page[Task])
     return page.items

@@ -22,32 +22,14 @@ T = TypeVar("T", covariant=True)
 Calls = Iterable[Mapping[str, Any]]
 
 
-class Task(TaskFunction[P, R], Generic[P, R, T]):
-    """A task of an application: calling it runs it in place (`R`), submitting it has a worker run it (`T`)."""
+class Submission(Generic[P, T]):
+    """A task with options for its submission; can be kept and used again."""
 
-    def __init__(self, function: Callable[..., R], *, bridge: "LoopBridge", owner: str, **settings: Any) -> None:
-        super().__init__(function, **settings)
-        self.bridge = bridge
-        self.owner = owner
+    __slots__ = ("_options", "_task")
 
-    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[T]:
-        """Have a worker run the task now; returns once the job is durable."""
-        return await self._plain.submit(*args, **kwargs)
-
-    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[T]:
-        """The same from code without an event loop: scripts, Flask, Django."""
-        return self._plain.submit_sync(*args, **kwargs)
-
-    async def submit_many(self, calls: Calls) -> list[Handle[T]]:
-        """Submit the task once for each dict of arguments, in large batches.
-
-        All are checked before the first is written, so an error in one means that none is submitted.
-        """
-        return await self._plain.submit_many(calls)
-
-    def submit_many_sync(self, calls: Calls) -> list[Handle[T]]:
-        """The same from code without an event loop."""
-        return self._plain.submit_many_sync(calls)
+    def __init__(self, task: "Task[P, Any, T]", options: SubmitOptions) -> None:
+        self._task = task
+        self._options = options
 
     def using(self, **options: Unpack[UsingOptions]) -> "Submission[P, T]":
         """Set options for a submission: `await task.using(delay=60, queue="mail").submit(...)`.
@@ -57,40 +39,6 @@ class Task(TaskFunction[P, R], Generic[P, R, T]):
         transaction commits. The rest is as in the REST API: `queue`, `priority`, `ordering_key`, `on_failure`, `key`,
         `name`, `labels`, `max_retries`, `timeout`, `start_within`, `secrets`, `idempotency_key`.
         """
-        return self._plain.using(**options)
-
-    def handle(self, job_id: str) -> Handle[T]:
-        """The handle of a submitted job of this task, by its id (`job_…`)."""
-        if not job_id.startswith("job_"):
-            raise NotFound("job", job_id)
-        return Handle(job_id.removeprefix("job_"), self.bridge, self.owner, self.results.decode)
-
-    @cached_property
-    def _plain(self) -> "Submission[P, T]":
-        return Submission(self, SubmitOptions())
-
-    @cached_property
-    def arguments(self) -> ArgumentEncoder:
-        """Encodes arguments of calls as parameters."""
-        return ArgumentEncoder(self)
-
-    @cached_property
-    def results(self) -> ResultDecoder:
-        """Decodes stored results."""
-        return ResultDecoder(self)
-
-
-class Submission(Generic[P, T]):
-    """A task with options for its submission; can be kept and used again."""
-
-    __slots__ = ("_options", "_task")
-
-    def __init__(self, task: Task[P, Any, T], options: SubmitOptions) -> None:
-        self._task = task
-        self._options = options
-
-    def using(self, **options: Unpack[UsingOptions]) -> "Submission[P, T]":
-        """The same task with further options; see `Task.using`."""
         return Submission(self._task, with_options(self._options, options))
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[T]:
@@ -101,14 +49,17 @@ class Submission(Generic[P, T]):
         return self._handle(await self._task.bridge.call(partial(self._creator.create, params)))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[T]:
-        """The same from code without an event loop."""
+        """The same from code without an event loop: scripts, Flask, Django."""
         params = self._encode(args, kwargs)
         if self._options.tx is not None:
             return self._enlist_sync([params], "submit")[0]
         return self._handle(self._task.bridge.call_sync(partial(self._creator.create, params), "submit"))
 
     async def submit_many(self, calls: Calls) -> list[Handle[T]]:
-        """Submit the task once for each dict of arguments."""
+        """Submit the task once for each dict of arguments, in large batches.
+
+        All are checked before the first is written, so an error in one means that none is submitted.
+        """
         params = self._encode_all(calls)
         if self._options.tx is not None:
             return await self._enlist(params)
@@ -155,3 +106,29 @@ class Submission(Generic[P, T]):
     def _handles(self, uuids: Sequence[str]) -> list[Handle[T]]:
         bridge, owner, decode = self._task.bridge, self._task.owner, self._task.results.decode
         return [Handle(uuid, bridge, owner, decode) for uuid in uuids]
+
+
+class Task(TaskFunction[P, R], Submission[P, T], Generic[P, R, T]):
+    """A task of an application: calling it runs it in place (`R`), submitting it has a worker run it (`T`)."""
+
+    def __init__(self, function: Callable[..., R], *, bridge: "LoopBridge", owner: str, **settings: Any) -> None:
+        TaskFunction.__init__(self, function, **settings)
+        Submission.__init__(self, self, SubmitOptions())
+        self.bridge = bridge
+        self.owner = owner
+
+    def handle(self, job_id: str) -> Handle[T]:
+        """The handle of a submitted job of this task, by its id (`job_…`)."""
+        if not job_id.startswith("job_"):
+            raise NotFound("job", job_id)
+        return Handle(job_id.removeprefix("job_"), self.bridge, self.owner, self.results.decode)
+
+    @cached_property
+    def arguments(self) -> ArgumentEncoder:
+        """Encodes arguments of calls as parameters."""
+        return ArgumentEncoder(self)
+
+    @cached_property
+    def results(self) -> ResultDecoder:
+        """Decodes stored results."""
+        return ResultDecoder(self)

@@ -58,18 +58,18 @@ async def use() -> None:
     reveal_type(later.using(delay=timedelta(minutes=1), priority=3).submit_sync("a"))  # R: horae.sdk.handle.Handle[int]
 
     await send.submit()  # E: Missing positional argument "to"
-    await send.submit(to=1)  # E: Argument "to" to "submit" of "Task" has incompatible type "int"; expected "str"
+    await send.submit(to=1)  # E: Argument "to" to "submit" of "Submission" has incompatible type "int"; expected "str"
     await send.submit("a", "b", "c")  # E: Too many arguments for "submit"
     await send.submit(to="a", subjekt="b")  # E: Unexpected keyword argument "subjekt"
-    send.submit_sync(to=b"a")  # E: Argument "to" to "submit_sync" of "Task" has incompatible type "bytes"
-    await build.submit(1)  # E: Argument 1 to "submit" of "Task" has incompatible type "int"; expected "str"
+    send.submit_sync(to=b"a")  # E: Argument "to" to "submit_sync" of "Submission" has incompatible type "bytes"
+    await build.submit(1)  # E: Argument 1 to "submit" of "Submission" has incompatible type "int"; expected "str"
     await archive.submit("monday", True)  # E: Too many positional arguments
     await daily.submit(dai="x")  # E: Unexpected keyword argument "dai"
     await send.submit_many([1])  # E: List item 0 has incompatible type "int"
     await later.submit(subject="b")  # E: Missing positional argument "to"
     await later.submit(to=1)  # E: Argument "to" to "submit" of "Submission" has incompatible type "int"
-    send.using(at="tomorrow")  # E: Argument "at" to "using" of "Task" has incompatible type "str"
+    send.using(at="tomorrow")  # E: Argument "at" to "using" of "Submission" has incompatible type "str"
     send.using(colour="red")  # E: Unexpected keyword argument "colour"
-    send.using(on_failure="explode")  # E: Argument "on_failure" to "using" of "Task" has incompatible type
+    send.using(on_failure="explode")  # E: Argument "on_failure" to "using" of "Submission" has incompatible type
     app.schedule("@daily", overlap="sometimes")  # E: Argument "overlap" to "schedule" of "Horae" has incompatible type
     app.asgi(roles=("boss",))  # E: Argument "roles" to "asgi" of "Horae" has incompatible type
