@@ -23,8 +23,8 @@ from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reas
 from horae.core.records import SETTINGS, Declaration, IdempotencyRecord, KeyHolder, QueueSettings
 from horae.core.values import Value, replace
 from horae.engine.worker.retraction import Retraction, retract
+from horae.jobs.create import NewItem, write_new
 from horae.jobs.lookup import queue_settings
-from horae.jobs.new_items import NewItem, write_new
 from horae.jobs.optimistic import write_change
 from horae.planning import write_firings, write_pages
 from horae.ports.store import Store

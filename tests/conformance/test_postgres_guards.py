@@ -83,7 +83,7 @@ async def beside(verb: Coroutine[Any, Any, T], url: str, name: str, *arguments: 
 async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(store: PostgresStore, url: str) -> None:
     job = recurring(plan_at=None)
     await acts.create(store, [firing(job)])
-    manual = manual_run(job, None, now=NOW, new_id=new_id)
+    manual = manual_run(job, now=NOW, new_id=new_id)
     change = columns(rows.job, [replace(job, status=JobStatus.CANCELLED, revision=2)])
 
     assert await created_beside(store, url, manual, "put_jobs", *change) == NOBODY
@@ -94,7 +94,7 @@ async def test_a_manual_run_that_meets_the_cancel_of_its_job_is_not_written(stor
 async def test_a_manual_run_that_meets_another_change_of_its_job_is_written(store: PostgresStore, url: str) -> None:
     job = recurring(plan_at=None)
     await acts.create(store, [firing(job)])
-    manual = manual_run(job, None, now=NOW, new_id=new_id)
+    manual = manual_run(job, now=NOW, new_id=new_id)
     change = columns(rows.job, [replace(job, status=JobStatus.PAUSED, revision=2)])
 
     assert await created_beside(store, url, manual, "put_jobs", *change) == job.id
@@ -106,7 +106,7 @@ async def test_a_manual_run_that_meets_the_end_of_its_one_shot_is_not_written(st
     once = [one_shot(), one_shot()]
     await acts.create(store, once)
     await store.settle([cancel(once[1], NOW)])  # so that the day is there
-    manual = manual_run(job_of(once[0]), None, now=NOW, new_id=new_id)
+    manual = manual_run(job_of(once[0]), now=NOW, new_id=new_id)
     ends = rows.run_ends([cancel(once[0], NOW)])
 
     assert await created_beside(store, url, manual, "end_runs", False, ends, 1, True) == NOBODY
@@ -118,7 +118,7 @@ async def test_a_manual_run_that_meets_a_stop_of_its_one_shot_is_not_written(sto
     once, node = one_shot(), await given_node(store)
     await acts.create(store, [once])
     assert len((await claims_of(store, node)).runs) == 1
-    manual = manual_run(job_of(once), None, now=NOW, new_id=new_id)
+    manual = manual_run(job_of(once), now=NOW, new_id=new_id)
 
     assert await created_beside(store, url, manual, "set_stops", [once.id], [Reason.CANCELLED]) == NOBODY
 
@@ -165,6 +165,6 @@ async def test_what_claims_pass_over_because_of_a_manual_run_is_told_of_again(st
     await acts.create(store, [once])
     store.subscribe(told.append)
 
-    await acts.create(store, [manual_run(job_of(once), None, now=NOW, new_id=new_id)])
+    await acts.create(store, [manual_run(job_of(once), now=NOW, new_id=new_id)])
 
     assert NOW - SECOND in {signal.at for signal in told if signal.kind is Kind.DUE}

@@ -99,7 +99,8 @@ async def test_a_recurring_job_comes_back_as_it_was_fired(store: Store) -> None:
 
 async def test_a_manual_run_belongs_to_its_job(store: Store) -> None:
     job = await given_job(store)
-    manual = manual_run(job, '{"x": 1}', now=NOW, new_id=new_id)
+    manual = manual_run(job, now=NOW, new_id=new_id)
+    manual = replace(manual, spec=replace(manual.spec, params='{"x": 1}'))
 
     assert await acts.create(store, [manual]) == [job.id]
 
@@ -117,7 +118,7 @@ async def job_that_stands(store: Store, status: JobStatus) -> Job:
 @pytest.mark.parametrize("status", JobStatus)
 async def test_a_manual_run_is_written_unless_its_job_is_cancelled(store: Store, status: JobStatus) -> None:
     job = await job_that_stands(store, status)
-    manual, other = manual_run(job, None, now=NOW, new_id=new_id), one_shot()
+    manual, other = manual_run(job, now=NOW, new_id=new_id), one_shot()
     allowed = status is not JobStatus.CANCELLED
 
     assert await acts.create(store, [manual, other]) == [job.id if allowed else NOBODY, other.job_id]
@@ -135,7 +136,7 @@ async def test_a_manual_run_of_a_one_shot_is_written_unless_that_is_cancelled(st
     elif status is JobStatus.FINISHED:
         [held] = await claimed(store, await given_node(store))
         assert await store.settle([succeed(start(held, NOW), None, NOW)]) == [True]
-    manual, allowed = manual_run(job_of(run), None, now=NOW, new_id=new_id), status is not JobStatus.CANCELLED
+    manual, allowed = manual_run(job_of(run), now=NOW, new_id=new_id), status is not JobStatus.CANCELLED
 
     assert await acts.create(store, [manual]) == [run.job_id if allowed else NOBODY]
 
@@ -150,7 +151,7 @@ async def test_a_one_shot_whose_worker_is_asked_for_its_end_is_cancelled(
     await acts.create(store, [run])
     await claimed(store, node)
     assert await acts.request_stop(store, [run.id], reason) == [node]
-    manual = manual_run(job_of(run), None, now=NOW, new_id=new_id)
+    manual = manual_run(job_of(run), now=NOW, new_id=new_id)
 
     assert await acts.create(store, [manual]) == [run.job_id if allowed else NOBODY]
 

@@ -92,7 +92,7 @@ async def test_new_jobs_are_told_of(store: Store) -> None:
 async def test_runs_of_jobs_are_no_new_jobs(store: Store) -> None:
     job = await given_job(store)
     listener = await listening(store)
-    await acts.create(store, [manual_run(job, None, now=NOW, new_id=new_id)])
+    await acts.create(store, [manual_run(job, now=NOW, new_id=new_id)])
     await acts.fire(store, [firing(job, slot_run(job, NOW))])
     assert await listener.news() == []
 

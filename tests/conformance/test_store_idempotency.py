@@ -95,7 +95,7 @@ async def test_a_repeated_request_for_a_recurring_job_writes_nothing_of_it(store
 
 async def test_a_manual_run_may_have_a_record(store: Store) -> None:
     job = await given_job(store)
-    once, twice = (with_record(manual_run(job, None, now=NOW, new_id=new_id)) for _ in range(2))
+    once, twice = (with_record(manual_run(job, now=NOW, new_id=new_id)) for _ in range(2))
     assert await acts.create(store, [once]) == [job.id]
     assert await acts.create(store, [twice]) == [once.record]
     assert len(await stored(store)) == 1
@@ -214,7 +214,7 @@ async def test_expired_records_are_deleted_in_bounded_steps(store: Store) -> Non
 
 async def test_a_manual_run_that_its_cancelled_job_refuses_leaves_no_record(store: Store) -> None:
     job = await given_job(store, recurring(plan_at=None))
-    before, after = (manual_run(job, None, now=NOW, new_id=new_id) for _ in range(2))
+    before, after = (manual_run(job, now=NOW, new_id=new_id) for _ in range(2))
     kept = with_record(before, "a")
     assert await acts.create(store, [kept]) == [job.id]
     changed = replace(job, status=JobStatus.CANCELLED, revision=job.revision + 1)

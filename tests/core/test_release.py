@@ -77,6 +77,5 @@ class TestGates:
         assert gate_of(Spec(task="t"), JOB, "ann", recurring=False) is None
 
     def test_a_manual_run_passes_the_gate_of_its_job(self) -> None:
-        run = manual_run(a_job(), '{"a": 1}', now=NOON, new_id=new_id)
+        run = manual_run(a_job(), now=NOON, new_id=new_id)
         assert (run.gate, run.trigger, run.due_at) == (f"job:{JOB}", Trigger.MANUAL, NOON)
-        assert run.spec.params == '{"a": 1}'

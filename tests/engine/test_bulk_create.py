@@ -53,7 +53,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def create(system: System, store: Watched, draft: Draft, count: int) -> list[JobId]:
     params = [f'{{"n":{number}}}' for number in range(count)]
-    return await jobs_of(system, cast(Store, store)).alike.create(draft, params, owner="local", by="local")
+    return await jobs_of(system, cast(Store, store)).bulk.create(draft, params, owner="local", by="local")
 
 
 async def test_each_job_has_its_own_parameters_and_they_are_told_in_order(system: System) -> None:

@@ -112,7 +112,7 @@ class TestWhatIsTold:
     async def test_a_run_by_hand(self, system: System, stream: Stream) -> None:
         job = await recurring(system, "0 0 1 1 *")
         await stream.just_swept()
-        run = manual_run(job, None, now=system.clock.now(), new_id=system.new_id)
+        run = manual_run(job, now=system.clock.now(), new_id=system.new_id)
         await acts.create(system.store, [run])
         assert await stream.started() == [run.due_at]
 

@@ -18,11 +18,11 @@ from horae.core.model import Backfill, Job, JobError, JobId, JobStatus, Misfire,
 from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
-from horae.jobs import stop
+from horae.jobs import cancel
 from horae.jobs.lookup import find_request
 from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
-from horae.jobs.task_catalog import TaskBook
+from horae.jobs.task_catalog import TaskCatalog
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.queries.jobs import JobQueries
@@ -40,7 +40,7 @@ def jobs_of(system: System, store: Store | None = None) -> Jobs:
     return Jobs(
         store=over,
         clock=system.clock,
-        tasks=TaskBook(over, system.clock, defaults=lambda task: None, check_params=lambda task, params: []),
+        tasks=TaskCatalog(over, system.clock, defaults=lambda task: None, check_params=lambda task, params: []),
         parameters=Parameters(over.blobs),
         metrics=Metrics(),
         new_id=system.new_id,
@@ -366,7 +366,7 @@ async def test_what_a_deleted_job_had_on_a_node_that_died_does_not_start_on_anot
 async def test_a_cancel_also_ends_a_run_that_was_tried_while_it_was_on_its_way(
     system: System, of_job: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop, "CONFIRM_SECONDS", 0.0)  # the call takes longer than anybody waits for a worker
+    monkeypatch.setattr(cancel, "CONFIRM_SECONDS", 0.0)  # the call takes longer than anybody waits for a worker
     error = Failure(error=JobError(type="E", message="no"))
     system.scripts["flaky"] = failing(9, error)
     await system.add_node()
@@ -401,7 +401,7 @@ async def test_a_job_that_is_cancelled_while_it_is_asked_to_run_now_runs_no_more
         return IdempotencyRecord(owner="local", key="k", fingerprint="f", answer=run.id, created_at=system.clock.now())
 
     with pytest.raises(Conflict, match="is cancelled; it can be read, but not changed any more"):
-        await jobs.run_now_once(job_id, None, owner=None, by="local", issue=issue)
+        await jobs.run_now(job_id, None, owner=None, by="local", issue=issue)
     assert await find_request(system.store, "local", "k", now=system.clock.now()) is None
     await system.advance(hours=2)
     assert system.starts == []
@@ -411,13 +411,13 @@ async def test_a_job_that_is_cancelled_while_it_is_asked_to_run_now_runs_no_more
 async def test_a_cancel_also_ends_what_a_one_shot_was_asked_to_run_while_it_was_on_its_way(
     system: System, running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop, "CONFIRM_SECONDS", 0.0)  # time stands still, so no worker can confirm
+    monkeypatch.setattr(cancel, "CONFIRM_SECONDS", 0.0)  # time stands still, so no worker can confirm
     system.scripts["echo"] = taking(100)
     await system.add_node()
     job = await create_once(system, seconds=1 if running else 3600)
     await system.advance(seconds=2)
     meddler = Meddler(system.store)
-    asked: list[Run] = []
+    asked: list[Run | IdempotencyRecord] = []
 
     async def run_now() -> None:
         asked.append(await jobs_of(system).run_now(job.job_id, None, owner=None, by="local"))
@@ -523,6 +523,7 @@ async def test_manual_runs_wait_for_their_turn_and_fill_no_slot(system: System) 
     job = await create(system, "every 10s")
     await system.advance(seconds=5)
     run = await jobs_of(system).run_now(job.id, '{"a":1}', owner=None, by="somebody")
+    assert isinstance(run, Run)
     await system.advance(seconds=1)
     done = await system.run(run.id)
     assert (done.state, done.created_by, done.spec.params) == (State.SUCCEEDED, "somebody", '{"a":1}')

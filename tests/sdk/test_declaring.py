@@ -10,7 +10,7 @@ from horae import Horae, Run, cron, every
 from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import JobStatus, Misfire, Overlap
 from horae.core.schedule.types import CronSchedule
-from horae.jobs.declaring import Declaring, Outcome
+from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
 from horae.jobs.lookup import find_job_by_key
 from horae.ports.reader import JobFilter
 from horae.ports.store import Store
@@ -29,14 +29,16 @@ class Deploys:
         self.store = store
         self.clock = ManualClock(NOON)
 
-    async def start(self, name: str = "reports", **schedules: Any) -> dict[str, Outcome]:
+    async def start(self, name: str = "reports", **schedules: Any) -> dict[str, DeclaredOutcome]:
         """A worker of a version starts that declares schedules by key."""
         app = declaring_app(name, schedules)
         verdicts = await self._declaring(app).apply(app.declared)
         self.clock.advance(seconds=1)
         return {verdict.key: verdict.outcome for verdict in verdicts}
 
-    async def prune(self, name: str = "reports", *, dry_run: bool = False, **schedules: Any) -> dict[str, Outcome]:
+    async def prune(
+        self, name: str = "reports", *, dry_run: bool = False, **schedules: Any
+    ) -> dict[str, DeclaredOutcome]:
         app = declaring_app(name, schedules)
         verdicts = await self._declaring(app).prune(app.declared, dry_run=dry_run)
         self.clock.advance(seconds=1)
@@ -59,8 +61,8 @@ class Deploys:
     def _connection(self, app: Horae) -> Connection:
         return Connection.over(self.store, self.clock, app.registry)
 
-    def _declaring(self, app: Horae) -> Declaring:
-        return Declaring(self.store, self.clock, self._connection(app).jobs, owner="ada", app=app.name)
+    def _declaring(self, app: Horae) -> DeclaredSchedules:
+        return DeclaredSchedules(self.store, self.clock, self._connection(app).jobs, owner="ada", app=app.name)
 
 
 def declaring_app(name: str, schedules: dict[str, Any]) -> Horae:
@@ -136,9 +138,9 @@ def test_an_application_is_named_for_the_module_that_makes_it() -> None:
 
 
 async def test_a_new_schedule_is_created_and_a_restart_changes_nothing(deploys: Deploys) -> None:
-    assert await deploys.start(report=DAILY) == {"report": Outcome.CREATED}
+    assert await deploys.start(report=DAILY) == {"report": DeclaredOutcome.CREATED}
     assert await deploys.schedules() == {"report": "0 9 * * *"}
-    assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
+    assert await deploys.start(report=DAILY) == {"report": DeclaredOutcome.KEPT}
     job = await find_job_by_key(deploys.store, "ada", "report")
     assert job is not None
     assert (job.revision, job.created_by) == (1, "app:reports")
@@ -146,11 +148,11 @@ async def test_a_new_schedule_is_created_and_a_restart_changes_nothing(deploys: 
 
 async def test_an_older_deploy_never_overwrites_a_newer(deploys: Deploys) -> None:
     await deploys.start(report=DAILY)
-    assert await deploys.start(report=HOURLY) == {"report": Outcome.CHANGED}
-    assert await deploys.start(report=DAILY) == {"report": Outcome.LEFT}  # an old node restarts
+    assert await deploys.start(report=HOURLY) == {"report": DeclaredOutcome.CHANGED}
+    assert await deploys.start(report=DAILY) == {"report": DeclaredOutcome.LEFT}  # an old node restarts
     assert await deploys.schedules() == {"report": "every"}
-    assert await deploys.start(report=cron("0 10 * * *")) == {"report": Outcome.CHANGED}
-    assert await deploys.start(report=HOURLY) == {"report": Outcome.LEFT}
+    assert await deploys.start(report=cron("0 10 * * *")) == {"report": DeclaredOutcome.CHANGED}
+    assert await deploys.start(report=HOURLY) == {"report": DeclaredOutcome.LEFT}
     assert await deploys.schedules() == {"report": "0 10 * * *"}
 
 
@@ -158,9 +160,9 @@ async def test_the_newest_version_is_brought_back_when_its_job_is_gone(deploys: 
     await deploys.start(report=DAILY)
     await deploys.start(report=HOURLY)
     await deploys.cancel("report")
-    assert await deploys.start(report=DAILY) == {"report": Outcome.LEFT}
+    assert await deploys.start(report=DAILY) == {"report": DeclaredOutcome.LEFT}
     assert await deploys.schedules() == {}
-    assert await deploys.start(report=HOURLY) == {"report": Outcome.CREATED}
+    assert await deploys.start(report=HOURLY) == {"report": DeclaredOutcome.CREATED}
 
 
 async def test_what_a_person_changed_stays_until_the_code_changes(deploys: Deploys, store: Store) -> None:
@@ -169,8 +171,8 @@ async def test_what_a_person_changed_stays_until_the_code_changes(deploys: Deplo
     assert job is not None
     jobs = deploys._connection(declaring_app("x", {})).jobs
     await jobs.pause(job.id, owner="ada")
-    assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
-    assert await deploys.start(report=HOURLY) == {"report": Outcome.CHANGED}
+    assert await deploys.start(report=DAILY) == {"report": DeclaredOutcome.KEPT}
+    assert await deploys.start(report=HOURLY) == {"report": DeclaredOutcome.CHANGED}
     paused = await find_job_by_key(store, "ada", "report")
     assert paused is not None
     assert paused.status is JobStatus.PAUSED
@@ -178,7 +180,10 @@ async def test_what_a_person_changed_stays_until_the_code_changes(deploys: Deplo
 
 async def test_one_schedule_that_is_refused_does_not_stop_the_others(deploys: Deploys) -> None:
     over = {"type": "cron", "expression": "0 9 * * *", "ends_at": "2020-01-01T00:00:00Z"}
-    assert await deploys.start(over=over, report=DAILY) == {"over": Outcome.REFUSED, "report": Outcome.CREATED}
+    assert await deploys.start(over=over, report=DAILY) == {
+        "over": DeclaredOutcome.REFUSED,
+        "report": DeclaredOutcome.CREATED,
+    }
 
 
 # --- pruning
@@ -188,22 +193,25 @@ async def test_pruning_cancels_what_is_no_longer_declared(deploys: Deploys) -> N
     await deploys.start(report=DAILY, digest=HOURLY)
     await deploys.start(report=DAILY)
     assert await deploys.schedules() == {"report": "0 9 * * *", "digest": "every"}  # nobody said it should go
-    told = {"digest": Outcome.CANCELLED, "report": Outcome.KEPT}
+    told = {"digest": DeclaredOutcome.CANCELLED, "report": DeclaredOutcome.KEPT}
     assert await deploys.prune(report=DAILY, dry_run=True) == told
     assert await deploys.schedules() == {"report": "0 9 * * *", "digest": "every"}
     assert await deploys.prune(report=DAILY) == told
     assert await deploys.schedules() == {"report": "0 9 * * *"}
-    assert await deploys.prune(report=DAILY) == {"report": Outcome.KEPT}
-    assert await deploys.start(report=DAILY, digest=HOURLY) == {"report": Outcome.KEPT, "digest": Outcome.CREATED}
+    assert await deploys.prune(report=DAILY) == {"report": DeclaredOutcome.KEPT}
+    assert await deploys.start(report=DAILY, digest=HOURLY) == {
+        "report": DeclaredOutcome.KEPT,
+        "digest": DeclaredOutcome.CREATED,
+    }
 
 
 async def test_pruning_makes_a_rollback_hold(deploys: Deploys) -> None:
     await deploys.start(report=DAILY)
     await deploys.start(report=HOURLY)
-    assert await deploys.prune(report=DAILY, dry_run=True) == {"report": Outcome.CHANGED}
-    assert await deploys.prune(report=DAILY) == {"report": Outcome.CHANGED}
-    assert await deploys.start(report=HOURLY) == {"report": Outcome.LEFT}
-    assert await deploys.start(report=DAILY) == {"report": Outcome.KEPT}
+    assert await deploys.prune(report=DAILY, dry_run=True) == {"report": DeclaredOutcome.CHANGED}
+    assert await deploys.prune(report=DAILY) == {"report": DeclaredOutcome.CHANGED}
+    assert await deploys.start(report=HOURLY) == {"report": DeclaredOutcome.LEFT}
+    assert await deploys.start(report=DAILY) == {"report": DeclaredOutcome.KEPT}
     assert await deploys.schedules() == {"report": "0 9 * * *"}
 
 
@@ -211,7 +219,10 @@ async def test_pruning_one_application_does_not_touch_another(deploys: Deploys) 
     await deploys.start("billing", invoice=DAILY)
     await deploys.start("reports", report=DAILY, moved=DAILY)
     await deploys.start("billing", invoice=DAILY, moved=DAILY)  # it moved there
-    assert await deploys.prune("reports", report=DAILY) == {"moved": Outcome.LEFT, "report": Outcome.KEPT}
+    assert await deploys.prune("reports", report=DAILY) == {
+        "moved": DeclaredOutcome.LEFT,
+        "report": DeclaredOutcome.KEPT,
+    }
     assert (await deploys.schedules()).keys() == {"invoice", "report", "moved"}
 
 

@@ -18,8 +18,7 @@ from horae.core.records import IdempotencyRecord, QueueSettings
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 from horae.jobs.dead_letters import Selection
-from horae.jobs.declared import Declared
-from horae.jobs.declaring import Declaring
+from horae.jobs.declared import Declared, DeclaredSchedules
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.jobs.lookup import find_run
 from horae.proof.checking.findings import job_name, run_name
@@ -452,8 +451,8 @@ def _with(draft: Draft, **changes: Any) -> Draft:
     return replace(draft, **changes)
 
 
-def _declaring(services: Services) -> Declaring:
-    return Declaring(services.store, services.clock, services.jobs, owner=OWNER, app="simulated")
+def _declaring(services: Services) -> DeclaredSchedules:
+    return DeclaredSchedules(services.store, services.clock, services.jobs, owner=OWNER, app="simulated")
 
 
 def _created(job: JobId | None, definition: Definition) -> dict[str, Any]:

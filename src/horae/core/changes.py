@@ -1,4 +1,4 @@
-"""A change of the store as a value: what must still hold, and what is then written as one.
+"""A change of the store as a value: guards that must hold, and rows that are then written atomically.
 
 The core computes changes (`effects`), stores apply them: they lock the rows that the guards name, ask `admit` for each
 change, and write what was admitted. No change names more than 100 rows, which is what DynamoDB allows in a transaction.
@@ -13,7 +13,7 @@ from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, Place, QueueSettings, TaskSchema
 from horae.core.signals import Signal
-from horae.core.values import Value
+from horae.core.values import Value, replace
 
 # --- guards -----------------------------------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ class JobUnchanged(Value, frozen=True):
 
 
 class JobNotCancelled(Value, frozen=True):
-    """Nobody has cancelled the job, whatever its schedule."""
+    """The job is not cancelled, whether it is recurring or a one-shot."""
 
     id: JobId
 
@@ -58,19 +58,19 @@ class RunLive(Value, frozen=True):
 
 
 class Absent(Value, frozen=True):
-    """No recurring job and no live run has this id: the change was not written before and sent again."""
+    """No recurring job and no live run has this id, so this is not a retry of a change that was written."""
 
     id: JobId | RunId
 
 
 class LetterOpen(Value, frozen=True):
-    """The run failed, and nobody has resolved it."""
+    """The run is a dead letter that is not resolved."""
 
     id: RunId
 
 
 class BackfillUnchanged(Value, frozen=True):
-    """The backfill still goes on from the same slot."""
+    """The next slot of the backfill is still the same."""
 
     id: str
     start: datetime
@@ -83,19 +83,19 @@ class KeyFree(Value, frozen=True):
 
 
 class RequestNew(Value, frozen=True):
-    """The owner sent no other request under this idempotency key, as far as it is still remembered."""
+    """There is no valid record under this idempotency key of the owner."""
 
     record: IdempotencyRecord
 
 
 class QueueUnchanged(Value, frozen=True):
-    """The settings of the queue are still what was read."""
+    """The settings of the queue are still as they were read."""
 
     settings: QueueSettings
 
 
 class NodeUnchanged(Value, frozen=True):
-    """The node has not beaten since."""
+    """The node has sent no heartbeat since."""
 
     id: NodeId
     beat_at: datetime
@@ -119,7 +119,7 @@ Guard = (
 
 
 class JobMoved(Value, frozen=True):
-    """A recurring job whose slots were accounted for; its definition stays."""
+    """A recurring job after slots were accounted for; its definition stays the same."""
 
     id: JobId
     next_fire_at: datetime | None
@@ -134,20 +134,20 @@ class OneShotRevised(Value, frozen=True):
 
 
 class StopRequested(Value, frozen=True):
-    """A request to the node that holds the run."""
+    """A stop request to the node that holds the run."""
 
     run_id: RunId
     reason: Reason
 
 
 class Parked(Value, frozen=True):
-    """A run that claims pass over until the run before it leaves their gate."""
+    """A run that is not claimed until the run before it leaves their gate."""
 
     run_id: RunId
 
 
 class LetterResolved(Value, frozen=True):
-    """What became of a dead letter: `discarded`, or the id of the run that replaces it."""
+    """How a dead letter was resolved: `discarded`, or the id of the run that replaces it."""
 
     letter: Run
     resolution: str
@@ -160,7 +160,7 @@ class GatesOf(Value, frozen=True):
 
 
 class GateLeft(Value, frozen=True):
-    """A run went out of the way in a gate: the next parked run there may be claimed, from `at` on."""
+    """A run left a gate: the next parked run of the gate may be claimed, from `at` on."""
 
     gate: str
     at: datetime
@@ -195,7 +195,7 @@ Delete = Run | Skip | Backfill | KeyHolder | Declaration | Node | GatesOf
 
 
 class Change(Value, frozen=True, kw_only=True):
-    """What is written as one if every guard holds, and not at all if one does not.
+    """A write that is atomic, and happens only if every guard holds.
 
     Deletes come before puts. A `Job` or `Backfill` that is put replaces the one with its id; a `Run` or `Declaration`
     that is there already stays as it is.
@@ -210,7 +210,7 @@ class Change(Value, frozen=True, kw_only=True):
 
 
 class Refusal(Value, frozen=True, kw_only=True):
-    """The first guard of a change that does not hold, and what was found instead where that tells something."""
+    """The first guard of a change that does not hold, and the row that is in its way."""
 
     guard: Guard
     found: KeyHolder | IdempotencyRecord | None = None  # who holds the key, or the answer to the earlier request
@@ -221,10 +221,10 @@ class Refusal(Value, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Found:
-    """The rows that the guards of a batch name, as they stand while nobody else can change them."""
+    """The rows that the guards of a batch name, as they are while the store has them locked."""
 
     jobs: dict[JobId, JobUnchanged] = field(default_factory=dict)
-    cancelled: set[JobId] = field(default_factory=set)  # jobs, whatever their schedule
+    cancelled: set[JobId] = field(default_factory=set)  # recurring jobs and one-shots
     runs: dict[RunId, RunUnchanged] = field(default_factory=dict)  # live ones
     letters: set[RunId] = field(default_factory=set)
     backfills: dict[str, datetime] = field(default_factory=dict)  # id → start
@@ -234,7 +234,7 @@ class Found:
     created: set[str] = field(default_factory=set)  # ids of jobs and runs that this batch writes
 
     def admit(self, change: Change) -> Refusal | None:
-        """Check a change, and take what it writes into account for those after it; None when it is admitted."""
+        """Check a change, and count what it writes as found for later changes; None when it is admitted."""
         for guard in change.guards:
             holds, instead = self._check(guard)
             if not holds:
@@ -293,11 +293,11 @@ class Found:
                     self.jobs[item.id] = JobUnchanged.of(item)
                 case JobMoved():
                     before = self.jobs[item.id]
-                    self.jobs[item.id] = JobUnchanged(item.id, before.revision, item.next_fire_at, item.status)
+                    self.jobs[item.id] = replace(before, next_fire_at=item.next_fire_at, status=item.status)
                 case OneShotRevised(run):
                     self.runs[run.id] = RunUnchanged.of(run)
                 case StopRequested(run_id, reason):
-                    self.runs[run_id] = _stopped(self.runs[run_id], reason)
+                    self.runs[run_id] = replace(self.runs[run_id], stop=reason)
                 case LetterResolved(letter):
                     self.letters.discard(letter.id)
                 case Backfill():
@@ -306,7 +306,3 @@ class Found:
                     self.records[item.place] = item
                 case QueueSettings():
                     self.queues[item.queue] = item
-
-
-def _stopped(run: RunUnchanged, reason: Reason) -> RunUnchanged:
-    return RunUnchanged(run.id, run.state, run.fence, run.revision, reason)

@@ -28,7 +28,7 @@ from horae.core.changes import (
 )
 from horae.core.decisions.firing import Firing, Page
 from horae.core.decisions.release import Rival, blocks_key
-from horae.core.events import EventKind, end_of_run
+from horae.core.events import EventKind
 from horae.core.lifecycle import WAITING
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, TaskSchema
@@ -302,11 +302,6 @@ def effects_of_end(run: Run) -> EndEffects | None:
         blocks_gate=run.gate is not None and blocks_key(run),
         leaves_gate=run.gate is not None,  # also where it blocks: one before it may have waited for it
     )
-
-
-def event_of_end(run: Run) -> NewEvent:
-    """The event of a run that reached a final state."""
-    return NewEvent(end_of_run(run.state), run.owner, run.id)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

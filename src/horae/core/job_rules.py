@@ -1,16 +1,14 @@
 """Rules of jobs: status and next run, the slots of a pause, and backfills that end early."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from horae.core.decisions.firing import Firing, Page, catch_up
+from horae.core.decisions.firing import Firing, Page, catch_up, gap_skips, skip_of
 from horae.core.events import EventKind
 from horae.core.ids import NewId
 from horae.core.lifecycle import FINAL
-from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, Skip, State, Trigger
-from horae.core.schedule.evaluate import count_between, jittered, next_after, skipped_in_gaps
-from horae.core.values import replace
-
-_TICK = timedelta(microseconds=1)
+from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, State, Trigger
+from horae.core.schedule.evaluate import SlotRange, count_between, jittered, next_after
+from horae.core.schedule.timestamps import TICK
 
 
 def job_of(run: Run) -> Job:
@@ -39,16 +37,6 @@ def one_shot_status(run: Run) -> JobStatus:
     if run.state in FINAL:
         return JobStatus.FINISHED
     return JobStatus.PAUSED if run.paused else JobStatus.SCHEDULED
-
-
-def fired(firing: Firing) -> Job:
-    """Return the job as it is after a firing."""
-    return replace(firing.job, next_fire_at=firing.next_fire_at, plan_at=firing.plan_at, status=firing.status)
-
-
-def needs_live_job(item: Run | Firing) -> bool:
-    """Whether the item must not be created once its job is cancelled: a manual run, which may race with a cancel."""
-    return not isinstance(item, Firing) and item.trigger is Trigger.MANUAL and not item.one_shot
 
 
 def run_status(run: Run, now: datetime) -> str:
@@ -81,14 +69,15 @@ def resume(job: Job, missed: Misfire, *, now: datetime, new_id: NewId) -> Firing
         return Firing(job=job, next_fire_at=None, plan_at=now, event=EventKind.JOB_RESUMED)
     # The next slot may be accounted for already, by a run that its worker held and gave up for the pause.
     following = job.next_fire_at if job.next_fire_at > now else next_after(job.schedule, now)
-    caught_up = catch_up(job, job.next_fire_at, now + _TICK, missed, Reason.PAUSED, now, new_id)
+    caught_up = catch_up(job, job.next_fire_at, now + TICK, missed, Reason.PAUSED, now, new_id)
     return Firing(
         job=job,
         runs=caught_up.runs,
-        skips=caught_up.skips + _gap_skips(job, following or now),
+        # The last update of the paused job retracted all later skips.
+        skips=caught_up.skips + gap_skips(job, job.updated_at, following or now),
         backfill=caught_up.backfill,
         next_fire_at=following,
-        plan_at=now + _TICK,  # at once, and yet not the time of a job that was just written (see `firing._gap_skips`)
+        plan_at=now + TICK,  # at once, and yet not the time of a job that was just written (see `firing._gap_skips`)
         event=EventKind.JOB_RESUMED,
     )
 
@@ -99,26 +88,12 @@ def close_pause(job: Job, *, now: datetime, new_id: NewId) -> Firing:
     return Firing(job=job, skips=ended.skips, next_fire_at=ended.next_fire_at, plan_at=None, status=JobStatus.PAUSED)
 
 
-def give_up(job: Job, backfill: Backfill) -> Page:
-    """End a backfill whose schedule ends: it creates no more runs, and its remaining slots count as skipped.
+def cancel_backfill(job: Job, backfill: Backfill) -> Page:
+    """End a backfill early: it creates no more runs, and its remaining slots count as skipped.
 
     Slots of a backfill by a user were accounted for before, so they need no skips.
     """
-    skipped = Skip(
-        job_id=job.id,
-        revision=job.revision,
-        start=backfill.start,
-        end=backfill.end,
-        count=count_between(job.schedule, backfill.start, backfill.end + _TICK),
-        reason=Reason.CANCELLED,
-    )
+    count = count_between(job.schedule, backfill.start, backfill.end + TICK)
+    skipped = skip_of(job, SlotRange(backfill.start, backfill.end, count), Reason.CANCELLED)
     skips = (skipped,) if backfill.trigger is Trigger.SCHEDULE else ()
     return Page(backfill=backfill, runs=(), start=None, plan_at=backfill.plan_at, skips=skips)
-
-
-def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
-    """Return the slots lost in DST gaps since the last update of a paused job, which retracted all later skips."""
-    return tuple(
-        Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
-        for slot in skipped_in_gaps(job.schedule, job.updated_at, until)
-    )

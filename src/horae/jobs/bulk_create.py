@@ -1,4 +1,4 @@
-"""Many jobs that run once and differ only in their parameters: what they share is looked at and made once."""
+"""Creates many one-shot jobs that differ only in their parameters, and checks what they share once."""
 
 import asyncio
 from collections import deque
@@ -10,33 +10,32 @@ from horae.core.errors import Invalid, Unavailable
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run
 from horae.core.values import replace
-from horae.jobs.create import Creating
+from horae.jobs.create import Creator, NewItem, earlier_record, write_new
 from horae.jobs.idempotency import Ask, Idempotency, answer_of
-from horae.jobs.new_items import NewItem, earlier_record, write_new
 from horae.jobs.params import Parameters
 from horae.ports.store import Store
 
-BATCH = 2000  # jobs that are written in one go
-AT_ONCE = 2  # batches on their way: while the store works on one, the next is made ready
-SMALL = MAX_INLINE_PARAMS // 4  # characters that surely fit beside the job, whatever they are
+BATCH = 2000  # jobs per write
+AT_ONCE = 2  # batches in progress: while the store writes one, the next is prepared
+SMALL = MAX_INLINE_PARAMS // 4  # characters that never need a blob, since a character has at most four bytes
 
 
 class Interrupted(Unavailable):
-    """The store went away in the middle: some jobs were written, the others were not or may not have been."""
+    """The store became unavailable in the middle: some jobs were written, others may have been or not."""
 
     def __init__(self, written: Sequence[JobId], wanted: int, why: Unavailable) -> None:
         super().__init__(f"{len(written)} of {wanted} jobs are known to be written, then the store was away: {why}")
         self.written = [f"job_{job_id}" for job_id in written]
 
 
-class Alike:
-    """Writes jobs of one kind as fast as the store takes them. Their parameters were checked by whoever gives them."""
+class BulkCreator:
+    """Writes similar jobs as fast as the store accepts them; callers have checked their parameters."""
 
     def __init__(
-        self, *, store: Store, creating: Creating, parameters: Parameters, idempotency: Idempotency, ids: Ids
+        self, *, store: Store, creator: Creator, parameters: Parameters, idempotency: Idempotency, ids: Ids
     ) -> None:
         self._store = store
-        self._creating = creating
+        self._creator = creator
         self._parameters = parameters
         self._idempotency = idempotency
         self._ids = ids
@@ -44,7 +43,7 @@ class Alike:
     async def create(
         self, draft: Draft, params: Sequence[str], *, owner: str, by: str, ask: Ask | None = None
     ) -> list[JobId]:
-        """A job for each of the parameters, or the one that an earlier request made; raises Interrupted."""
+        """Create a job for each of the parameters, unless an earlier request did; raises Interrupted."""
         if draft.key is not None and len(params) > 1:
             raise Invalid("a key belongs to one job; submit these one by one, or without a key", pointer="/key")
         left = deque(range(0, len(params), BATCH))
@@ -61,7 +60,7 @@ class Alike:
                     left.clear()
                     raise
 
-        at_once = 1 if draft.ordering_key else AT_ONCE  # what is to run in order becomes known in order
+        at_once = 1 if draft.ordering_key else AT_ONCE  # jobs that run in order are written in order
         ends = await asyncio.gather(*(write() for _ in range(at_once)), return_exceptions=True)
         ids = [job_id for start in sorted(written) for job_id in written[start]]
         for error in ends:
@@ -72,10 +71,10 @@ class Alike:
         return ids
 
     async def prepare(self, draft: Draft, params: Sequence[str], *, owner: str, by: str) -> list[Run]:
-        """The rows of these jobs, not yet written."""
+        """Check the draft and return the rows of the jobs."""
         if not params:
             return []
-        model = await self._creating.prepare(replace(draft, params=params[0]), owner, by)
+        model = await self._creator.prepare(replace(draft, params=params[0]), owner, by)
         if isinstance(model, Firing):
             raise Invalid("jobs that are created in bulk run once", pointer="/schedule")
         runs = [model]

@@ -1,46 +1,64 @@
-"""Cancelling jobs with the runs that wait for them."""
+"""Cancels jobs and runs: waiting runs at once, held runs through their worker."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from horae.core.decisions.results import cancel
+from horae.core.effects import request_stop
+from horae.core.errors import Conflict
 from horae.core.events import EventKind
-from horae.core.model import Job, JobId, JobStatus, Reason
+from horae.core.lifecycle import FINAL, HELD, WAITING
+from horae.core.model import Job, JobId, JobStatus, Reason, Run, RunId, State
 from horae.core.values import replace
-from horae.jobs.catch_up import Accounting
-from horae.jobs.optimistic import act, find, next_revision, refuse_over, write_change
-from horae.jobs.stop import Stopper
+from horae.jobs.catch_up import CatchUp
+from horae.jobs.lookup import get_job, get_run
+from horae.jobs.optimistic import (
+    TRIES,
+    always_changing,
+    next_revision,
+    refuse_ended,
+    update,
+    write_change,
+)
+from horae.metrics import Metrics
 from horae.ports.clock import Clock
+from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 
+CONFIRM_SECONDS = 1.0  # how long a cancel waits for the worker's confirmation
+POLL_SECONDS = 0.025
+PAGE = 500
 
-class Cancelling:
-    """Ends jobs for good."""
+_ENDS = {State.SUCCEEDED: "succeeded", State.FAILED: "failed", State.SKIPPED: "been skipped"}
 
-    def __init__(self, *, store: Store, clock: Clock, accounting: Accounting, stopper: Stopper) -> None:
+
+class Canceller:
+    """Cancels jobs and runs, and waits a moment for workers to confirm."""
+
+    def __init__(self, *, store: Store, clock: Clock, catch_up: CatchUp, metrics: Metrics) -> None:
         self._store = store
         self._clock = clock
-        self._accounting = accounting
-        self._stopper = stopper
+        self._catch_up = catch_up
+        self._metrics = metrics
+
+    # --- jobs
 
     async def cancel(self, job_id: JobId, *, keep_running: bool, owner: str | None) -> Job:
-        """End the job and its waiting runs, and unless they are kept its running ones."""
+        """Cancel the job with its waiting runs and, unless `keep_running`, its running ones."""
 
         async def change(job: Job) -> Job | None:
             if job.status is JobStatus.CANCELLED:
-                await self._end_rest(job, keep_running=keep_running)  # what an earlier cancel left undone
-            refuse_over(job)
+                await self._cancel_rest(job, keep_running=keep_running)  # what an earlier cancel left undone
+            refuse_ended(job)
             return await self._cancel_recurring(job) if job.recurring else job
 
-        job = await act(self._store, job_id, owner, change)
-        await self._end_rest(job, keep_running=keep_running)
-        return job if job.recurring else await find(self._store, job_id, owner=owner)
-
-    async def _end_rest(self, job: Job, *, keep_running: bool) -> None:
-        """End what a job has left once it is over, of which nothing more can come: what it fills, then its runs."""
-        if job.recurring:
-            await self._accounting.give_up_filling(job)
-        await self._stopper.stop_job(job.id, keep_running=keep_running)
+        job = await update(self._store, job_id, owner, change)
+        await self._cancel_rest(job, keep_running=keep_running)
+        return job if job.recurring else await get_job(self._store, job_id, owner=owner)
 
     async def _cancel_recurring(self, job: Job) -> Job | None:
         now = self._clock.now()
-        up_to_date = await self._accounting.account_for_past(job, now, for_good=True)
+        up_to_date = await self._catch_up.until(job, now, schedule_ends=True)
         if up_to_date is None:
             return None
         changed = await write_change(
@@ -52,3 +70,87 @@ class Cancelling:
             event=EventKind.JOB_CANCELLED,
         )
         return None if changed is None else changed.job
+
+    async def _cancel_rest(self, job: Job, *, keep_running: bool) -> None:
+        """Cancel the backfills of an ended job, then its runs, so that no new runs can follow."""
+        if job.recurring:
+            await self._catch_up.cancel_backfills(job)
+        was_alive = await self._stop_live(job.id, keep_running=keep_running)
+        if was_alive:  # a one-shot could be run by hand until now; from here on it is cancelled, and no run can follow
+            await self._stop_live(job.id, keep_running=keep_running)
+        if not keep_running:
+            await _wait_until(lambda: self._nothing_held(job.id))
+
+    async def _stop_live(self, job_id: JobId, *, keep_running: bool) -> bool:
+        """Stop the live runs of a job, and return whether the run of a one-shot itself was among them."""
+        live = RunFilter(job_id=job_id, states=WAITING | HELD)
+        cursor, was_alive = None, False
+        while True:
+            page = await self._store.list_runs(live, cursor=cursor, limit=PAGE)
+            await self._stop(page.items, keep_running=keep_running)
+            was_alive = was_alive or any(run.one_shot for run in page.items)
+            cursor = page.cursor
+            if cursor is None:
+                return was_alive
+
+    async def _nothing_held(self, job_id: JobId) -> bool:
+        held = await self._store.list_runs(RunFilter(job_id=job_id, states=HELD), cursor=None, limit=1)
+        return not held.items
+
+    # --- runs
+
+    async def cancel_run(self, run_id: RunId, *, owner: str | None) -> Run:
+        """Cancel one run; one whose worker has not confirmed yet is returned as `cancelling`.
+
+        Raises Conflict when the run has already ended in another way.
+        """
+        run = await get_run(self._store, run_id, owner=owner)
+
+        async def ended() -> bool:
+            nonlocal run
+            run = await get_run(self._store, run_id, owner=owner)
+            if run.state in WAITING or (run.state in HELD and run.stop is not Reason.CANCELLED):
+                await self._stop([run], keep_running=False)
+                run = await get_run(self._store, run_id, owner=owner)
+            return run.state in FINAL
+
+        await _wait_until(ended)
+        if run.state in FINAL and run.state is not State.CANCELLED:
+            raise Conflict(f"run_{run_id} has already {_ENDS[run.state]}")
+        return run
+
+    async def _stop(self, runs: Sequence[Run], *, keep_running: bool) -> None:
+        """Stop the runs; retry those that changed between the read and the write."""
+        for _ in range(TRIES):
+            runs = await self._stop_once(runs, keep_running=keep_running)
+            if not runs:
+                return
+        raise always_changing(f"run_{runs[0].id}")
+
+    async def _stop_once(self, runs: Sequence[Run], *, keep_running: bool) -> list[Run]:
+        """Cancel waiting runs, send stop requests for held ones, and return the live runs that changed meanwhile."""
+        now = self._clock.now()
+        waiting = [cancel(run, now) for run in runs if run.state in WAITING]
+        held = [run.id for run in runs if run.state is State.CLAIMED or (run.state in HELD and not keep_running)]
+        if waiting:
+            ended = await self._store.settle(waiting)
+            self._metrics.ended(State.CANCELLED, sum(ended))
+            held += [settled.run.id for settled, done in zip(waiting, ended, strict=True) if not done]  # just claimed
+        if not held:
+            return []
+        # A start is written a moment late, so a claimed run may be running already; `paused` lets it run.
+        reason = Reason.PAUSED if keep_running else Reason.CANCELLED
+        found = [run for run in (await self._store.runs(held)).values() if run.state not in FINAL]
+        asked = [run for run in found if run.state in HELD]
+        refusals = await self._store.apply([request_stop(run, reason) for run in asked])
+        moved = {run.id for run, refusal in zip(asked, refusals, strict=True) if refusal is not None}
+        again = [run for run in found if run.state not in HELD or run.id in moved]  # by now it may wait again
+        return [run for run in (await self._store.runs([run.id for run in again])).values() if run.state not in FINAL]
+
+
+async def _wait_until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Poll until the condition is true, or CONFIRM_SECONDS are over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + CONFIRM_SECONDS
+    while not await true() and loop.time() < deadline:  # noqa: ASYNC110 - a store has no event to wait for
+        await asyncio.sleep(POLL_SECONDS)

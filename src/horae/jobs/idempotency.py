@@ -1,4 +1,4 @@
-"""Requests that their sender may repeat: each is done once under its key, and answered the same way again."""
+"""Idempotency keys: a repeated request is executed once and gets the same answer again."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,26 +15,26 @@ from horae.ports.store import Store
 
 T = TypeVar("T", contravariant=True)
 
-Issue = Callable[[T], Awaitable[IdempotencyRecord]]  # what is about to be written → its record, written with it
+Issue = Callable[[T], Awaitable[IdempotencyRecord]]  # what is about to be written → its record, in the same write
 
-_UNDER = "\x1f"  # joins a key and the place of an item; no user's key can hold it
+_UNDER = "\x1f"  # between a key and the number of an item; not allowed in users' keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request that may come again: whose it is, its key, and what it says."""
+    """A request with an idempotency key; the fingerprint is that of its content."""
 
     owner: str
     key: str
     fingerprint: str
 
     def item(self, place: int) -> "Ask":
-        """The request for one of many items."""
+        """Return the request for one of many items."""
         return Ask(owner=self.owner, key=f"{self.key}{_UNDER}{place}", fingerprint=self.fingerprint)
 
 
 def fingerprint(*parts: bytes) -> str:
-    """What tells one request from another."""
+    """Return a hash of the content of a request."""
     digest = sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8))
@@ -43,7 +43,7 @@ def fingerprint(*parts: bytes) -> str:
 
 
 class Idempotency:
-    """Remembers answers by owner and key."""
+    """Stores the answers to requests by owner and idempotency key."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -51,12 +51,12 @@ class Idempotency:
         self._in_flight: set[tuple[str, str]] = set()
 
     async def earlier(self, ask: Ask) -> str | None:
-        """The answer to an earlier request, if there was one; raises RequestChanged when it said something else."""
+        """Return the answer to an earlier request, if there was one; raises RequestChanged if that one differed."""
         record = await find_request(self._store, ask.owner, ask.key, now=self._clock.now())
         return None if record is None else answer_of(record, ask)
 
     def of(self, ask: Ask, answer: str) -> IdempotencyRecord:
-        """The record of something that is about to be written."""
+        """Return the record for something that is about to be written."""
         return IdempotencyRecord(
             owner=ask.owner,
             key=ask.key,
@@ -66,13 +66,12 @@ class Idempotency:
         )
 
     async def keep(self, ask: Ask, answer: str) -> str:
-        """Keep the answer to an act that is over; the one that holds, when another process was faster."""
-        record = self.of(ask, answer)
-        return answer_of(await keep(self._store, record), ask)
+        """Store an answer, and return it; or the stored one, when another process was faster."""
+        return answer_of(await keep(self._store, self.of(ask, answer)), ask)
 
     @contextmanager
     def in_flight(self, ask: Ask) -> Iterator[None]:
-        """Do an act of many steps; raises InFlight while this process is still at it for an earlier request."""
+        """Mark a request as in progress; raises InFlight when this process is still executing an earlier copy."""
         name = (ask.owner, ask.key)
         if name in self._in_flight:
             raise InFlight(ask.key)
@@ -84,13 +83,13 @@ class Idempotency:
 
 
 async def keep(store: Store, record: IdempotencyRecord) -> IdempotencyRecord:
-    """Keep a record unless there is one already; the record that holds."""
+    """Store a record unless there is one already, and return the stored one."""
     [refusal] = await store.apply([keep_record(record)])
     return refusal.found if refusal is not None and isinstance(refusal.found, IdempotencyRecord) else record
 
 
 def answer_of(record: IdempotencyRecord, ask: Ask) -> str:
-    """The answer to a repeated request; raises RequestChanged when the earlier one said something else."""
+    """Return the answer to a repeated request; raises RequestChanged if the earlier one differed."""
     if record.fingerprint != ask.fingerprint:
         raise RequestChanged(ask.key)
     return record.answer

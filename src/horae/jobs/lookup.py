@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from horae.core.effects import OVER
+from horae.core.errors import NotFound
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Run, RunId
 from horae.core.records import IdempotencyRecord, KeyHolder, QueueSettings
@@ -19,6 +20,22 @@ async def find_run(reader: Reader, run_id: RunId, *, owner: str | None) -> Run |
     """Return the run, unless it is another owner's; `owner` None reaches the runs of all."""
     run = (await reader.runs([run_id])).get(run_id)
     return run if run is not None and owner in (None, run.owner) else None
+
+
+async def get_job(reader: Reader, job_id: JobId, *, owner: str | None) -> Job:
+    """Return the job; raises NotFound also for a job of another owner."""
+    job = await find_job(reader, job_id, owner=owner)
+    if job is None:
+        raise NotFound("job", f"job_{job_id}")
+    return job
+
+
+async def get_run(reader: Reader, run_id: RunId, *, owner: str | None) -> Run:
+    """Return the run; raises NotFound also for a run of another owner."""
+    run = await find_run(reader, run_id, owner=owner)
+    if run is None:
+        raise NotFound("run", f"run_{run_id}")
+    return run
 
 
 async def find_job_by_key(reader: Reader, owner: str, key: str) -> Job | None:

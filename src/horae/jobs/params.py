@@ -1,4 +1,4 @@
-"""Where parameters are kept: with the job while they are small, as a blob when they are large."""
+"""Stores parameters: small ones with the job, large ones as a blob."""
 
 from horae.core.drafts import MAX_INLINE_PARAMS, MAX_PARAMS
 from horae.core.errors import InternalError, TooLarge
@@ -7,17 +7,17 @@ from horae.ports.blobs import Blobs
 
 
 class Parameters:
-    """Keeps large parameters out of the rows that are claimed."""
+    """Stores large parameters as blobs, which keeps the rows small that workers claim."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     async def keep(self, params: str, name: str) -> tuple[str, str | None]:
-        """The `params` and `params_blob` of a spec. A blob is durable before anything points at it.
+        """Return the `params` and `params_blob` of a spec. A blob is durable before anything refers to it.
 
-        `name` must be new for every version: runs that are under way still read the old one.
+        `name` must be new for every version, because current runs still read the old one.
         """
-        if len(params) * 4 <= MAX_INLINE_PARAMS:  # no character takes more bytes than four
+        if len(params) * 4 <= MAX_INLINE_PARAMS:  # a character has at most four bytes
             return params, None
         data = params.encode()
         if len(data) <= MAX_INLINE_PARAMS:
@@ -29,7 +29,7 @@ class Parameters:
         return "{}", key
 
     async def of(self, spec: Spec) -> str:
-        """The parameters as JSON text, wherever they are."""
+        """Return the parameters as JSON text, from the spec or its blob."""
         if spec.params_blob is None:
             return spec.params
         data = await self._blobs.get(spec.params_blob)

@@ -1,5 +1,6 @@
-"""From what somebody asks for to what is written: drafts are checked, completed, and turned into rows."""
+"""Checks drafts, completes them with defaults, and turns them into the rows of jobs."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -11,23 +12,24 @@ from horae.core.decisions.release import gate_of
 from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.ids import NewId
+from horae.core.merge_patch import merge_patch
 from horae.core.model import Job, JobId, OnFailure, Run, RunId, Spec
 from horae.core.schedule.evaluate import is_recurring, next_after, refuse_never_firing
 from horae.core.schedule.parse import parse_schedule
 from horae.core.schedule.types import Every, Schedule
 from horae.core.values import replace
 from horae.jobs.params import Parameters
-from horae.jobs.task_catalog import TaskBook
+from horae.jobs.task_catalog import TaskCatalog
 from horae.secrets.sealer import Opened, Sealer
 
 Item = Run | Firing
 
 
 class Preparation:
-    """Checks drafts against tasks and the calendar, and makes the rows of jobs of them."""
+    """Checks drafts against tasks and schedules, and builds the rows of jobs."""
 
     def __init__(
-        self, tasks: TaskBook, parameters: Parameters, sealer: Sealer, *, new_id: NewId, horizon: timedelta
+        self, tasks: TaskCatalog, parameters: Parameters, sealer: Sealer, *, new_id: NewId, horizon: timedelta
     ) -> None:
         self._tasks = tasks
         self._parameters = parameters
@@ -38,7 +40,7 @@ class Preparation:
     async def item(
         self, draft: Draft, job_id: JobId, *, owner: str, by: str, now: datetime, since: int | None = None
     ) -> Item:
-        """The rows of a new job: one run, or a job with the runs of its first horizon; `since` as for `require`."""
+        """Build a new job: one run, or a recurring job with its first runs; `since` as in `TaskCatalog.require`."""
         schedule = await self.check(draft, now, since=since)
         spec = await self._spec(draft, job_id)
         if is_recurring(schedule):
@@ -71,8 +73,8 @@ class Preparation:
     async def check(
         self, draft: Draft, now: datetime, before: Job | None = None, *, since: int | None = None
     ) -> Schedule:
-        """The schedule of a draft, after everything in it that is new was found to be right."""
-        _refuse_blocking_nothing(draft, before)
+        """Return the schedule of a draft; raises Invalid for anything that is wrong and was not so `before`."""
+        _refuse_block_without_key(draft, before)
         schedule = _schedule(draft, now, before)
         if before is None or schedule != before.schedule:
             refuse_never_firing(schedule, now)
@@ -83,19 +85,27 @@ class Preparation:
 
     @property
     def reads(self) -> int:
-        """What many items of one request are prepared with as `since`."""
+        """The `since` for all items of one request."""
         return self._tasks.reads
 
-    def check_params(self, spec: Spec, params: str) -> None:
-        """Raise Invalid when other parameters do not fit the task of a job, together with its secrets."""
+    async def with_params(self, run: Run, params: str) -> Run:
+        """Return a new run with other parameters; raises Invalid when they do not fit its task and secrets."""
+        spec = run.spec
         self._tasks.check(spec.task, params, None if spec.secrets is None else self._sealer.open(spec.secrets))
+        kept, blob = await self._parameters.keep(params, run.id)
+        return replace(run, spec=replace(spec, params=kept, params_blob=blob))
 
-    def standing_alone(self, job: Job, draft: Draft) -> Draft:
-        """The draft of another job with the secrets that this one would have."""
+    async def with_patched_params(self, run: Run, patch: Mapping[str, object]) -> Run:
+        """Return a new run with a merge patch applied to its parameters; raises Invalid."""
+        before = msgspec.json.decode(await self._parameters.of(run.spec))
+        return await self.with_params(run, msgspec.json.encode(merge_patch(before, patch)).decode())
+
+    def with_secrets_of(self, job: Job, draft: Draft) -> Draft:
+        """Return the draft with the secrets that an update of the job by it would result in."""
         return replace(draft, secrets=_text(self._secrets(draft, job)))
 
     async def revised(self, job: Job, draft: Draft) -> Spec:
-        """The spec of the next version of a job; parameters that did not change stay where they are."""
+        """Return the spec of the next version of a job; unchanged parameters are not stored again."""
         if draft.key != job.spec.key:
             raise Invalid("the key of a job cannot be changed; create another job with that key", pointer="/key")
         if _same_json(draft.params, await self._parameters.of(job.spec)):
@@ -121,8 +131,8 @@ class Preparation:
         return self._sealer.revised(draft.secrets, None if before is None else before.spec.secrets)
 
 
-def _refuse_blocking_nothing(draft: Draft, before: Job | None) -> None:
-    """A failure blocks what has its ordering key, without one nothing; jobs from before this was refused may stay."""
+def _refuse_block_without_key(draft: Draft, before: Job | None) -> None:
+    """Raise Invalid for `on_failure: block` without an ordering key; jobs from before this check may keep it."""
     if draft.policy.on_failure is not OnFailure.BLOCK or draft.ordering_key is not None:
         return
     if before is None or before.spec.policy.on_failure is not OnFailure.BLOCK or before.spec.ordering_key is not None:
@@ -131,7 +141,7 @@ def _refuse_blocking_nothing(draft: Draft, before: Job | None) -> None:
 
 
 def _schedule(draft: Draft, now: datetime, before: Job | None) -> Schedule:
-    """What a draft says about time; an interval that names no anchor keeps the one that it has."""
+    """Parse the schedule of a draft; an interval without an anchor keeps that of the job before."""
     if before is not None and isinstance(before.schedule, Every):
         anchored = parse_schedule(draft.schedule, now=before.schedule.anchor)
         if anchored == before.schedule:
@@ -141,7 +151,7 @@ def _schedule(draft: Draft, now: datetime, before: Job | None) -> Schedule:
     return parse_schedule(draft.schedule, now=now)
 
 
-@lru_cache(64)  # most jobs of a batch say the same
+@lru_cache(64)  # most jobs of a batch have the same schedule
 def _parsed(text: str, now: datetime) -> Schedule:
     return parse_schedule(text, now=now)
 
@@ -151,7 +161,7 @@ def _text(secrets: Opened | None) -> str | None:
 
 
 def _same_json(one: str, other: str) -> bool:
-    """Whether two texts say the same, whatever their spaces and the order of their names."""
+    """Whether two JSON texts have the same value, in any formatting and order of names."""
     return one == other or _canonical(one) == _canonical(other)
 
 

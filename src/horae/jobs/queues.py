@@ -1,4 +1,4 @@
-"""Queues as those who run them see them: how much waits, how late it gets, and what they say about them."""
+"""Queues for operators: depth, lateness, and settings."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth
 from horae.ports.store import Store
 
-RECENT = timedelta(minutes=5)  # of which runs the lateness is told: what an autoscaler can still act on
+RECENT = timedelta(minutes=5)  # the window of the lateness figure, short enough for an autoscaler to act on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFigures:
-    """One queue at a glance."""
+    """The figures and settings of one queue."""
 
     queue: str
-    depth: int  # due and not started, counted up to 10,000
-    oldest_age: timedelta | None  # of what is due and not started
+    depth: int  # runs that are due and not started, counted up to 10,000
+    oldest_age: timedelta | None  # of the runs that are due and not started
     running: int
-    lateness_p99: timedelta | None  # of runs that ended lately
+    lateness_p99: timedelta | None  # of runs that ended within RECENT
     paused: bool
     concurrency: int | None
 
 
 class Queues:
-    """Looks at queues, and takes what administrators say about them."""
+    """Reads the figures of queues, and writes their settings."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def list(self, *, owner: str | None) -> Sequence[QueueFigures]:
-        """The queues that have something to tell, by name; with an owner, of that owner's runs alone."""
+        """Return the queues with runs or settings, by name; with an owner, only for that owner's runs."""
         now = self._clock.now()
         depths = await self._store.queues(now=now, owner=owner)
         lateness = await self._store.queue_lateness(since=now - RECENT, owner=owner)
@@ -46,7 +46,7 @@ class Queues:
         return [self._figures(depth, lateness) for _, depth in sorted((known | quiet).items())]
 
     async def set(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> QueueFigures:
-        """Say something about a queue, whether or not it has runs; fields that are not named stay as they are."""
+        """Write those settings of a queue that `fields` names, whether or not it has runs."""
         for _ in range(TRIES):
             before = await queue_settings(self._store, settings.queue)
             after = replace(before, **{name: getattr(settings, name) for name in fields})

@@ -1,4 +1,4 @@
-"""Which tasks there are: those of this process, and those that any node ever registered."""
+"""The known tasks: those of this process, and those that any node ever registered."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,13 +16,13 @@ from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import merged
 from horae.tasks.param_schema import Schema, schema_faults
 
-FRESH_SECONDS = 5.0  # how long the names that the store told are believed; a refusal always asks again
+FRESH_SECONDS = 5.0  # how long tasks are cached; before a task is refused, they are always read again
 
 CheckParams = Callable[[str, str], Sequence[Fault]]
 
 
-class TaskBook:
-    """Knows tasks by name, their defaults, and whether parameters fit them."""
+class TaskCatalog:
+    """Finds tasks and their defaults by name, and checks parameters."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class TaskBook:
         self.defaults = defaults  # None for a task that this process does not know
         self._check_params = check_params
         self._schemas: Mapping[str, str] = {}
-        self._told_by = 0  # the number of the read that told them
+        self._read = 0  # the number of the read that they are from
         self._read_at: float | None = None
-        self.reads = 0  # of the store, that have begun
+        self.reads = 0  # of the store, that have started
 
     async def schemas(self) -> Mapping[str, str]:
-        """Every registered task with the JSON schema of its parameters."""
+        """Return every registered task with the JSON schema of its parameters."""
         if self._read_at is None or self._clock.elapsed() - self._read_at > FRESH_SECONDS:
             await self._refresh()
         return self._schemas
@@ -50,18 +50,18 @@ class TaskBook:
     async def require(self, task: str, *, since: int | None = None) -> None:
         """Raise UnknownTask unless this process or some node knows the task.
 
-        `since` is what `reads` was when the request began: many misses of one request share a read that began later.
+        `since` is the value of `reads` when the request began: unknown tasks of one request share one later read.
         """
         since = self.reads if since is None else since
         if self.defaults(task) is not None or task in await self.schemas():
             return
-        if self._told_by <= since:
+        if self._read <= since:
             await self._refresh()
         if task not in self._schemas:
             raise UnknownTask(task, _hint(task, self._schemas))
 
     def check(self, task: str, params: str, secrets: str | None = None) -> None:
-        """Raise Invalid when the parameters do not fit the task, as far as this process or its schema can tell."""
+        """Raise Invalid when the parameters do not fit the task, by its function or else its JSON schema."""
         faults = self._faults(task, params if secrets is None else merged(params, secrets))
         if faults and secrets is not None:
             faults = _secret_faults(faults, secrets)
@@ -78,19 +78,19 @@ class TaskBook:
         self.reads += 1
         number = self.reads
         schemas = {task.name: task.schema for task in await self._store.records(TaskSchema)}
-        if number > self._told_by:  # no later read was faster
-            self._schemas, self._told_by = schemas, number
+        if number > self._read:  # otherwise a later read was faster
+            self._schemas, self._read = schemas, number
             self._read_at = self._clock.elapsed()
 
 
-@lru_cache(1000)  # many jobs in a row are of one task
+@lru_cache(1000)  # consecutive jobs often have the same task
 def _decoded(schema: str) -> Schema:
     decoded: Schema = msgspec.json.decode(schema)
     return decoded
 
 
 def _secret_faults(faults: Sequence[Fault], secrets: str) -> list[Fault]:
-    """The faults, said of the secrets where they are theirs, and without their values."""
+    """Return the faults without values of secrets, and with pointers to the secrets where they are at fault."""
     names, redact = json.loads(secrets).keys(), Redactor(secrets).text
     return [Fault(_place(fault.pointer, names), redact(fault.detail)) for fault in faults]
 

@@ -1,4 +1,4 @@
-"""Changing jobs: in part, as a whole, and by their key whether or not there is one yet."""
+"""Updates jobs: in part, as a whole, or by key, where the job is created if it does not exist."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,11 +14,19 @@ from horae.core.model import Job, JobId, JobStatus, Reason, Run, Spec
 from horae.core.schedule.evaluate import is_recurring, next_after
 from horae.core.schedule.types import Schedule
 from horae.core.values import replace
-from horae.jobs.cancel import Cancelling
-from horae.jobs.catch_up import Accounting
-from horae.jobs.create import Creating
+from horae.jobs.cancel import Canceller
+from horae.jobs.catch_up import CatchUp
+from horae.jobs.create import Creator
 from horae.jobs.lookup import find_job_by_key
-from horae.jobs.optimistic import TRIES, act, always_changing, next_revision, refuse_begun, refuse_over, write_change
+from horae.jobs.optimistic import (
+    TRIES,
+    always_changing,
+    next_revision,
+    refuse_ended,
+    refuse_started,
+    update,
+    write_change,
+)
 from horae.jobs.prepare import Item, Preparation
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -28,13 +36,13 @@ Revise = Callable[[Job], Awaitable[Draft]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """The job that now has a key, and whether it is a new one."""
+    """The job that has a key now, and whether it was created."""
 
     job: Job
     created: bool
 
 
-class Changing:
+class Updater:
     """Writes new versions of jobs."""
 
     def __init__(
@@ -43,69 +51,74 @@ class Changing:
         store: Store,
         clock: Clock,
         preparation: Preparation,
-        accounting: Accounting,
-        creating: Creating,
-        cancelling: Cancelling,
+        catch_up: CatchUp,
+        creator: Creator,
+        canceller: Canceller,
     ) -> None:
         self._store = store
         self._clock = clock
         self._preparation = preparation
-        self._accounting = accounting
-        self._creating = creating
-        self._cancelling = cancelling
+        self._catch_up = catch_up
+        self._creator = creator
+        self._canceller = canceller
 
-    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None) -> Job:
-        """Write what `revise` makes of the job, if its revision is `expected`; None takes any revision."""
+    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None = None) -> Job:
+        """Write what `revise` makes of the job, if that differs; raises RevisionChanged unless it is at `expected`."""
 
         async def change(job: Job) -> Job | None:
             if expected is not None and job.revision != expected:
                 raise RevisionChanged(f"job_{job_id}")
-            refuse_over(job)
+            refuse_ended(job)
             return await self._change(job, await revise(job))
 
-        return await act(self._store, job_id, owner, change)
+        return await update(self._store, job_id, owner, change)
 
     # --- by key
 
-    async def put(self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | None], None]) -> Put:
-        """Create the job with the key of the draft, or make it what the draft says; `check` may refuse."""
+    async def put(
+        self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | None], None] = lambda there: None
+    ) -> Put:
+        """Create the job with the key of the draft, or update it; `check` may refuse the existing job.
+
+        A one-shot that becomes a recurring job, or the other way round, is cancelled and replaced by a new job.
+        """
         assert draft.key is not None
         for _ in range(TRIES):
             there = await find_job_by_key(self._store, owner, draft.key)
             check(there)
-            done = await (self._create(draft, owner, by) if there is None else self._replace(there, draft, by))
+            if there is None:
+                done = await self._create(await self._creator.prepare(draft, owner, by))
+            else:
+                done = await self._replace(there, draft, by)
             if done is not None:
                 return done
         raise always_changing(f"the job with the key {draft.key!r}")
 
-    async def _create(self, draft: Draft, owner: str, by: str) -> Put | None:
-        return await self._write(await self._creating.prepare(draft, owner, by))
-
-    async def _write(self, item: Item) -> Put | None:
-        """The new job; None when another one got the key first."""
-        job = await self._creating.write_if_free(item)
+    async def _create(self, item: Item) -> Put | None:
+        """Create the job; None when another one got the key first."""
+        job = await self._creator.write_if_free(item)
         return None if job is None else Put(job=job, created=True)
 
     async def _replace(self, job: Job, draft: Draft, by: str) -> Put | None:
-        """The job as it was changed, or its successor when it becomes one of another kind; None on a lost race."""
+        """Update the job, or replace it when it becomes one of another kind; None on a conflict."""
         schedule = await self._preparation.check(draft, self._clock.now(), job)
         if is_recurring(schedule) == job.recurring:
             changed = await self._change(job, draft)
             return None if changed is None else Put(job=changed, created=False)
         if job.run is not None:
-            refuse_begun(job.run)
-        alone = self._preparation.standing_alone(job, draft)
-        successor = await self._creating.prepare(alone, job.owner, by)  # a mistake in it must not cost the old one
+            refuse_started(job.run)
+        complete = self._preparation.with_secrets_of(job, draft)
+        successor = await self._creator.prepare(complete, job.owner, by)  # first: if it is invalid the old job stays
         try:
-            await self._cancelling.cancel(job.id, keep_running=True, owner=job.owner)
+            await self._canceller.cancel(job.id, keep_running=True, owner=job.owner)
         except Conflict:
             return None  # it ended meanwhile
-        return await self._write(successor)
+        return await self._create(successor)
 
-    # --- one version after another
+    # --- versions
 
     async def _change(self, job: Job, draft: Draft) -> Job | None:
-        """The job as the draft wants it, which it may be already; None on a lost race."""
+        """Write the job as the draft defines it, unless it is so already; None on a conflict."""
         schedule = await self._preparation.check(draft, self._clock.now(), job)
         if is_recurring(schedule) != job.recurring:
             raise Invalid(_OTHER_KIND[job.recurring], pointer="/schedule")
@@ -121,7 +134,7 @@ class Changing:
         now = self._clock.now()
         moved = schedule != job.schedule
         if moved or job.status is JobStatus.SCHEDULED:
-            up_to_date = await self._accounting.account_for_past(job, now, for_good=moved)
+            up_to_date = await self._catch_up.until(job, now, schedule_ends=moved)
             if up_to_date is None:
                 return None
             job = up_to_date
@@ -144,11 +157,11 @@ class Changing:
         )
         if changed is None:
             return None
-        return await self._accounting.fire_ahead(changed.job) if active else changed.job
+        return await self._catch_up.fire_ahead(changed.job) if active else changed.job
 
     async def _change_one_shot(self, run: Run, spec: Spec, schedule: Schedule) -> Job | None:
         now = self._clock.now()
-        refuse_begun(run)
+        refuse_started(run)
         due_at = run.due_at if schedule == run.schedule else one_shot_due(schedule, now)
         changed = replace(
             run,

@@ -10,10 +10,9 @@ from horae.core.job_rules import job_of, next_run_at
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
 from horae.core.schedule.evaluate import jittered
 from horae.core.schedule.preview import Fire, preview
-from horae.core.schedule.timestamps import parse_timestamp, rfc3339
+from horae.core.schedule.timestamps import TICK, parse_timestamp, rfc3339
 from horae.core.values import Value, replace
-from horae.jobs.lookup import find_job
-from horae.jobs.optimistic import find
+from horae.jobs.lookup import find_job, get_job
 from horae.jobs.params import Parameters
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
@@ -23,7 +22,6 @@ from horae.run_logs import read_log
 
 SNAPSHOT_TRIES = 5
 MAX_AHEAD = timedelta(days=3653)  # how far into the future slots are listed
-_TICK = timedelta(microseconds=1)
 
 
 class Overview(Value, frozen=True, kw_only=True):
@@ -110,7 +108,7 @@ class JobQueries:
 
     async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[UpcomingRun]:
         """Return the next times at which the job will run; none while it is paused."""
-        job = await find(self._store, job_id, owner=owner)
+        job = await get_job(self._store, job_id, owner=owner)
         now = self._clock.now()
         if job.status is not JobStatus.SCHEDULED:
             return []
@@ -158,9 +156,9 @@ class JobQueries:
         limit: int,
     ) -> Listing[SlotEntry]:
         """Return a page of the ledger: the slots from `start` (default: creation) to `end` (default: now)."""
-        after = None if cursor is None else _position(cursor) + _TICK
+        after = None if cursor is None else _position(cursor) + TICK
         for _ in range(SNAPSHOT_TRIES):
-            job = await find(self._store, job_id, owner=owner)
+            job = await get_job(self._store, job_id, owner=owner)
             now = self._clock.now()
             _refuse_far(job, end, now)
             begin = max(start or _begin(job), after or _begin(job))

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobStatus, Reason, Run, RunId, Skip, State, Trigger
-from horae.core.schedule.evaluate import count_between, last_before, next_after
+from horae.core.schedule.evaluate import range_between
+from horae.core.schedule.timestamps import TICK
 from horae.core.schedule.types import Schedule
 from horae.ports.reader import Ledger
-
-_TICK = timedelta(microseconds=1)
 
 
 class SlotOutcome(StrEnum):
@@ -103,7 +102,7 @@ def _unfired(job: Job, start: datetime, end: datetime, now: datetime) -> Iterato
     first = max(job.next_fire_at, start)
     if job.status is JobStatus.PAUSED:
         yield from _range(job.schedule, first, min(end, now), SlotOutcome.SKIPPED, Reason.PAUSED)
-        first = max(first, now + _TICK)
+        first = max(first, now + TICK)
     yield from _range(job.schedule, first, end, SlotOutcome.PENDING)
 
 
@@ -111,8 +110,6 @@ def _range(
     schedule: Schedule, start: datetime, end: datetime, outcome: SlotOutcome, reason: Reason | None = None
 ) -> Iterator[SlotEntry]:
     """Yield the slots with `start <= slot <= end` as one entry, if there are any."""
-    count = count_between(schedule, start, end + _TICK)
-    first = next_after(schedule, start - _TICK)
-    last = last_before(schedule, end + _TICK, not_before=start)
-    if count and first is not None and last is not None:
-        yield SlotEntry(start=first, end=last, count=count, outcome=outcome, reason=reason)
+    slots = range_between(schedule, start, end + TICK)
+    if slots is not None:
+        yield SlotEntry(start=slots.first, end=slots.last, count=slots.count, outcome=outcome, reason=reason)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from horae.core.errors import NotFound
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Node, Reason, Run, RunId, State
 from horae.core.schedule.timestamps import rfc3339
-from horae.jobs.lookup import find_run, queue_settings
+from horae.jobs.lookup import get_run, queue_settings
 from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth, Reader
 
@@ -62,9 +61,7 @@ class StartExplainer:
 
     async def explain(self, run_id: RunId, *, owner: str | None) -> Explanation:
         """Explain why the run has not started; raises NotFound also for a run of another owner."""
-        run = await find_run(self._store, run_id, owner=owner)
-        if run is None:
-            raise NotFound("run", f"run_{run_id}")
+        run = await get_run(self._store, run_id, owner=owner)
         now = self._clock.now()
         return explain_by_run(run, now) or explain_by_conditions(run, await self._conditions(run, now))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from horae.app import Horae
 from horae.config import Settings
 from horae.core.errors import Misconfigured
-from horae.jobs.declaring import Declaring, Verdict
+from horae.jobs.declared import DeclaredResult, DeclaredSchedules
 from horae.sdk.open_store import opened_connection
 
 
@@ -38,10 +38,12 @@ def with_store_of(app: Horae, settings: Settings) -> Settings:
     return replace(settings, store=app.store, sources={**settings.sources, "store": "the application"})
 
 
-async def prune_schedules(name: str, settings: Settings, *, dry_run: bool) -> list[Verdict]:
+async def prune_schedules(name: str, settings: Settings, *, dry_run: bool) -> list[DeclaredResult]:
     """Apply the schedules that an application declares, and cancel those that it no longer declares."""
     app = load_app(name)
     settings = with_store_of(app, settings)
     async with opened_connection(settings, app.registry) as connection:
-        declaring = Declaring(connection.store, connection.clock, connection.jobs, owner=app.owner, app=app.name)
+        declaring = DeclaredSchedules(
+            connection.store, connection.clock, connection.jobs, owner=app.owner, app=app.name
+        )
         return await declaring.prune(app.declared, dry_run=dry_run)

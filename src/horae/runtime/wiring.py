@@ -28,7 +28,7 @@ from horae.engine.duties.retention import Retention
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
-from horae.jobs.declaring import Declaring, Outcome
+from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
 from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import StoreClock
@@ -262,8 +262,10 @@ def _bound(program: Program, services: Services) -> Iterator[Connection]:
 
 async def _declare(program: Program, connection: Connection) -> None:
     """Apply the schedules that users' code declares, and log the outcome of each."""
-    declaring = Declaring(connection.store, connection.clock, connection.jobs, owner=program.owner, app=program.name)
-    for verdict in await declaring.apply(program.declared):
-        write = log.error if verdict.outcome is Outcome.REFUSED else log.info
-        fields = {"key": verdict.key, "job": verdict.job_id, "detail": verdict.detail}
-        write(f"schedule_{verdict.outcome}", **{name: value for name, value in fields.items() if value})
+    declaring = DeclaredSchedules(
+        connection.store, connection.clock, connection.jobs, owner=program.owner, app=program.name
+    )
+    for result in await declaring.apply(program.declared):
+        write = log.error if result.outcome is DeclaredOutcome.REFUSED else log.info
+        fields = {"key": result.key, "job": result.job_id, "detail": result.detail}
+        write(f"schedule_{result.outcome}", **{name: value for name, value in fields.items() if value})

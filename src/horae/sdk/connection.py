@@ -17,7 +17,7 @@ from datetime import timedelta
 from horae.core.ids import Ids
 from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
-from horae.jobs.task_catalog import TaskBook
+from horae.jobs.task_catalog import TaskCatalog
 from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
@@ -55,7 +55,7 @@ class Connection:
         jobs = Jobs(
             store=store,
             clock=clock,
-            tasks=TaskBook(store, clock, defaults=registry.get, check_params=registry.check),
+            tasks=TaskCatalog(store, clock, defaults=registry.get, check_params=registry.check),
             parameters=Parameters(store.blobs if blobs is None else blobs),
             metrics=Metrics(),
             new_id=new_id or Ids(wall=lambda: clock.now().timestamp()),

@@ -50,14 +50,14 @@ class JobCreator:
     async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
         """Create many jobs durably."""
         draft = self._draft("{}", connection)
-        return await connection.jobs.alike.create(draft, params, owner=self.owner, by=self.owner, ask=self._ask(params))
+        return await connection.jobs.bulk.create(draft, params, owner=self.owner, by=self.owner, ask=self._ask(params))
 
     async def enlist(self, params: Sequence[str], connection: "Connection") -> EnlistedJobs:
         """Prepare jobs for the caller's transaction; only large parameters are written now."""
         draft = self._draft("{}", connection)
         if self.options.job.idempotency_key is not None:
             raise Invalid("tx= and idempotency_key= cannot be combined; the transaction itself prevents duplicates")
-        runs = await connection.jobs.alike.prepare(draft, params, owner=self.owner, by=self.owner)
+        runs = await connection.jobs.bulk.prepare(draft, params, owner=self.owner, by=self.owner)
         return EnlistedJobs(jobs=[run.job_id for run in runs], statement=await enlistment(connection, runs))
 
     def _draft(self, params: str, connection: "Connection") -> Draft:

@@ -14,7 +14,7 @@ from horae.core.errors import Invalid
 from horae.core.ids import Ids
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
-from horae.jobs.declaring import Declaring, Outcome
+from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
 from horae.jobs.lookup import find_run
 from horae.jobs.params import Parameters
 from horae.ports.reader import JobFilter, RunFilter
@@ -201,10 +201,10 @@ class _VirtualEngine:
             await self._declare(app, connection)
 
     async def _declare(self, app: Horae, connection: Connection) -> None:
-        declaring = Declaring(self._store, self.clock, connection.jobs, owner=app.owner, app=app.name)
-        for verdict in await declaring.apply(app.declared):
-            if verdict.outcome is Outcome.REFUSED:
-                raise Invalid(f"the schedule {verdict.key!r} was refused: {verdict.detail}")
+        declaring = DeclaredSchedules(self._store, self.clock, connection.jobs, owner=app.owner, app=app.name)
+        for result in await declaring.apply(app.declared):
+            if result.outcome is DeclaredOutcome.REFUSED:
+                raise Invalid(f"the schedule {result.key!r} was refused: {result.detail}")
 
     async def close(self) -> None:
         self._bindings.close()

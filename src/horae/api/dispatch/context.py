@@ -14,7 +14,7 @@ from horae.jobs.dead_letters import DeadLetters
 from horae.jobs.params import Parameters
 from horae.jobs.queues import Queues
 from horae.jobs.service import Jobs
-from horae.jobs.task_catalog import CheckParams, TaskBook
+from horae.jobs.task_catalog import CheckParams, TaskCatalog
 from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
@@ -34,7 +34,7 @@ class Services:
     dead_letters: DeadLetters
     queues: Queues
     why: StartExplainer
-    tasks: TaskBook
+    tasks: TaskCatalog
     feed: Feed
     log_tails: LogTails
     store: Store
@@ -61,23 +61,22 @@ class Services:
     ) -> "Services":
         """Build the services over a store; `task_defaults` returns None for a task that this process does not know."""
         parameters = Parameters(blobs)
-        tasks = TaskBook(store, clock, defaults=task_defaults, check_params=check_params)
+        tasks = TaskCatalog(store, clock, defaults=task_defaults, check_params=check_params)
         queries = JobQueries(store=store, blobs=blobs, parameters=parameters, clock=clock)
+        jobs = Jobs(
+            store=store,
+            clock=clock,
+            tasks=tasks,
+            parameters=parameters,
+            metrics=metrics,
+            new_id=new_id,
+            horizon=horizon,
+            sealer=sealer,
+        )
         return cls(
-            jobs=Jobs(
-                store=store,
-                clock=clock,
-                tasks=tasks,
-                parameters=parameters,
-                metrics=metrics,
-                new_id=new_id,
-                horizon=horizon,
-                sealer=sealer,
-            ),
+            jobs=jobs,
             queries=queries,
-            dead_letters=DeadLetters(
-                store=store, clock=clock, tasks=tasks, parameters=parameters, new_id=new_id, sealer=sealer
-            ),
+            dead_letters=DeadLetters(store=store, clock=clock, preparation=jobs.preparation, new_id=new_id),
             queues=Queues(store, clock),
             why=StartExplainer(store, clock, dead_after=dead_after),
             tasks=tasks,

@@ -69,9 +69,7 @@ async def run_now(request: Request) -> Response:
 
     async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         params = read_params(decode(data, RunBody).params)
-        if issue is None:
-            return await services.jobs.run_now(job.id, params, owner=who.reach, by=who.subject)
-        return await services.jobs.run_now_once(job.id, params, owner=who.reach, by=who.subject, issue=issue)
+        return await services.jobs.run_now(job.id, params, owner=who.reach, by=who.subject, issue=issue)
 
     async def respond(run: Run) -> Response:
         view = run_view(run, services.clock.now(), [])

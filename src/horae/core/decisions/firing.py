@@ -3,45 +3,34 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from horae.core.decisions.new_runs import _TICK
 from horae.core.decisions.release import gate_of
 from horae.core.events import EventKind
 from horae.core.ids import NewId
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, RunId, Skip, Trigger
 from horae.core.schedule.evaluate import (
-    count_between,
+    SlotRange,
     follows_zone,
     jittered,
     last_before,
     next_after,
+    range_between,
     skipped_in_gaps,
     slots_until,
 )
+from horae.core.schedule.timestamps import TICK
 from horae.core.values import Value, replace
 
-MISSED_AFTER = timedelta(seconds=5)  # a slot not fired within this of its time is missed
-
-
+MISSED_AFTER = timedelta(seconds=5)  # a slot that is not fired within this time is missed
 MAX_UNSTARTED = 50  # runs of one job that may wait to be started
-
-
-REFILL = 2 / 3  # a planner looks again when less than this share of the horizon is fired ahead
-
-
+REFILL = 2 / 3  # a planner plans again when less than this share of the horizon is fired ahead
 LONGEST_HORIZON = timedelta(hours=1)  # no planner fires further ahead than this
-
-
-ZONES_MOVE = timedelta(hours=3)  # as far as a new time zone database brings a slot forward
-
-
-ZONES_LOOK = ZONES_MOVE + 2 * LONGEST_HORIZON  # before a slot it is asked whether it still is one
-
-
+ZONES_MOVE = timedelta(hours=3)  # the most that a new time zone database moves a slot forward
+ZONES_LOOK = ZONES_MOVE + 2 * LONGEST_HORIZON  # how long before a slot it is computed again
 FINISH_CHECK = timedelta(seconds=2)
 
 
 class Firing(Value, frozen=True, kw_only=True):
-    """What one look at a job leads to; applied only if nobody moved `job.next_fire_at` or its revision meanwhile."""
+    """What planning a job once results in; applied only if `job.next_fire_at` and its revision are still the same."""
 
     job: Job
     runs: tuple[Run, ...] = ()
@@ -50,11 +39,11 @@ class Firing(Value, frozen=True, kw_only=True):
     next_fire_at: datetime | None
     plan_at: datetime | None
     status: JobStatus = JobStatus.SCHEDULED
-    event: EventKind | None = None  # what listeners are told, if anything
+    event: EventKind | None = None
 
 
 class Due(Value, frozen=True, kw_only=True):
-    """A job that a planner should look at, with how many of its runs are alive (both counts stop at MAX_UNSTARTED)."""
+    """A job to plan, with the numbers of its unstarted and live runs, both counted up to MAX_UNSTARTED."""
 
     job: Job
     unstarted: int = 0
@@ -89,9 +78,9 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
 
 
 def may_repeat(firing: Firing) -> bool:
-    """Whether slots of a firing may have ended runs: a user cancelled them ahead of their time, then the job changed.
+    """Whether slots of a firing may have ended runs, because a user cancelled these early and then changed the job.
 
-    A change takes the waiting runs back and sets the job back to the first of them, so that they are planned again.
+    A change retracts the waiting runs and rewinds the job to the first of them, so that they are planned again.
     """
     changed_at = firing.job.updated_at
     changed = changed_at > firing.job.created_at
@@ -99,7 +88,7 @@ def may_repeat(firing: Firing) -> bool:
 
 
 def without_ended(runs: Sequence[Run], ended: Sequence[Run]) -> tuple[Run, ...]:
-    """The runs but for those of slots that have an ended run; manual ones and backfills by users are no such."""
+    """The runs without those for slots that have an ended run; only runs of the schedule are removed."""
     slots = {run.slot for run in ended}
     return tuple(run for run in runs if run.trigger is not Trigger.SCHEDULE or run.slot not in slots)
 
@@ -119,19 +108,19 @@ def _finish(due: Due, now: datetime) -> Firing:
 def _timely(job: Job, since: datetime, until: datetime, room: int) -> tuple[list[datetime], datetime | None]:
     """The slots from `since` to `until` that there is room for, and the first slot after them."""
     assert job.next_fire_at is not None
-    # `next_fire_at` may be a time that a clock change swallows: where a change of the job took its skip back.
+    # `next_fire_at` may lie in a DST gap, where a change of the job retracted the skip.
     return slots_until(job.schedule, max(job.next_fire_at, since), until, room)
 
 
 def _brought_forward(job: Job, now: datetime) -> datetime | None:
-    """The slot that the next one has become if a new time zone database brought it forward.
+    """The next slot, if a new time zone database moved it forward; else None.
 
-    Nobody has accounted for what is beyond the longest horizon. A slot that such a database puts off needs no care:
-    slots are computed from the old time on. One that is further off than zones move is another day's, which is over.
+    Only slots beyond the longest horizon are certainly not accounted for. A slot that is moved backward needs no care,
+    because slots are computed from the old time on. One that is further away than ZONES_MOVE is that of another day.
     """
     slot, earliest = job.next_fire_at, now + LONGEST_HORIZON
     assert slot is not None
-    if slot <= earliest or not follows_zone(job.schedule) or next_after(job.schedule, slot - _TICK) == slot:
+    if slot <= earliest or not follows_zone(job.schedule) or next_after(job.schedule, slot - TICK) == slot:
         return None
     return last_before(job.schedule, slot, not_before=max(slot - ZONES_MOVE, earliest))
 
@@ -143,12 +132,12 @@ def _plan_at(job: Job, following: datetime | None, now: datetime, horizon: timed
         return following - ZONES_LOOK
     if following > now + horizon:
         return following - horizon * REFILL
-    # A fast job is refilled when a third of the horizon is used, so that there is time for another planner to step in.
+    # A fast job is refilled when a third of the horizon is used, so that another planner has time to take over.
     return now + max((following - now) / 3, timedelta(seconds=0.5))
 
 
 class CaughtUp(Value, frozen=True, kw_only=True):
-    """What becomes of a range of slots that nobody fired in time."""
+    """What a range of missed slots becomes."""
 
     runs: tuple[Run, ...] = ()
     skips: tuple[Skip, ...] = ()
@@ -156,7 +145,7 @@ class CaughtUp(Value, frozen=True, kw_only=True):
 
 
 def _missed(job: Job, missed_before: datetime, now: datetime, new_id: NewId) -> CaughtUp:
-    """What becomes of the slots that nobody fired in time."""
+    """What the missed slots become: those beyond `catchup` are skipped, the others follow the misfire policy."""
     assert job.next_fire_at is not None
     oldest_kept = min(max(job.next_fire_at, now - job.spec.policy.catchup), missed_before)
     too_late = _skip(job, job.next_fire_at, oldest_kept, Reason.TOO_LATE)
@@ -167,58 +156,64 @@ def _missed(job: Job, missed_before: datetime, now: datetime, new_id: NewId) -> 
 def catch_up(
     job: Job, start: datetime, end: datetime, misfire: Misfire, reason: Reason, now: datetime, new_id: NewId
 ) -> CaughtUp:
-    """Treat the slots with `start <= slot < end` by a misfire policy; what does not run is skipped for `reason`."""
-    newest = last_before(job.schedule, end, not_before=start)
-    if newest is None:
+    """Apply a misfire policy to the slots with `start <= slot < end`; what does not run is skipped for `reason`."""
+    missed = range_between(job.schedule, start, end)
+    if missed is None:
         return CaughtUp()
     match misfire:
         case Misfire.SKIP:
             return CaughtUp(skips=_skip(job, start, end, reason))
         case Misfire.ONCE:
-            return CaughtUp(runs=(_occurrence(job, newest, now, new_id),), skips=_skip(job, start, newest, reason))
+            newest = _occurrence(job, missed.last, now, new_id)
+            return CaughtUp(runs=(newest,), skips=_skip(job, start, missed.last, reason))
         case Misfire.ALL:
-            first = next_after(job.schedule, start - timedelta(microseconds=1))
-            assert first is not None
-            return CaughtUp(
-                backfill=Backfill(
-                    id=new_id(),
-                    job_id=job.id,
-                    trigger=Trigger.SCHEDULE,
-                    start=first,
-                    end=newest,
-                    plan_at=now,
-                    created_at=now,
-                )
-            )
+            return CaughtUp(backfill=new_backfill(job, missed, Trigger.SCHEDULE, now, new_id()))
 
 
-def _skip(job: Job, start: datetime, end: datetime, reason: Reason) -> tuple[Skip, ...]:
-    """The slots with `start <= slot < end` as one range, if there are any."""
-    count = count_between(job.schedule, start, end)
-    if count == 0:
-        return ()
-    first = next_after(job.schedule, start - timedelta(microseconds=1))
-    last = last_before(job.schedule, end, not_before=start)
-    assert first is not None
-    assert last is not None
-    return (Skip(job_id=job.id, revision=job.revision, start=first, end=last, count=count, reason=reason),)
-
-
-def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
-    """The slots that a clock change swallows: after the last one accounted for, or since the job was written.
-
-    Whoever writes a job asks for a plan at once, and every firing for one later: so the two can be told apart.
-    """
-    since = job.updated_at if job.plan_at == job.updated_at else job.next_fire_at
-    assert since is not None
-    return tuple(
-        Skip(job_id=job.id, revision=job.revision, start=slot, end=slot, count=1, reason=Reason.DST_GAP)
-        for slot in skipped_in_gaps(job.schedule, since, until)
+def new_backfill(job: Job, slots: SlotRange, trigger: Trigger, now: datetime, backfill_id: str) -> Backfill:
+    """A backfill that planners start at once."""
+    return Backfill(
+        id=backfill_id,
+        job_id=job.id,
+        trigger=trigger,
+        start=slots.first,
+        end=slots.last,
+        plan_at=now,
+        created_at=now,
     )
 
 
+def _skip(job: Job, start: datetime, end: datetime, reason: Reason) -> tuple[Skip, ...]:
+    """The slots with `start <= slot < end` as one skip, if there are any."""
+    slots = range_between(job.schedule, start, end)
+    return () if slots is None else (skip_of(job, slots, reason),)
+
+
+def skip_of(job: Job, slots: SlotRange, reason: Reason) -> Skip:
+    """A range of slots that do not run."""
+    return Skip(
+        job_id=job.id, revision=job.revision, start=slots.first, end=slots.last, count=slots.count, reason=reason
+    )
+
+
+def gap_skips(job: Job, since: datetime, until: datetime) -> tuple[Skip, ...]:
+    """The slots that `gap: skip` drops in DST gaps, with `since < slot <= until`."""
+    gaps = skipped_in_gaps(job.schedule, since, until)
+    return tuple(skip_of(job, SlotRange(slot, slot, 1), Reason.DST_GAP) for slot in gaps)
+
+
+def _gap_skips(job: Job, until: datetime) -> tuple[Skip, ...]:
+    """The slots in DST gaps since the last slot that is accounted for, or since the job was written.
+
+    A job that was just written has its `plan_at` at the time of the write, and every firing sets a later one.
+    """
+    since = job.updated_at if job.plan_at == job.updated_at else job.next_fire_at
+    assert since is not None
+    return gap_skips(job, since, until)
+
+
 def _occurrence(job: Job, slot: datetime, now: datetime, new_id: NewId, trigger: Trigger = Trigger.SCHEDULE) -> Run:
-    # What a user asks for again is due when it is asked for: its slot tells what it is about, and nothing is late.
+    # A backfill by a user is due when it is requested, so it is never late; its slot only says which one it is for.
     due_at = now if trigger is Trigger.BACKFILL else jittered(job.schedule, job.id, slot)
     return Run(
         id=RunId(new_id()),
@@ -237,17 +232,17 @@ def _occurrence(job: Job, slot: datetime, now: datetime, new_id: NewId, trigger:
 
 
 class Page(Value, frozen=True, kw_only=True):
-    """The next runs of a backfill; applied only if nobody moved `backfill.start` meanwhile."""
+    """The next runs of a backfill; applied only if `backfill.start` is still the same."""
 
     backfill: Backfill
     runs: tuple[Run, ...]
     start: datetime | None  # the next slot; None when the backfill is done
     plan_at: datetime
-    skips: tuple[Skip, ...] = ()  # of slots that it leaves out
+    skips: tuple[Skip, ...] = ()  # of slots without runs
 
 
 def fill(backfill: Backfill, due: Due, *, now: datetime, new_id: NewId) -> Page:
-    """Turn the oldest slots of a backfill into runs, as many as there is room for: so catching up is paced."""
+    """Turn the oldest slots of a backfill into runs, at most until MAX_UNSTARTED runs of the job wait."""
     room = max(MAX_UNSTARTED - due.unstarted, 0)
     runs: list[Run] = []
     slot: datetime | None = backfill.start

@@ -1,14 +1,13 @@
 """Runs outside a recurring schedule: one-shots, manual runs, requeued dead letters."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from horae.core.decisions.release import gate_of
 from horae.core.ids import NewId
 from horae.core.model import Job, Run, RunId, Trigger
+from horae.core.schedule.timestamps import TICK
 from horae.core.schedule.types import At, Schedule
 from horae.core.values import replace
-
-_TICK = timedelta(microseconds=1)
 
 
 def one_shot_due(schedule: Schedule, now: datetime) -> datetime:
@@ -16,19 +15,18 @@ def one_shot_due(schedule: Schedule, now: datetime) -> datetime:
     return schedule.time if isinstance(schedule, At) else now
 
 
-def manual_run(job: Job, params: str | None, *, now: datetime, new_id: NewId) -> Run:
+def manual_run(job: Job, *, now: datetime, new_id: NewId) -> Run:
     """Return a run of a job outside its schedule; it waits for its gate but is never skipped."""
-    spec = job.spec if params is None else replace(job.spec, params=params, params_blob=None)
     return Run(
         id=RunId(new_id()),
         job_id=job.id,
         owner=job.owner,
         created_by=job.created_by,
-        spec=replace(spec, key=None),
+        spec=replace(job.spec, key=None),
         trigger=Trigger.MANUAL,
         due_at=now,
         wake_at=now,
-        gate=gate_of(spec, job.id, job.owner, recurring=job.recurring),
+        gate=gate_of(job.spec, job.id, job.owner, recurring=job.recurring),
         revision=job.revision,
         created_at=now,
     )
@@ -44,7 +42,7 @@ def requeued(run: Run, *, now: datetime, new_id: NewId) -> Run:
         spec=replace(run.spec, key=None),
         trigger=Trigger.REQUEUE,
         # Its id is newer than those of runs due at the same time (a batch); one microsecond earlier it keeps its place.
-        due_at=run.due_at - _TICK if run.spec.ordering_key else now,
+        due_at=run.due_at - TICK if run.spec.ordering_key else now,
         wake_at=now,
         gate=run.gate,
         revision=run.revision,

@@ -10,9 +10,9 @@ from horae.core.values import Value
 
 
 def gate_of(spec: Spec, job_id: JobId, owner: str, *, recurring: bool) -> str | None:
-    """Runs with the same gate start one after another.
+    """Return the gate of a run; runs with the same gate start one after another.
 
-    An ordering key is the stronger gate: all runs of a job share it, so overlap is decided inside it.
+    An ordering key comes first: all runs of a job share it, so their overlap is decided in the same gate.
     """
     if spec.ordering_key is not None:
         return f"key:{owner}:{spec.ordering_key}"
@@ -22,7 +22,7 @@ def gate_of(spec: Spec, job_id: JobId, owner: str, *, recurring: bool) -> str | 
 
 
 class Verdict(StrEnum):
-    """What becomes of a run at the instant of its release."""
+    """What happens to a run at the time of its release."""
 
     START = "start"
     WAIT = "wait"  # behind another run of its gate
@@ -35,15 +35,15 @@ class Rival(Value, frozen=True, kw_only=True):
 
     id: RunId
     job_id: JobId
-    started_at: datetime | None  # since when it is going: its first start, also while it waits to be tried again
-    failed: bool = False  # a dead letter with `on_failure: block`: to be waited for, but not going
+    started_at: datetime | None  # its first start, also while it waits for a retry
+    failed: bool = False  # a dead letter with `on_failure: block`: it blocks, but does not run
 
 
 def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
-    """Decide at the instant of release, knowing the unfinished runs ahead in the same gate (none without a gate).
+    """Decide whether a run may start now, given the unfinished runs ahead of it in its gate.
 
-    A slot overlaps when a run of its job was already going at the slot's own time. After a delay of everything (no
-    worker, a restart) late runs have only each other in front: they do not overlap, they follow one another.
+    A slot overlaps if another run of its job had already started at the time of the slot. After an outage (no worker, a
+    restart) late runs only wait for each other, so they do not overlap but run one after another.
     """
     first_start = run.attempt == 0
     within = run.spec.policy.start_within
@@ -57,14 +57,14 @@ def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
 
 
 def overlap_is_open(run: Run, rivals: Sequence[Rival]) -> bool:
-    """Whether a run that may only wait could still turn out to overlap, because a rival's start is not known yet."""
+    """Whether a waiting run may still turn out to overlap, because the start of a rival is not known yet."""
     if run.attempt > 0 or run.trigger is not Trigger.SCHEDULE or run.spec.policy.overlap is Overlap.ALLOW:
         return False
     return any(rival.job_id == run.job_id and rival.started_at is None and not rival.failed for rival in rivals)
 
 
 def blocks_key(run: Run) -> bool:
-    """Whether a run failed in a way that its ordering key waits for somebody to resolve it."""
+    """Whether a failed run blocks its ordering key until it is requeued or discarded."""
     failed = run.state is State.FAILED and run.resolution is None
     return failed and run.spec.ordering_key is not None and run.spec.policy.on_failure is OnFailure.BLOCK
 

@@ -8,17 +8,14 @@ from horae.core.model import Attempt, JobError, Outcome, Reason, Run, State
 from horae.core.values import Value, replace
 
 MAX_CRASHES = 5  # workers that may die of one run before it is failed as a poison pill
+APART = timedelta(seconds=6)  # times the earlier crashes: the delay within which runs that crashed together are spread
 
-
-APART = timedelta(seconds=6)  # times the deaths before: how far runs are drawn apart that died together again
-
-
-# What every run asks for; in Python 3.11 to look it up in its enum takes as long as a call.
+# Every run needs these, and in Python 3.11 an enum look-up takes as long as a call.
 _START, _SUCCEED = Move.START, Move.SUCCEED
 
 
 class Failure(Value, frozen=True, kw_only=True):
-    """Why an attempt failed, and what it says about another try."""
+    """Why an attempt failed, and whether and when to retry it."""
 
     error: JobError
     outcome: Outcome = Outcome.FAILED
@@ -34,7 +31,7 @@ class Settled(Value, frozen=True, kw_only=True):
 
     @property
     def was_held(self) -> bool:
-        """Whether a node held the run before; else it waited, and can only have been cancelled or skipped."""
+        """Whether a node held the run before; otherwise it was cancelled or skipped while it waited."""
         return self.run.node is not None or self.run.state not in ENDS_OF_WAITING
 
     @property
@@ -46,7 +43,7 @@ class Settled(Value, frozen=True, kw_only=True):
 
 def start(run: Run, now: datetime) -> Run:
     """The run as its attempt begins."""
-    return replace(  # as `advance` does, without the cost of passing so much on: every run takes this way
+    return replace(  # like `advance`, but faster, because every run takes this path
         run,
         state=next_state(run, _START),
         started_at=now,
@@ -57,7 +54,7 @@ def start(run: Run, now: datetime) -> Run:
 
 
 def succeed(run: Run, result: str | None, now: datetime) -> Settled:
-    """The attempt did its work."""
+    """The attempt succeeded."""
     return Settled(run=replace(run, state=next_state(run, _SUCCEED), finished_at=now, result=result, error=None))
 
 
@@ -73,13 +70,13 @@ def fail(run: Run, failure: Failure, now: datetime, random_factor: float) -> Set
 
 
 def cancel(run: Run, now: datetime) -> Settled:
-    """The run ends because somebody asked for it."""
+    """The run ends because of a cancel."""
     record = _attempt(run, Outcome.CANCELLED, now) if run.state is State.RUNNING else None
     return Settled(run=advance(run, Move.CANCEL, finished_at=now), attempt=record)
 
 
 def skip(run: Run, reason: Reason, now: datetime) -> Settled:
-    """The run ends without a start, and says why."""
+    """The run ends without a start, for `reason`."""
     return Settled(run=advance(run, Move.SKIP, finished_at=now, reason=reason))
 
 
@@ -89,12 +86,12 @@ def give_back(run: Run, now: datetime) -> Settled:
 
 
 def lost(run: Run, now: datetime) -> Settled:
-    """The node of the run died: it goes back at once, unless its workers keep dying of it.
+    """The node of the run died: the run is retried at once, unless it has crashed its workers too often.
 
-    Those that a worker held when it died are all suspects. From the second time on they come back apart, for else
-    the one that kills would take the same neighbours with it until all of them are failed.
+    Every run that a worker held when it died may be the cause. From the second crash on they are retried at different
+    times, because otherwise the run at fault would crash the same neighbours again until all of them fail.
     """
-    started = run.state is State.RUNNING or run.wake_at <= now  # as far as anybody can know
+    started = run.state is State.RUNNING or run.wake_at <= now  # as far as the store can know
     crashes = run.crashes + 1 if started else run.crashes
     if run.stop is Reason.CANCELLED:
         return cancel(replace(run, crashes=crashes), now)
@@ -108,7 +105,7 @@ def lost(run: Run, now: datetime) -> Settled:
 
 
 def _random_factor_of(run: Run) -> float:
-    """Between 0 and 1: another for each run and each claim of it, and the same for whoever asks."""
+    """A number from 0 to 1 that differs for each run and claim, and is the same on every node."""
     return crc32(f"{run.id} {run.fence}".encode()) / 2**32
 
 

@@ -2,18 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from typing import TypeGuard
 
 from horae.core.errors import InvalidSchedule
 from horae.core.schedule.cron import parse_cron
 from horae.core.schedule.dst import Gap
-from horae.core.schedule.timestamps import rfc3339
+from horae.core.schedule.timestamps import TICK, rfc3339
 from horae.core.schedule.types import At, Calendar, CronSchedule, Every, NotedSlot, Now, Recurring, Schedule
 from horae.core.schedule.zones import zone_named
+from horae.core.values import Value
 
-_TICK = timedelta(microseconds=1)  # the resolution of datetimes, so "from t on" is "after t - _TICK"
+
+class SlotRange(Value, frozen=True):
+    """A range of slots, both ends included."""
+
+    first: datetime
+    last: datetime
+    count: int
 
 
 def is_recurring(schedule: Schedule) -> TypeGuard[Recurring]:
@@ -66,25 +73,32 @@ def next_slot_from(schedule: Schedule, start: datetime) -> NotedSlot | None:
     return next_slot(schedule, _just_before(start))
 
 
-def slots_between(schedule: Schedule, start: datetime, end: datetime, limit: int | None = None) -> Iterator[NotedSlot]:
-    """The slots with `start <= slot < end`, oldest first, at most `limit`."""
+def slots_between(schedule: Schedule, start: datetime, end: datetime) -> Iterator[NotedSlot]:
+    """The slots with `start <= slot < end`, oldest first."""
     slot = next_slot_from(schedule, start)
-    found = 0
-    while slot is not None and slot.at < end and (limit is None or found < limit):
+    while slot is not None and slot.at < end:
         yield slot
-        found += 1
         slot = next_slot(schedule, slot.at)
 
 
-def count_between(schedule: Schedule, start: datetime, end: datetime, cap: int | None = None) -> int:
-    """The number of slots with `start <= slot < end`, at most `cap`; the cost does not grow with the number."""
+def count_between(schedule: Schedule, start: datetime, end: datetime) -> int:
+    """The number of slots with `start <= slot < end`; the cost does not grow with the number."""
     if not is_recurring(schedule):
-        count = sum(1 for _ in slots_between(schedule, start, end))
-    else:
-        start = max(start, schedule.starts_at or start)
-        end = min(end, schedule.ends_at or end)
-        count = _count(schedule, start, end) if start < end else 0
-    return count if cap is None else min(count, cap)
+        return sum(1 for _ in slots_between(schedule, start, end))
+    start = max(start, schedule.starts_at or start)
+    end = min(end, schedule.ends_at or end)
+    return _count(schedule, start, end) if start < end else 0
+
+
+def range_between(schedule: Schedule, start: datetime, end: datetime) -> SlotRange | None:
+    """The slots with `start <= slot < end` as one range; None if there are none."""
+    count = count_between(schedule, start, end)
+    if count == 0:
+        return None
+    first, last = next_after(schedule, _just_before(start)), last_before(schedule, end, not_before=start)
+    assert first is not None
+    assert last is not None
+    return SlotRange(first, last, count)
 
 
 def last_before(schedule: Schedule, end: datetime, *, not_before: datetime) -> datetime | None:
@@ -118,9 +132,9 @@ def jittered(schedule: Schedule, job_id: str, slot: datetime) -> datetime:
     if not is_recurring(schedule) or not schedule.jitter:
         return slot
     following = next_after(schedule, slot)
-    room = schedule.jitter if following is None else min(schedule.jitter, following - slot - _TICK)
+    room = schedule.jitter if following is None else min(schedule.jitter, following - slot - TICK)
     digest = blake2b(f"{job_id} {rfc3339(slot)}".encode(), digest_size=8).digest()
-    return slot + _TICK * (int.from_bytes(digest) % (room // _TICK + 1))
+    return slot + TICK * (int.from_bytes(digest) % (room // TICK + 1))
 
 
 def refuse_never_firing(schedule: Schedule, now: datetime) -> None:
@@ -141,7 +155,7 @@ def refuse_never_firing(schedule: Schedule, now: datetime) -> None:
 
 
 def _just_before(moment: datetime) -> datetime:
-    return moment - _TICK
+    return moment - TICK
 
 
 def _search_from(schedule: Recurring, after: datetime) -> datetime:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from horae.core.errors import InvalidSchedule
 
 FIRST_YEAR, LAST_YEAR = 1970, 2999
+TICK = timedelta(microseconds=1)  # the resolution of datetimes, so "from t on" is "after t - TICK"
 
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})?", re.ASCII

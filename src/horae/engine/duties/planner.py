@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from horae.core.decisions.firing import Due, Page, fill, fire
 from horae.core.ids import Ids, NewId
-from horae.core.job_rules import give_up
+from horae.core.job_rules import cancel_backfill
 from horae.core.model import Backfill, JobStatus
 from horae.metrics import Metrics
 from horae.planning import write_firings, write_pages
@@ -62,5 +62,5 @@ class Planner:
 def _page(backfill: Backfill, due: Due, now: datetime, new_id: NewId) -> Page:
     """Return the next runs of a backfill; none if its job was cancelled and the cancel did not get to delete it."""
     if due.job.status is JobStatus.CANCELLED:
-        return give_up(due.job, backfill)
+        return cancel_backfill(due.job, backfill)
     return fill(backfill, due, now=now, new_id=new_id)

@@ -253,7 +253,7 @@ class JobWriter:
 
     async def warm_up(self, count: int) -> None:
         """Create jobs that are not measured."""
-        await self._jobs.alike.create(Draft(task=warm_up.name), ["{}"] * count, owner=LOCAL, by=LOCAL)
+        await self._jobs.bulk.create(Draft(task=warm_up.name), ["{}"] * count, owner=LOCAL, by=LOCAL)
 
     async def store_backlog(self, count: int, on_stored: OnStored) -> None:
         """Create jobs that are due far in the future, with numbers beyond those of all other jobs."""
@@ -270,7 +270,7 @@ class JobWriter:
         await in_batches(count, write, at_once=BACKLOG_AT_ONCE)
 
     async def _prepare(self, draft: Draft, params: Sequence[str]) -> list[Run]:
-        return await self._jobs.alike.prepare(draft, params, owner=LOCAL, by=LOCAL)
+        return await self._jobs.bulk.prepare(draft, params, owner=LOCAL, by=LOCAL)
 
 
 async def in_batches(
