@@ -19,7 +19,7 @@ from horae.core.changes import (
 from horae.core.decisions.firing import Firing, Page
 from horae.core.events import EventKind
 from horae.core.lifecycle import FINAL, HELD
-from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId
+from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, State, Trigger
 from horae.core.records import SETTINGS, Declaration, IdempotencyRecord, KeyHolder, QueueSettings
 from horae.core.values import Value, replace
 from horae.engine.worker.retraction import Retraction, retract
@@ -27,6 +27,7 @@ from horae.jobs.create import NewItem, write_new
 from horae.jobs.lookup import queue_settings
 from horae.jobs.optimistic import write_change
 from horae.planning import write_firings, write_pages
+from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 
 __all__ = ["Retraction", "retract"]
@@ -108,6 +109,12 @@ async def change(store: Store, given: JobChange) -> Changed | None:
     before = (await store.jobs([given.job.id])).get(given.job.id)
     if before is None or before.revision != given.expected or given.was not in (None, before.status):
         return None
+    held = RunFilter(job_id=before.id, states=frozenset({State.CLAIMED}))
+    planned = [
+        run.id
+        for run in (await store.list_runs(held, cursor=None, limit=1000)).items
+        if given.retract_after is not None and run.due_at > given.retract_after and run.trigger is Trigger.SCHEDULE
+    ]
     written = await write_change(
         store,
         before,
@@ -119,8 +126,7 @@ async def change(store: Store, given: JobChange) -> Changed | None:
     )
     if written is None:
         return None
-    stopped = [run.id for run in written.planned.held] if given.stop is not None else []
-    return Changed(job=written.job, stopped=stopped)
+    return Changed(job=written, stopped=planned if given.stop is not None else [])
 
 
 async def change_one_shot(store: Store, run: Run, *, expected: int, event: EventKind | None = None) -> bool:

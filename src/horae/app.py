@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from horae.config import Settings, load_settings
+from horae.core.drafts import Declared
 from horae.core.model import LOCAL
-from horae.jobs.declared import Declared
 from horae.run import Run
 from horae.sdk.declarations import Declarations, When
 from horae.sdk.event_loop import LoopBridge

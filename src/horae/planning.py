@@ -1,4 +1,4 @@
-"""Writes firings of jobs and pages of backfills: for planners, and for whoever creates or changes a job."""
+"""Writes firings of jobs and pages of backfills, for planners and for changes of jobs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ async def write_pages(store: Store, pages: Sequence[Page]) -> list[bool]:
 
 
 async def _fresh(store: Store, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Without runs of slots that ended before: they were cancelled ahead of their time, and stay so."""
+    """Remove runs of slots that already have an ended run, which a user cancelled early."""
     slots: list[datetime] = [run.slot for run in runs if run.trigger is Trigger.SCHEDULE and run.slot is not None]
     if not slots:
         return tuple(runs)

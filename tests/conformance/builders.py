@@ -35,7 +35,7 @@ from horae.ports.reader import Listing
 from horae.ports.store import ClaimRequest, Claims, Store
 from tests import acts
 
-NOW = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)  # microseconds that no float keeps by luck
+NOW = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)  # microseconds that no float keeps by chance
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)

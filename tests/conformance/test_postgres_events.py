@@ -116,9 +116,9 @@ async def test_a_listener_hears_of_every_event_once_however_many_write(url: str,
     async def write(number: int) -> None:
         mine = PostgresStore(url, pool_size=2)
         await mine.open()
-        node, queue, luck = await given_node(mine), f"q{number}", random.Random(number)
+        node, queue, chance = await given_node(mine), f"q{number}", random.Random(number)
         for _ in range(rounds):
-            runs = [one_shot(queue=queue, owner=luck.choice(["ada", "bob"])) for _ in range(luck.randint(1, 5))]
+            runs = [one_shot(queue=queue, owner=chance.choice(["ada", "bob"])) for _ in range(chance.randint(1, 5))]
             keyed = one_shot(queue=queue, key=f"{number}")  # a transaction of several statements
             await acts.create(mine, [*runs, keyed])
             taken = await claimed(mine, node, queues=[queue])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from horae.core.model import JobError, JobId, Node, NodeId, Reason, Run, RunId, Spec, State
+from horae.core.records import QueueSettings
 from horae.core.values import replace
-from horae.ports.reader import QueueDepth
 from horae.queries.why import Cause, StartConditions, explain_by_conditions, explain_by_run
 from tests.conformance.builders import NOW
 
@@ -29,9 +29,9 @@ def worker(**fields: Any) -> Node:
     return Node(id=NodeId("2" * 32), name="w", roles=("worker",), version="1", started_at=NOW, beat_at=NOW, **fields)
 
 
-def around(*workers: Node, ahead: tuple[Run, ...] = (), **queue: Any) -> StartConditions:
-    depth = QueueDepth(**{"queue": "mail", "depth": 1, "oldest_due_at": NOW, "running": 0} | queue)
-    return StartConditions(queue=depth, ahead=ahead, workers=workers)
+def around(*workers: Node, ahead: tuple[Run, ...] = (), running: int = 0, **settings: Any) -> StartConditions:
+    queue = QueueSettings(queue="mail", **settings)
+    return StartConditions(queue=queue, running=running, ahead=ahead, workers=workers)
 
 
 @pytest.mark.parametrize(

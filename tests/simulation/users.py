@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from horae.api.dispatch.context import Services
 from horae.core.decisions.retry import RetryPolicy
-from horae.core.drafts import Draft
+from horae.core.drafts import Declared, Draft
 from horae.core.errors import HoraeError, NotFound, Unavailable
 from horae.core.job_rules import run_status
 from horae.core.model import LOCAL, Job, JobId, Misfire, OnFailure, Overlap, Policy, Run, RunId
@@ -18,7 +18,7 @@ from horae.core.records import IdempotencyRecord, QueueSettings
 from horae.core.schedule.parse import schedule_to_wire
 from horae.core.values import replace
 from horae.jobs.dead_letters import Selection
-from horae.jobs.declared import Declared, DeclaredSchedules
+from horae.jobs.declared import DeclaredSchedules
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
 from horae.jobs.lookup import find_run
 from horae.proof.checking.findings import job_name, run_name

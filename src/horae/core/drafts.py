@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
+from hashlib import sha256
 from typing import Protocol
+
+import msgspec
 
 from horae.core.decisions.retry import RetryPolicy
 from horae.core.model import NO_LABELS, Misfire, OnFailure, Overlap, Policy, Spec
@@ -118,3 +121,28 @@ def policy_of(
 @lru_cache(1024)
 def _completed(policy: Policy, max_retries: int, timeout: timedelta | None) -> Policy:
     return replace(policy, retry=replace(policy.retry, max_retries=max_retries), timeout=timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A draft with a key and a recurring schedule, as users declare it in code."""
+
+    key: str
+    draft: Draft
+
+    @property
+    def digest(self) -> str:
+        """A hash that identifies this version; default values are left out, so new defaults change no digest."""
+        defaults = Draft(task=self.draft.task)
+        given = {
+            name: getattr(self.draft, name)
+            for name in Draft.__struct_fields__
+            if name == "task" or getattr(self.draft, name) != getattr(defaults, name)
+        }
+        return sha256(msgspec.json.encode(given, enc_hook=_plain, order="deterministic")).hexdigest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no place in a draft")

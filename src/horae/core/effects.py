@@ -1,7 +1,8 @@
-"""What each act on a job or a run writes: changes for `Store.apply`, and what the end of a run brings with it."""
+"""The changes that each use case writes by `Store.apply`, and the side effects of the end of a run."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from horae.core.changes import (
     Absent,
@@ -35,54 +36,55 @@ from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueS
 from horae.core.signals import Kind, Signal
 from horae.core.values import Value, replace
 
+T = TypeVar("T")
 OVER = frozenset({JobStatus.FINISHED, JobStatus.CANCELLED})
 
 # --- creating ---------------------------------------------------------------------------------------------------------
 
 
 def create_job(firing: Firing, record: IdempotencyRecord | None = None) -> Change:
-    """A new recurring job, with what its first firing makes."""
+    """Create a recurring job with the runs of its first firing."""
     job = fired_job(firing)
     holder = _key_of(job.owner, job.spec.key, job.id)
     return Change(
-        guards=(*_first_request(record), Absent(job.id), *map(KeyFree, holder)),
-        puts=(job, *holder, *_fired(firing), *_kept(record)),
+        guards=(*map(RequestNew, _optional(record)), Absent(job.id), *map(KeyFree, holder)),
+        puts=(job, *holder, *_fired(firing), *_optional(record)),
         events=(NewEvent(EventKind.JOB_CREATED, job.owner, job.id),),
         signals=(*due_signals(firing.runs), *plan_signals(firing.plan_at)),
     )
 
 
 def create_one_shot(run: Run, record: IdempotencyRecord | None = None) -> Change:
-    """A new one-shot job: its one run, and its key if it has one."""
+    """Create a one-shot job: its run, and its key if it has one."""
     holder = _key_of(run.owner, run.spec.key, run.job_id)
     return Change(
-        guards=(*_first_request(record), Absent(run.id), *map(KeyFree, holder)),
-        puts=(run, *holder, *_kept(record)),
+        guards=(*map(RequestNew, _optional(record)), Absent(run.id), *map(KeyFree, holder)),
+        puts=(run, *holder, *_optional(record)),
         events=(NewEvent(EventKind.JOB_CREATED, run.owner, run.job_id),),
         signals=due_signals([run]),
     )
 
 
 def create_manual_run(run: Run, record: IdempotencyRecord | None = None) -> Change:
-    """A run outside the schedule of a job that nobody has cancelled."""
+    """Create a run outside the schedule of a job, unless the job is cancelled."""
     return Change(
-        guards=(*_first_request(record), Absent(run.id), JobNotCancelled(run.job_id)),
-        puts=(run, *_kept(record)),
+        guards=(*map(RequestNew, _optional(record)), Absent(run.id), JobNotCancelled(run.job_id)),
+        puts=(run, *_optional(record)),
         signals=due_signals([run]),
     )
 
 
 def begin_backfill(backfill: Backfill, record: IdempotencyRecord | None = None) -> Change:
-    """A new backfill of a job that nobody has cancelled."""
+    """Create a backfill, unless its job is cancelled."""
     return Change(
-        guards=(*_first_request(record), JobNotCancelled(backfill.job_id)),
-        puts=(backfill, *_kept(record)),
+        guards=(*map(RequestNew, _optional(record)), JobNotCancelled(backfill.job_id)),
+        puts=(backfill, *_optional(record)),
         signals=plan_signals(backfill.plan_at),
     )
 
 
 def keep_record(record: IdempotencyRecord) -> Change:
-    """The answer to a request that is over."""
+    """Store the answer to a request."""
     return Change(guards=(RequestNew(record),), puts=(record,))
 
 
@@ -95,7 +97,7 @@ def fired_job(firing: Firing) -> Job:
 
 
 def fire_job(firing: Firing) -> Change:
-    """Account for the slots of a job, unless another planner or a change of the job was first."""
+    """Write a firing, unless another planner or a change of the job was first."""
     job = firing.job
     return Change(
         guards=(JobUnchanged.of(job),),
@@ -123,15 +125,15 @@ def fill_backfill(page: Page) -> Change:
 
 
 class Planned(Value, frozen=True, kw_only=True):
-    """What the schedule of a job has made of slots to come: taken back when the schedule changes or stops."""
+    """The runs and skips of future slots, which are retracted when the schedule changes or stops."""
 
     waiting: tuple[Run, ...] = ()
-    held: tuple[Run, ...] = ()  # by nodes that have not started them, as far as is written
+    held: tuple[Run, ...] = ()  # by nodes, and not started as far as the store knows
     skips: tuple[Skip, ...] = ()
 
     @classmethod
     def among(cls, runs: Iterable[Run], skips: Iterable[Skip], *, after: datetime) -> "Planned":
-        """What is due later than `after`."""
+        """Select what is due later than `after`."""
         ahead = [run for run in runs if run.due_at > after]
         return cls(
             waiting=tuple(run for run in ahead if run.state in WAITING),
@@ -141,13 +143,13 @@ class Planned(Value, frozen=True, kw_only=True):
 
     @property
     def first_slot(self) -> datetime | None:
-        """The earliest slot that is open again when this is taken back."""
+        """The earliest slot that is open again once this is retracted."""
         slots = [run.slot for run in self.waiting if run.slot is not None] + [skip.start for skip in self.skips]
         return min(slots, default=None)
 
 
 def change_job(before: Job, after: Job, planned: Planned, *, stop: Reason | None, event: EventKind | None) -> Change:
-    """A new version of a recurring job; what was planned is taken back, and its nodes get the stop request `stop`."""
+    """Write a new version of a recurring job, retract what was planned, and send the stop request `stop` to nodes."""
     stopped = planned.held if stop is not None else ()
     return Change(
         guards=(JobUnchanged.of(before), *map(RunUnchanged.of, (*planned.waiting, *stopped))),
@@ -157,24 +159,24 @@ def change_job(before: Job, after: Job, planned: Planned, *, stop: Reason | None
             *(_key_of(after.owner, after.spec.key, after.id) if after.status in OVER else ()),
         ),
         puts=(after, *(StopRequested(run.id, _stronger(run.stop, stop)) for run in stopped if stop is not None)),
-        gates_left=tuple(GateLeft(run.gate, after.updated_at) for run in planned.waiting if run.gate is not None),
+        gates_left=_gates_left(planned.waiting, after.updated_at),
         events=_event(event, after.owner, after.id),
         signals=(*plan_signals(after.plan_at), *_stop_signals(stopped)),
     )
 
 
 def rewound(job: Job, planned: Planned) -> Job:
-    """The job set back to the first slot that is open again."""
+    """Return the job at the first slot that is open again."""
     times = [moment for moment in (job.next_fire_at, planned.first_slot) if moment is not None]
     return replace(job, next_fire_at=min(times, default=None))
 
 
 def change_one_shot(before: Run, after: Run, *, event: EventKind | None) -> Change:
-    """A new version of a one-shot that still waits; it may go out of the way of others in its gate."""
+    """Write a new version of a one-shot that still waits; it may let others of its gate pass."""
     return Change(
         guards=(RunUnchanged.of(before),),
         puts=(OneShotRevised(after),),
-        gates_left=() if before.gate is None else (GateLeft(before.gate, before.wake_at),),
+        gates_left=_gates_left([before], before.wake_at),
         events=_event(event, after.owner, after.job_id),
         signals=due_signals([after]),
     )
@@ -193,9 +195,9 @@ def request_stop(run: Run, reason: Reason) -> Change:
 
 
 def retractable(held: Sequence[Run], planned: Sequence[Run], now: datetime) -> list[Run]:
-    """Those of the held runs of a paused job that can be taken back: not started, not due, and no later slot has a run.
+    """Select the held runs of a paused job that can be retracted: not started, not due, and no later slot has a run.
 
-    A job can be set back to a slot only if nothing after it is accounted for, so the latest goes first.
+    A job can be rewound to a slot only if no later slot is accounted for, so the latest run is retracted first.
     """
     mine = {run.id for run in held}
     last = max((run.slot for run in planned if run.id not in mine and run.slot is not None), default=None)
@@ -210,9 +212,9 @@ def retractable(held: Sequence[Run], planned: Sequence[Run], now: datetime) -> l
 
 
 def retract_held(job: Job, runs: Sequence[Run], *, now: datetime, limited: bool) -> Change:
-    """Take back runs of a paused job that their node has not started: their slots are open again.
+    """Retract runs of a paused job that their node has not started, so that their slots are open again.
 
-    Where their queue is `limited`, others can be claimed in their places.
+    If their queue is `limited`, workers are signalled to claim other runs instead.
     """
     slots = [run.slot for run in runs if run.slot is not None]
     times = slots if job.next_fire_at is None else [job.next_fire_at, *slots]
@@ -220,13 +222,13 @@ def retract_held(job: Job, runs: Sequence[Run], *, now: datetime, limited: bool)
         guards=(JobUnchanged.of(job), *map(RunUnchanged.of, runs)),
         deletes=tuple(runs),
         puts=(JobMoved(job.id, min(times), job.plan_at, job.status),),
-        gates_left=tuple(GateLeft(run.gate, now) for run in runs if run.gate is not None),
+        gates_left=_gates_left(runs, now),
         signals=(Signal(kind=Kind.DUE, at=now),) if limited else (),
     )
 
 
 def park(run: Run, rival: Rival) -> Change:
-    """Keep a blocked run away from claims for as long as the rival is ahead of it."""
+    """Keep a blocked run from being claimed for as long as the rival is ahead of it."""
     ahead: Guard = LetterOpen(rival.id) if rival.failed else RunLive(rival.id)
     return Change(guards=(RunUnchanged.of(run), ahead), puts=(Parked(run.id),))
 
@@ -234,17 +236,17 @@ def park(run: Run, rival: Rival) -> Change:
 def resolve_letter(
     letter: Run, successor: Run | None, record: IdempotencyRecord | None = None, *, now: datetime
 ) -> Change:
-    """Resolve a dead letter: by the run that replaces it, which takes its place in their gate, or by nothing."""
-    unblocks = successor is None and letter.gate is not None and blocks_key(letter)
+    """Resolve a dead letter by the run that replaces it, at the same place in their gate, or discard it."""
+    unblocks = successor is None and blocks_key(letter)
     return Change(
-        guards=(*_first_request(record), LetterOpen(letter.id)),
+        guards=(*map(RequestNew, _optional(record)), LetterOpen(letter.id)),
         puts=(
             LetterResolved(letter, DISCARDED if successor is None else successor.id),
-            *(() if successor is None else (successor,)),
-            *_kept(record),
+            *_optional(successor),
+            *_optional(record),
         ),
-        gates_left=(GateLeft(letter.gate, now),) if unblocks and letter.gate is not None else (),
-        signals=() if successor is None else due_signals([successor]),
+        gates_left=_gates_left([letter], now) if unblocks else (),
+        signals=due_signals(_optional(successor)),
     )
 
 
@@ -252,28 +254,28 @@ def resolve_letter(
 
 
 def set_queue(before: QueueSettings, after: QueueSettings) -> Change:
-    """New settings of a queue; whatever they are, waiting workers may now find something to claim."""
+    """Write the settings of a queue, and signal workers, which may have more to claim now."""
     return Change(guards=(QueueUnchanged(before),), puts=(after,), signals=(Signal(kind=Kind.DUE),))
 
 
 def declare(declaration: Declaration, *, renew: bool = False) -> Change:
-    """Note a version of a schedule; with `renew` one that was seen before counts as seen now."""
+    """Store a version of a declared schedule; with `renew` its time is updated if it was seen before."""
     return Change(deletes=(declaration,) if renew else (), puts=(declaration,))
 
 
 def register_node(node: Node) -> Change:
-    """Make a node and its tasks known."""
+    """Register a node and its tasks."""
     tasks = tuple(TaskSchema(name=name, schema=schema) for name, schema in node.tasks.items())
     return Change(puts=(node, *tasks))
 
 
 def unregister_node(node: Node) -> Change:
-    """Remove a node that leaves in order, with the gates that it holds."""
+    """Unregister a node that shuts down, with the gates that it holds."""
     return Change(deletes=(GatesOf(node.id), node))
 
 
 def remove_dead_node(node: Node) -> Change:
-    """Remove a node unless it has beaten since; from here on it can claim and beat no more."""
+    """Remove a node unless it has sent a heartbeat since; it can no longer claim or send heartbeats."""
     return Change(guards=(NodeUnchanged(node.id, node.beat_at),), deletes=(node,))
 
 
@@ -281,7 +283,7 @@ def remove_dead_node(node: Node) -> Change:
 
 
 class EndEffects(Value, frozen=True):
-    """What the end of a run brings with it, beside its own row."""
+    """The side effects of the end of a run."""
 
     frees_key: bool
     drops_secrets: bool
@@ -291,7 +293,7 @@ class EndEffects(Value, frozen=True):
 
 
 def effects_of_end(run: Run) -> EndEffects | None:
-    """What ends with a run; None for most, which have no key, gate or secrets and did not fail."""
+    """Return the side effects of the end of a run; None for most runs, without key, gate, secrets or failure."""
     spec, failed = run.spec, run.state is State.FAILED
     if not failed and run.gate is None and spec.key is None and spec.secrets is None:
         return None
@@ -300,7 +302,7 @@ def effects_of_end(run: Run) -> EndEffects | None:
         drops_secrets=spec.secrets is not None and run.state is State.SUCCEEDED,
         is_letter=failed,
         blocks_gate=run.gate is not None and blocks_key(run),
-        leaves_gate=run.gate is not None,  # also where it blocks: one before it may have waited for it
+        leaves_gate=run.gate is not None,  # also if it blocks the gate: a run before it may have waited for it
     )
 
 
@@ -308,13 +310,13 @@ def effects_of_end(run: Run) -> EndEffects | None:
 
 
 def due_signals(runs: Sequence[Run]) -> tuple[Signal, ...]:
-    """That runs can be claimed, from the earliest on."""
+    """Signal that runs can be claimed, from the earliest on."""
     times = [run.wake_at for run in runs if not run.paused]
     return (Signal(kind=Kind.DUE, at=min(times)),) if times else ()
 
 
 def plan_signals(plan_at: datetime | None) -> tuple[Signal, ...]:
-    """That a job or backfill wants planning."""
+    """Signal planners that a job or backfill is to be planned."""
     return () if plan_at is None else (Signal(kind=Kind.PLAN, at=plan_at),)
 
 
@@ -329,20 +331,19 @@ def _stronger(stop: Reason | None, other: Reason) -> Reason:
 
 
 def _fired(firing: Firing) -> tuple[Run | Skip | Backfill, ...]:
-    backfill = () if firing.backfill is None else (firing.backfill,)
-    return (*firing.runs, *firing.skips, *backfill)
+    return (*firing.runs, *firing.skips, *_optional(firing.backfill))
 
 
 def _key_of(owner: str, key: str | None, job_id: JobId) -> tuple[KeyHolder, ...]:
     return () if key is None else (KeyHolder(owner=owner, key=key, job_id=job_id),)
 
 
-def _first_request(record: IdempotencyRecord | None) -> tuple[RequestNew, ...]:
-    return () if record is None else (RequestNew(record),)
+def _gates_left(runs: Iterable[Run], at: datetime) -> tuple[GateLeft, ...]:
+    return tuple(GateLeft(run.gate, at) for run in runs if run.gate is not None)
 
 
-def _kept(record: IdempotencyRecord | None) -> tuple[IdempotencyRecord, ...]:
-    return () if record is None else (record,)
+def _optional(item: T | None) -> tuple[T, ...]:
+    return () if item is None else (item,)
 
 
 def _event(kind: EventKind | None, owner: str, subject: str) -> tuple[NewEvent, ...]:

@@ -29,7 +29,7 @@ class IdempotencyRecord(Value, frozen=True, kw_only=True):
 
 
 class KeyHolder(Value, frozen=True, kw_only=True):
-    """The unfinished job that has a key, of which an owner has each at most once."""
+    """The unfinished job that holds a key; a key is unique for its owner."""
 
     owner: str
     key: str
@@ -41,7 +41,7 @@ class KeyHolder(Value, frozen=True, kw_only=True):
 
 
 class Declaration(Value, frozen=True, kw_only=True):
-    """A version of a schedule that some code declared; of several under one key the one seen last holds."""
+    """A version of a schedule that an application declared; of one key, the version seen last is current."""
 
     owner: str
     app: str
@@ -54,7 +54,7 @@ class QueueSettings(Value, frozen=True, kw_only=True):
     """What administrators set for a queue."""
 
     queue: str
-    paused: bool = False  # nothing of it is claimed; what a node already holds goes on
+    paused: bool = False  # no run of it is claimed; runs that a node already holds continue
     concurrency: int | None = None
 
 
@@ -67,4 +67,4 @@ class TaskSchema(Value, frozen=True, kw_only=True):
 
 Record = IdempotencyRecord | KeyHolder | Declaration | QueueSettings | TaskSchema
 
-SETTINGS = ("paused", "concurrency")  # what can be said about a queue
+SETTINGS = ("paused", "concurrency")  # the fields that administrators set

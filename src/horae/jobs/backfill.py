@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from horae.core.decisions.firing import new_backfill
-from horae.core.effects import begin_backfill
+from horae.core.effects import begin_backfill, keep_record
 from horae.core.errors import Conflict, Invalid
 from horae.core.ids import NewId
 from horae.core.model import Job, JobId, JobStatus, Trigger
 from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import SlotRange, range_between
 from horae.core.schedule.timestamps import TICK, rfc3339
-from horae.jobs.idempotency import Issue, keep
+from horae.jobs.idempotency import Issue
 from horae.jobs.lookup import get_job
 from horae.jobs.optimistic import job_ended, refuse_cancelled
 from horae.ports.clock import Clock
@@ -52,19 +52,18 @@ class Backfiller:
         runs = 0 if slots is None else slots.count
         filling = Filling(id=self._new_id(), job_id=job_id, start=start, end=end, runs=runs)
         record = None if issue is None else await issue(filling)
-        if slots is None:
-            return filling if record is None else await self._keep(filling, record)
-        backfill = new_backfill(job, slots, Trigger.BACKFILL, now, filling.id)
-        [refusal] = await self._store.apply([begin_backfill(backfill, record)])
+        if slots is not None:
+            change = begin_backfill(new_backfill(job, slots, Trigger.BACKFILL, now, filling.id), record)
+        elif record is not None:
+            change = keep_record(record)
+        else:
+            return filling
+        [refusal] = await self._store.apply([change])
         if refusal is None:
             return filling
         if isinstance(refusal.found, IdempotencyRecord):
             return refusal.found
         raise job_ended(job_id, JobStatus.CANCELLED)
-
-    async def _keep(self, filling: Filling, record: IdempotencyRecord) -> Filling | IdempotencyRecord:
-        held = await keep(self._store, record)
-        return filling if held == record else held
 
 
 def _slots(job: Job, start: datetime, end: datetime, now: datetime) -> SlotRange | None:

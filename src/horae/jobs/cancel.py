@@ -61,7 +61,7 @@ class Canceller:
         up_to_date = await self._catch_up.until(job, now, schedule_ends=True)
         if up_to_date is None:
             return None
-        changed = await write_change(
+        return await write_change(
             self._store,
             up_to_date,
             replace(next_revision(up_to_date, now), status=JobStatus.CANCELLED, next_fire_at=None, plan_at=None),
@@ -69,7 +69,6 @@ class Canceller:
             stop=Reason.CANCELLED,
             event=EventKind.JOB_CANCELLED,
         )
-        return None if changed is None else changed.job
 
     async def _cancel_rest(self, job: Job, *, keep_running: bool) -> None:
         """Cancel the backfills of an ended job, then its runs, so that no new runs can follow."""
@@ -141,9 +140,9 @@ class Canceller:
         # A start is written a moment late, so a claimed run may be running already; `paused` lets it run.
         reason = Reason.PAUSED if keep_running else Reason.CANCELLED
         found = [run for run in (await self._store.runs(held)).values() if run.state not in FINAL]
-        asked = [run for run in found if run.state in HELD]
-        refusals = await self._store.apply([request_stop(run, reason) for run in asked])
-        moved = {run.id for run, refusal in zip(asked, refusals, strict=True) if refusal is not None}
+        requested = [run for run in found if run.state in HELD]
+        refusals = await self._store.apply([request_stop(run, reason) for run in requested])
+        moved = {run.id for run, refusal in zip(requested, refusals, strict=True) if refusal is not None}
         again = [run for run in found if run.state not in HELD or run.id in moved]  # by now it may wait again
         return [run for run in (await self._store.runs([run.id for run in again])).values() if run.state not in FINAL]
 

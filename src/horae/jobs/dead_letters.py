@@ -14,7 +14,7 @@ from horae.jobs.idempotency import Issue
 from horae.jobs.lookup import get_run
 from horae.jobs.prepare import Preparation
 from horae.ports.clock import Clock
-from horae.ports.reader import ErrorGroup, Listing, RunFilter
+from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 
 MAX_LETTERS = 10_000  # resolved by one call
@@ -41,21 +41,13 @@ class Tally:
 
 
 class DeadLetters:
-    """Lists dead letters and resolves them."""
+    """Requeues and discards dead letters."""
 
     def __init__(self, *, store: Store, clock: Clock, preparation: Preparation, new_id: NewId) -> None:
         self._store = store
         self._clock = clock
         self._preparation = preparation
         self._new_id = new_id
-
-    async def list(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        """Return a page of dead letters, by due time, latest first."""
-        return await self._store.list_runs(which, cursor=cursor, limit=limit)
-
-    async def groups(self, which: RunFilter) -> Sequence[ErrorGroup]:
-        """Return dead letters grouped by error, the largest group first."""
-        return await self._store.dead_letter_groups(which)
 
     # --- many
 
@@ -149,7 +141,7 @@ class DeadLetters:
             return refusal.found
         if refusal is not None:
             _refuse_no_letter(await get_run(self._store, run_id, owner=owner))
-            raise Conflict(f"run_{run_id} is being resolved by somebody else; look at it again")
+            raise Conflict(f"run_{run_id} is being resolved by another request; read it again")
         return successor
 
 

@@ -6,15 +6,12 @@ new to the store is newer than all others and is applied. The newest version is 
 Older versions are ignored, until `prune` makes this code the current one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from hashlib import sha256
-
-import msgspec
 
 from horae.core.changes import Change
-from horae.core.drafts import Draft
+from horae.core.drafts import Declared
 from horae.core.effects import declare
 from horae.core.errors import Conflict, Invalid
 from horae.core.model import Job
@@ -23,31 +20,6 @@ from horae.jobs.lookup import find_job_by_key
 from horae.jobs.service import Jobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """A draft with a key and a recurring schedule."""
-
-    key: str
-    draft: Draft
-
-    @property
-    def digest(self) -> str:
-        """A hash that identifies this version; default values are left out, so new defaults change no digest."""
-        defaults = Draft(task=self.draft.task)
-        given = {
-            name: getattr(self.draft, name)
-            for name in Draft.__struct_fields__
-            if name == "task" or getattr(self.draft, name) != getattr(defaults, name)
-        }
-        return sha256(msgspec.json.encode(given, enc_hook=_plain, order="deterministic")).hexdigest()
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__} has no place in a draft")
 
 
 class DeclaredOutcome(StrEnum):
@@ -94,8 +66,9 @@ class DeclaredSchedules:
         if abandoned and not dry_run:
             gone = tuple(version for key in abandoned for version in known[key])
             await self._store.apply([Change(deletes=gone)])
-        held = [await (self._predict(each) if dry_run else self._put(each, renew=True)) for each in declared]
-        return cancelled + held
+        if dry_run:
+            return cancelled + [await self._predict(each, known.get(each.key, ())) for each in declared]
+        return cancelled + [await self._put(each, renew=True) for each in declared]
 
     async def _apply_if_newest(self, declared: Declared, versions: Sequence[Declaration]) -> DeclaredResult:
         """Apply a schedule, given the versions of its key that were seen, the newest last."""
@@ -129,11 +102,10 @@ class DeclaredSchedules:
             outcome = DeclaredOutcome.CHANGED
         return DeclaredResult(key=declared.key, outcome=outcome, job_id=_shown(put.job))
 
-    async def _predict(self, declared: Declared) -> DeclaredResult:
+    async def _predict(self, declared: Declared, versions: Sequence[Declaration]) -> DeclaredResult:
         there = await self._there(declared.key)
         if there is None:
             return DeclaredResult(key=declared.key, outcome=DeclaredOutcome.CREATED)
-        versions = _by_key(await self._declarations()).get(declared.key, [])
         same = bool(versions) and versions[-1].digest == declared.digest
         outcome = DeclaredOutcome.KEPT if same else DeclaredOutcome.CHANGED
         return DeclaredResult(key=declared.key, outcome=outcome, job_id=_shown(there))

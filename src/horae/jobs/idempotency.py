@@ -67,7 +67,9 @@ class Idempotency:
 
     async def keep(self, ask: Ask, answer: str) -> str:
         """Store an answer, and return it; or the stored one, when another process was faster."""
-        return answer_of(await keep(self._store, self.of(ask, answer)), ask)
+        record = self.of(ask, answer)
+        [refusal] = await self._store.apply([keep_record(record)])
+        return answer_of(refusal.found if refusal and isinstance(refusal.found, IdempotencyRecord) else record, ask)
 
     @contextmanager
     def in_flight(self, ask: Ask) -> Iterator[None]:
@@ -80,12 +82,6 @@ class Idempotency:
             yield
         finally:
             self._in_flight.discard(name)
-
-
-async def keep(store: Store, record: IdempotencyRecord) -> IdempotencyRecord:
-    """Store a record unless there is one already, and return the stored one."""
-    [refusal] = await store.apply([keep_record(record)])
-    return refusal.found if refusal is not None and isinstance(refusal.found, IdempotencyRecord) else record
 
 
 def answer_of(record: IdempotencyRecord, ask: Ask) -> str:

@@ -9,7 +9,7 @@ from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
-from horae.core.values import Value, replace
+from horae.core.values import replace
 from horae.jobs.lookup import get_job
 from horae.ports.reader import Reader, RunFilter
 from horae.ports.store import Store
@@ -62,13 +62,6 @@ def refuse_started(run: Run) -> None:
         raise Conflict(f"job_{run.job_id} runs once and has already begun; it can be cancelled, but not changed")
 
 
-class Written(Value, frozen=True, kw_only=True):
-    """A new version of a job, and what was planned of the version before."""
-
-    job: Job
-    planned: Planned
-
-
 async def write_change(
     store: Store,
     before: Job,
@@ -78,8 +71,8 @@ async def write_change(
     rewind: bool = False,
     stop: Reason | None = None,
     event: EventKind | None,
-) -> Written | None:
-    """Write a new version of a recurring job; None on a conflict with a change of it or of its planned runs.
+) -> Job | None:
+    """Write a new version of a recurring job and return it; None on a conflict with a change of it or its runs.
 
     What is planned after `retract_after` is retracted: waiting runs are deleted, and nodes that hold a run which has
     not started get the stop request `stop`. With `rewind` the job goes back to the first retracted slot, instead of
@@ -89,7 +82,7 @@ async def write_change(
     if rewind:
         after = rewound(replace(after, next_fire_at=before.next_fire_at), planned)
     [refusal] = await store.apply([change_job(before, after, planned, stop=stop, event=event)])
-    return Written(job=after, planned=planned) if refusal is None else None
+    return after if refusal is None else None
 
 
 async def _planned(store: Store, job_id: JobId, after: datetime) -> Planned:

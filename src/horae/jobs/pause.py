@@ -41,7 +41,7 @@ class Pauser:
         up_to_date = await self._catch_up.until(job, now)
         if up_to_date is None:
             return None
-        changed = await write_change(
+        return await write_change(
             self._store,
             up_to_date,
             replace(next_revision(up_to_date, now), status=JobStatus.PAUSED, plan_at=None),
@@ -50,7 +50,6 @@ class Pauser:
             stop=Reason.PAUSED,
             event=EventKind.JOB_PAUSED,
         )
-        return None if changed is None else changed.job
 
     async def _pause_one_shot(self, run: Run) -> Job | None:
         refuse_started(run)

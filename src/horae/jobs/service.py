@@ -10,7 +10,7 @@ from horae.jobs.cancel import Canceller
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.create import Creator
 from horae.jobs.idempotency import Idempotency
-from horae.jobs.lookup import find_job_by_key, get_job
+from horae.jobs.lookup import get_job
 from horae.jobs.params import Parameters
 from horae.jobs.pause import Pauser
 from horae.jobs.prepare import Preparation
@@ -78,7 +78,3 @@ class Jobs:
     async def find(self, job_id: JobId, *, owner: str | None) -> Job:
         """Return the job; raises NotFound also for a job of another owner."""
         return await get_job(self._store, job_id, owner=owner)
-
-    async def find_by_key(self, owner: str, key: str) -> Job | None:
-        """Return the unfinished job that holds a key, if there is one."""
-        return await find_job_by_key(self._store, owner, key)

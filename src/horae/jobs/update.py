@@ -155,9 +155,7 @@ class Updater:
             stop=Reason.CANCELLED if moved else None,
             event=EventKind.JOB_UPDATED,
         )
-        if changed is None:
-            return None
-        return await self._catch_up.fire_ahead(changed.job) if active else changed.job
+        return changed if changed is None or not active else await self._catch_up.fire_ahead(changed)
 
     async def _change_one_shot(self, run: Run, spec: Spec, schedule: Schedule) -> Job | None:
         now = self._clock.now()

@@ -9,7 +9,7 @@ from horae.core.errors import Invalid, NotFound
 from horae.core.job_rules import job_of, next_run_at
 from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
 from horae.core.schedule.evaluate import jittered
-from horae.core.schedule.preview import Fire, preview
+from horae.core.schedule.preview import preview
 from horae.core.schedule.timestamps import TICK, parse_timestamp, rfc3339
 from horae.core.values import Value, replace
 from horae.jobs.lookup import find_job, get_job
@@ -46,7 +46,7 @@ class UpcomingRun:
 class JobQueries:
     """Reads jobs and runs; look-ups of single ones that come at the same time are batched.
 
-    `owner` None reads those of every owner; for any other, those of somebody else raise NotFound.
+    `owner` None means every owner; otherwise jobs and runs of other owners raise NotFound.
     """
 
     def __init__(self, *, store: Reader, blobs: Blobs, parameters: Parameters, clock: Clock) -> None:
@@ -115,7 +115,10 @@ class JobQueries:
         if not job.recurring:
             at = next_run_at(job, now)
             return [] if at is None or at <= now else [UpcomingRun(slot=at, due_at=at)]
-        return [_upcoming(job, fire) for fire in preview(job.schedule, now, count)]
+        return [
+            UpcomingRun(slot=fire.at, due_at=jittered(job.schedule, job.id, fire.at), note=fire.note)
+            for fire in preview(job.schedule, now, count)
+        ]
 
     # --- runs
 
@@ -219,10 +222,6 @@ def _page(found: Sequence[SlotEntry], limit: int, *, complete: bool) -> Listing[
     items = found[:size]
     more = size < len(found) or not complete
     return Listing(items=items, cursor=rfc3339(items[-1].end) if more and items else None)
-
-
-def _upcoming(job: Job, fire: Fire) -> UpcomingRun:
-    return UpcomingRun(slot=fire.at, due_at=jittered(job.schedule, job.id, fire.at), note=fire.note)
 
 
 def _position(cursor: str) -> datetime:

@@ -7,10 +7,11 @@ from enum import StrEnum
 
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Node, Reason, Run, RunId, State
+from horae.core.records import QueueSettings
 from horae.core.schedule.timestamps import rfc3339
 from horae.jobs.lookup import get_run, queue_settings
 from horae.ports.clock import Clock
-from horae.ports.reader import QueueDepth, Reader
+from horae.ports.reader import Reader
 
 
 class Cause(StrEnum):
@@ -33,7 +34,7 @@ class Cause(StrEnum):
     STARTING = "starting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a run has not started yet."""
 
@@ -46,7 +47,8 @@ class Explanation:
 class StartConditions:
     """What the start of a due run depends on beside the run itself."""
 
-    queue: QueueDepth
+    queue: QueueSettings
+    running: int  # in the queue; counted only if its concurrency is limited
     ahead: Sequence[Run]  # that come before it in its gate, earliest first
     workers: Sequence[Node]  # only live ones
 
@@ -74,14 +76,8 @@ class StartExplainer:
             depths = await self._store.queues(now=now)
             running = sum(depth.running for depth in depths if depth.queue == run.spec.queue)
         return StartConditions(
-            queue=QueueDepth(
-                queue=run.spec.queue,
-                depth=0,
-                oldest_due_at=None,
-                running=running,
-                paused=settings.paused,
-                concurrency=settings.concurrency,
-            ),
+            queue=settings,
+            running=running,
             ahead=await self._store.ahead_of(run) if run.gate is not None else (),
             workers=nodes,
         )
@@ -90,24 +86,21 @@ class StartExplainer:
 def explain_by_run(run: Run, now: datetime) -> Explanation | None:
     """Explain by the state of the run alone; None when it is due and waits for something else."""
     if run.state in FINAL:
-        return Explanation(cause=Cause.ENDED, detail=_ended(run))
+        return Explanation(Cause.ENDED, _ended(run))
     if run.state is State.RUNNING:
-        return Explanation(cause=Cause.STARTED, detail=f"attempt {run.attempt} runs on {_worker_name(run.node)}")
+        return Explanation(Cause.STARTED, f"attempt {run.attempt} runs on {_worker_name(run.node)}")
     if run.state in HELD and run.stop is Reason.CANCELLED:
-        return Explanation(
-            cause=Cause.CANCELLING, detail=f"{_worker_name(run.node)} is asked to give it up for a cancel"
-        )
+        return Explanation(Cause.CANCELLING, f"{_worker_name(run.node)} is asked to give it up for a cancel")
     if run.paused:
-        return Explanation(cause=Cause.JOB_PAUSED, detail=f"job_{run.job_id} is paused; resume it")
+        return Explanation(Cause.JOB_PAUSED, f"job_{run.job_id} is paused; resume it")
     if run.wake_at > now and (run.state is State.RETRYING or run.attempt > 0):
-        return Explanation(cause=Cause.RETRY_DELAY, detail=_delayed(run), expected_at=run.wake_at)
+        return Explanation(Cause.RETRY_DELAY, _delayed(run), run.wake_at)
     if run.wake_at > now and run.crashes > 1:
-        return Explanation(cause=Cause.RETRY_DELAY, detail=_suspected(run), expected_at=run.wake_at)
+        return Explanation(Cause.RETRY_DELAY, _suspected(run), run.wake_at)
     if run.due_at > now:
-        return Explanation(cause=Cause.NOT_DUE, detail=f"it is due at {rfc3339(run.due_at)}", expected_at=run.due_at)
+        return Explanation(Cause.NOT_DUE, f"it is due at {rfc3339(run.due_at)}", run.due_at)
     if run.state is State.CLAIMED:
-        detail = f"{_worker_name(run.node)} has taken it and is about to start it"
-        return Explanation(cause=Cause.STARTING, detail=detail, expected_at=now)
+        return Explanation(Cause.STARTING, f"{_worker_name(run.node)} has taken it and is about to start it", now)
     return None
 
 
@@ -115,9 +108,7 @@ def explain_by_conditions(run: Run, conditions: StartConditions) -> Explanation:
     """Explain what a due run is waiting for."""
     queue = run.spec.queue
     if conditions.queue.paused:
-        return Explanation(
-            cause=Cause.QUEUE_PAUSED, detail=f"the queue {queue} is paused; an administrator can resume it"
-        )
+        return Explanation(Cause.QUEUE_PAUSED, f"the queue {queue} is paused; an administrator can resume it")
     if conditions.ahead:
         return _behind(conditions.ahead[0])
     return _without_worker(run, conditions.workers) or _at_capacity(run, conditions)
@@ -126,37 +117,37 @@ def explain_by_conditions(run: Run, conditions: StartConditions) -> Explanation:
 def _behind(ahead: Run) -> Explanation:
     if ahead.state is State.FAILED:
         detail = f"run_{ahead.id} failed before it and blocks its ordering key; requeue or discard that one"
-        return Explanation(cause=Cause.BLOCKED_BY_FAILURE, detail=detail)
+        return Explanation(Cause.BLOCKED_BY_FAILURE, detail)
     detail = f"run_{ahead.id}, which is {ahead.state}, comes before it and has to end first"
-    return Explanation(cause=Cause.WAITING_FOR_RUN, detail=detail)
+    return Explanation(Cause.WAITING_FOR_RUN, detail)
 
 
 def _without_worker(run: Run, workers: Sequence[Node]) -> Explanation | None:
     """Explain that no live worker can take the run; None when one can."""
     task, queue = run.spec.task, run.spec.queue
     if not workers:
-        return Explanation(cause=Cause.NO_WORKER, detail="no worker is alive; start one with `horae worker`")
+        return Explanation(Cause.NO_WORKER, "no worker is alive; start one with `horae worker`")
     serving = [node for node in workers if _serves(node, queue)]
     if not serving:
         detail = f"none of the {len(workers)} workers serves the queue {queue}; start one with --queues {queue}"
-        return Explanation(cause=Cause.NO_WORKER_FOR_QUEUE, detail=detail)
+        return Explanation(Cause.NO_WORKER_FOR_QUEUE, detail)
     if not any(task in node.tasks for node in serving):
         detail = f"no worker of the queue {queue} knows the task {task}; start one whose app has it"
-        return Explanation(cause=Cause.NO_WORKER_FOR_TASK, detail=detail)
+        return Explanation(Cause.NO_WORKER_FOR_TASK, detail)
     return None
 
 
 def _at_capacity(run: Run, conditions: StartConditions) -> Explanation:
     """Explain why no worker that could take the run has taken it yet."""
     queue, limit = run.spec.queue, conditions.queue.concurrency
-    if limit is not None and conditions.queue.running >= limit:
+    if limit is not None and conditions.running >= limit:
         detail = f"the queue {queue} runs at most {limit} at a time, and that many are running"
-        return Explanation(cause=Cause.QUEUE_FULL, detail=detail)
+        return Explanation(Cause.QUEUE_FULL, detail)
     able = [node for node in conditions.workers if _serves(node, queue) and run.spec.task in node.tasks]
     if all(node.running >= node.concurrency for node in able):
         detail = f"all {len(able)} workers that could take it are busy; it starts when one is free, or add workers"
-        return Explanation(cause=Cause.WORKERS_BUSY, detail=detail)
-    return Explanation(cause=Cause.STARTING, detail="it is due and a worker has room: it starts at any moment")
+        return Explanation(Cause.WORKERS_BUSY, detail)
+    return Explanation(Cause.STARTING, "it is due and a worker has room: it starts at any moment")
 
 
 def _serves(node: Node, queue: str) -> bool:

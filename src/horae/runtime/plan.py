@@ -10,7 +10,7 @@ from horae.config import ROLES
 from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from horae.jobs.declared import Declared
+    from horae.core.drafts import Declared
     from horae.sdk.connection import Connection
     from horae.tasks.registry import Registry
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from horae.core.drafts import Declared
 from horae.core.errors import Conflict, InvalidSchedule
 from horae.core.schedule.evaluate import is_recurring
 from horae.core.schedule.parse import parse_schedule, schedule_to_wire
 from horae.core.schedule.types import Schedule
-from horae.jobs.declared import Declared
 from horae.schedules import EPOCH
 from horae.sdk.options import ScheduleOptions, job_options
 from horae.tasks.registry import AnyTask

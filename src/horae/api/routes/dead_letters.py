@@ -97,7 +97,7 @@ async def list_letters(request: Request) -> Response:
     services, query = services_of(request), Query(request)
     which, cursor, limit = letter_filter(query, principal(request), services.clock.now()), query.cursor, query.limit
     if query.one_of("group", ("error",)) is not None:
-        return page_response([_group_view(group) for group in await services.dead_letters.groups(which)], None)
+        return page_response([_group_view(group) for group in await services.store.dead_letter_groups(which)], None)
     return await run_page(services, which, cursor=cursor, limit=limit)
 
 

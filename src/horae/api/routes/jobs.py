@@ -43,6 +43,7 @@ from horae.core.drafts import Draft
 from horae.core.model import Job, JobId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
+from horae.jobs.lookup import find_job_by_key
 from horae.queries.jobs import Overview
 
 Creation = Issue[Job]  # here, because annotations of an inner function are evaluated at every call
@@ -159,7 +160,7 @@ async def put_by_key(request: Request) -> Response:
     """
     who, services = principal(request), services_of(request)
     key = read_key(request.path_params["key"])
-    refuse_changed(request, await services.jobs.find_by_key(who.owner, key))
+    refuse_changed(request, await find_job_by_key(services.store, who.owner, key))
     draft = read_replacement(await read_body(request), key)
     refuse_shell(who, draft.task)
     done = await services.jobs.put(

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from horae.core.values import Value
 
-PLENTY = 10  # runs that every lane is looked through for, however many lanes there are
+PLENTY = 10  # runs that are counted in every lane, however many lanes there are
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Lane(Value, frozen=True):
-    """Runs that wait in one line, by their wake-up time: those of a queue, a priority and a band of owners."""
+    """Runs in the order of their wake-up time: those of a queue, a priority and a band of owners."""
 
     queue: str
     priority: int
@@ -21,10 +21,10 @@ class Lane(Value, frozen=True):
 
 
 class Offer(Value, frozen=True):
-    """What a lane has to give now."""
+    """The runs of a lane that can be claimed now."""
 
     lane: Lane
-    count: int  # as far as it was counted, see `part_of_lane`
+    count: int  # as far as counted, see `part_of_lane`
     first_at: datetime | None = None  # when its first run woke
     room: int | None = None  # how many more runs nodes may hold of its queue; None: any number
 
@@ -37,9 +37,9 @@ def part_of_lane(lanes: int, limit: int) -> int:
 def share_out(offers: Sequence[Offer], limit: int, *, part: int) -> dict[Lane, int]:
     """How many of `limit` runs each lane gives.
 
-    Higher priorities come first. Within one the queues take turns, and of a queue its lanes do, so that a flood in one
-    of them gets no more than what the others leave. Whoever waits longest is first in a turn. `part` is how far the
-    lanes were counted: one that has so many is taken to have plenty.
+    Higher priorities come first. Within a priority the queues take turns, and within a queue its lanes, so that a flood
+    in one of them gets no more than what the others leave. The one that waits longest is first in a turn. `part` is how
+    far the lanes were counted: one with that many runs counts as unlimited.
     """
     shares: dict[Lane, int] = {}
     rooms = {offer.lane.queue: offer.room for offer in offers if offer.room is not None}
@@ -63,7 +63,7 @@ def share_out(offers: Sequence[Offer], limit: int, *, part: int) -> dict[Lane, i
 
 
 def _most(offer: Offer, part: int, limit: int) -> int:
-    """What a lane could give; one that was not counted to its end is taken to have plenty."""
+    """The most that a lane can give; one that was not counted to its end counts as unlimited."""
     return offer.count if offer.count < part else limit
 
 
@@ -73,7 +73,7 @@ def _first(offers: Sequence[Offer]) -> tuple[bool, datetime | None]:
 
 
 def _in_turn(wants: dict[K, int], limit: int) -> dict[K, int]:
-    """Give one to each in turn until `limit` are given or nobody wants more, in one step."""
+    """Share `limit` as if each in turn got one until all are satisfied, without going through single turns."""
     given = dict.fromkeys(wants, 0)
     left = min(limit, sum(wants.values()))
     hungry = list(wants)
