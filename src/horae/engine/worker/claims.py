@@ -21,7 +21,7 @@ WORTH = 10  # less than this part of all that may be held is not worth a claim
 
 
 class Claimer:
-    """Asks the store for runs, holds them and has the due ones released."""
+    """Claims runs from the store, holds them and releases those that are due."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Claimer:
         return self._clock.now() + self._slot_patience if self._state.held.overdue else None
 
     def take_stop_requested(self) -> Sequence[Run]:
-        """Return the runs that were claimed with a stop request; the caller asks the store to take them back."""
+        """Return the runs that were claimed with a stop request; the caller has them retracted."""
         stop_requested, self._stop_requested = self._stop_requested, []
         return stop_requested
 
@@ -109,7 +109,7 @@ class Claimer:
         try:
             claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
         except Unavailable:
-            self._state.gates.free(free_gates)  # else nobody but us could ever claim in them
+            self._state.gates.free(free_gates)  # else no other node could ever claim in them
             raise
         if claimed is None:
             return None
@@ -141,7 +141,7 @@ class Claimer:
         free_gates: Sequence[str] = (),
         undecided_gates: Collection[str] = (),
     ) -> tuple[Claims, bool] | None:
-        """Claim, hold what came, release what is due, and decide contested runs; the flag says whether some are open.
+        """Claim, hold what came, release what is due, and decide contested runs; the flag: some are still undecided.
 
         None when this node was declared dead meanwhile.
         """
@@ -178,7 +178,7 @@ class Claimer:
         """Hold claimed runs until their instants; cancel, give back or set aside those that must not start."""
         now, state = self._clock.now(), self._state
         slow = now - asked_at > self._lead  # what was claimed ahead may have others before it by now
-        held, gates, may_hold = state.held, state.gates, state.phase.may.hold
+        held, gates, may_hold = state.held, state.gates, state.phase.may_hold
         for run in runs:
             if run.stop is Reason.CANCELLED:
                 self._releaser.settle(cancel(run, now), now)

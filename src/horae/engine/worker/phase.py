@@ -1,6 +1,5 @@
 """The phase of a worker: what it may do, by the state of its lease and of its shutdown."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from horae.engine.cluster.lease import Lease
@@ -11,8 +10,8 @@ class WorkerPhase(Enum):
 
     WORKING = auto()  # the lease is safe, and every claim is known to be ours
     UNSURE = auto()  # the lease is not safe, or an answer was lost: runs that we hold may be others' by now
-    REVALIDATING = auto()  # the lease is safe again, and the store is being asked which claims are still ours
-    LOST = auto()  # the others declared this node dead: it needs a new identity
+    REVALIDATING = auto()  # the lease is safe again, but the store has not yet confirmed our claims
+    LOST = auto()  # other nodes declared this one dead: it needs a new identity
     DRAINING = auto()  # shutdown has begun; final
 
 
@@ -54,24 +53,9 @@ TRANSITIONS = {  # a cause that is not listed changes nothing
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permissions:
-    """What a phase allows."""
-
-    claim: bool = False  # ask the store for runs
-    start: bool = False  # start attempts of held runs
-    hold: bool = False  # keep a run that the store assigns to us until its instant; else it is given back
-
-
-def permissions(phase: WorkerPhase) -> Permissions:
-    """What a worker may do in a phase."""
-    match phase:
-        case WorkerPhase.WORKING:
-            return Permissions(claim=True, start=True, hold=True)
-        case WorkerPhase.UNSURE | WorkerPhase.REVALIDATING:
-            return Permissions(hold=True)
-        case WorkerPhase.LOST | WorkerPhase.DRAINING:
-            return Permissions()
+MAY_WORK = frozenset({WorkerPhase.WORKING})  # claim runs and start attempts
+# Keep a run that the store assigns to us until its instant; in the other phases it is given back.
+MAY_HOLD = frozenset({WorkerPhase.WORKING, WorkerPhase.UNSURE, WorkerPhase.REVALIDATING})
 
 
 class PhaseTracker:
@@ -79,20 +63,21 @@ class PhaseTracker:
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
-        self.current = WorkerPhase.WORKING
-        self.may = permissions(self.current)
+        self._enter(WorkerPhase.WORKING)
 
     def move(self, cause: PhaseCause) -> None:
         """Change the phase as the table says."""
-        following = TRANSITIONS[self.current].get(cause)
-        if following is not None:
-            self.current, self.may = following, permissions(following)
+        self._enter(TRANSITIONS[self.current].get(cause, self.current))
 
-    def check_lease(self) -> Permissions:
-        """Suspend work if the lease is not safe."""
+    def _enter(self, phase: WorkerPhase) -> None:
+        self.current = phase
+        self.may_work, self.may_hold = phase in MAY_WORK, phase in MAY_HOLD
+
+    def check_lease(self) -> bool:
+        """Suspend work if the lease is not safe; returns whether the worker may work."""
         if not self._lease.safe:
             self.move(PhaseCause.NODE_DEAD if self._lease.lost else PhaseCause.LEASE_UNSAFE)
-        return self.may
+        return self.may_work
 
     def resume(self) -> WorkerPhase:
         """Suspend work if the lease is not safe, and prepare to go on if it is safe again."""

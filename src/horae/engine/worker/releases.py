@@ -37,7 +37,7 @@ class Releaser:
         """Start what is due, set the timer to the next instant, and return how many runs were due."""
         state = self._state
         self._slicing = False
-        if not state.phase.check_lease().start:
+        if not state.phase.check_lease():
             return 0
         now = self._clock.now()
         self._fill_slots(now)  # with what the last slice has left
@@ -76,7 +76,7 @@ class Releaser:
 
     def _fill_slots(self, now: datetime) -> None:
         held = self._state.held
-        if not self._state.phase.may.start:
+        if not self._state.phase.may_work:
             return
         self._count_slots()
         while held.overdue and self._starts_left > 0:
@@ -132,8 +132,8 @@ class Releaser:
                 self._release_follower(follower, now)
 
     def _release_follower(self, run: Run, now: datetime) -> None:
-        if not self._state.phase.may.start:
-            self._state.held.keep(run)  # decided when work goes on
+        if not self._state.phase.may_work:
+            self._state.held.keep(run)  # decided when work is resumed
             return
         self._count_slots()
         self._release(run, now)

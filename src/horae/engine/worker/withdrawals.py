@@ -34,7 +34,7 @@ class Withdrawer:
         await self.retract([run for run in held if run is not None])
 
     async def retract(self, runs: Sequence[Run]) -> None:
-        """Return held runs of a paused job to their slots; none of them starts while the store is asked."""
+        """Return held runs of a paused job to their slots; none of them starts before the store has answered."""
         if not runs:
             return
         for run in runs:
@@ -99,7 +99,7 @@ class Withdrawer:
                 self._releaser.already_settled(skip(run, Reason.PAUSED, now).run, now)
             case Retraction.OVER:
                 self._releaser.settle(cancel(run, now), now)
-            case Retraction.GOES_ON if self._state.phase.may.hold:
+            case Retraction.GOES_ON if self._state.phase.may_hold:
                 self._state.held.keep(run)
             case Retraction.GOES_ON:
                 self._releaser.settle(give_back(run, now), now)

@@ -101,7 +101,7 @@ class Worker:
         if phase.resume() is WorkerPhase.REVALIDATING:
             await self._reconciler.confirm_claims()
             self.release_due()
-        if not phase.may.claim:
+        if not phase.may_work:
             return None  # the next heartbeat wakes us, unless we drain
         await self._reconciler.return_unknown()
         try:
