@@ -3,7 +3,7 @@
 import inspect
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any, TypeVar, cast
@@ -136,19 +136,17 @@ class _TimedStore:
         self._seconds = seconds
 
     def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._store, name)
-        if inspect.iscoroutinefunction(attribute):
-            attribute = _timed(attribute, self._seconds.labels(name))
-            setattr(self, name, attribute)  # so that the next look-up is direct
-        return attribute
+        verb = getattr(self._store, name)
+        if not inspect.iscoroutinefunction(verb):
+            return verb
+        seconds = self._seconds.labels(name)
 
+        async def timed(*args: Any, **keywords: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return await verb(*args, **keywords)
+            finally:
+                seconds.observe(time.perf_counter() - began)
 
-def _timed(verb: Callable[..., Awaitable[Any]], seconds: Histogram) -> Callable[..., Awaitable[Any]]:
-    async def timed(*args: Any, **keywords: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return await verb(*args, **keywords)
-        finally:
-            seconds.observe(time.perf_counter() - began)
-
-    return timed
+        setattr(self, name, timed)  # so that the next look-up is direct
+        return timed

@@ -88,9 +88,9 @@ async def running_node(
     `guard` admits requests; None: as the settings say.
     """
     registry = program.registry.with_tasks(builtin_tasks())
-    async with opened_store(settings.store) as opened:
+    async with contextlib.AsyncExitStack() as stack:
         metrics = Metrics()
-        store: Store = metrics.measured(opened)
+        store: Store = metrics.measured(await stack.enter_async_context(opened_store(settings.store)))
         clock = StoreClock()
         await sync_clock(clock, store)
         parts = Parts(
@@ -109,27 +109,17 @@ async def running_node(
         services = _services(parts, node)
         guard = guard or guard_of(settings, now=lambda: clock.now().timestamp())
         api = create_app(services, guard=guard, local_names=plan.local)
-        with _bound(program, services) as connection:  # from before the first run starts until the last one has ended
-            async with _started(node, executor):
-                if plan.demo:
-                    await seed_demo_jobs(services.jobs, store, owner=LOCAL)
-                if executor is not None and program.declared:
-                    await _declare(program, connection)
-                yield RunningNode(node=node, services=services, api=api)
-
-
-@contextlib.asynccontextmanager
-async def _started(node: NodeService, executor: Executor | None) -> AsyncIterator[None]:
-    """Start the duties of the node, and stop them and the executor at the end."""
-    try:
-        await node.start()
-        try:
-            yield
-        finally:
-            await node.stop()
-    finally:
+        # From before the first run starts until the last one has ended.
+        connection = stack.enter_context(_bound(program, services))
         if executor is not None:
-            await executor.close()
+            stack.push_async_callback(executor.close)
+        await node.start()
+        stack.push_async_callback(node.stop)
+        if plan.demo:
+            await seed_demo_jobs(services.jobs, store, owner=LOCAL)
+        if executor is not None and program.declared:
+            await _declare(program, connection)
+        yield RunningNode(node=node, services=services, api=api)
 
 
 def _executor(parts: Parts) -> Executor:
@@ -250,12 +240,7 @@ def _services(parts: Parts, node: NodeService) -> Services:
 def _bound(program: Program, services: Services) -> Iterator[Connection]:
     """Let tasks that run here submit others through the store of this node."""
     with contextlib.closing(PollingWaiter(services.store)) as waiter:
-        connection = Connection(
-            store=services.store,
-            clock=services.clock,
-            jobs=services.jobs,
-            waiter=waiter,
-        )
+        connection = Connection(store=services.store, clock=services.clock, jobs=services.jobs, waiter=waiter)
         with program.bind(connection):
             yield connection
 

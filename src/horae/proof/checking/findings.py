@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from horae.core.events import EventKind
@@ -124,16 +124,16 @@ class History:
     end_events: Mapping[RunId, EndEvent] = field(default_factory=dict)  # as far as the store still has them
 
 
-def at(moment: datetime) -> str:
-    return f"at {rfc3339(moment)}"
+def found(code: Code, subject: str, detail: str) -> Violation:
+    return Violation(code=code, subject=subject, detail=detail)
 
 
 def of_run(code: Code, run: Run, detail: str) -> Violation:
-    return Violation(code=code, subject=run_name(run.id), detail=detail)
+    return found(code, run_name(run.id), detail)
 
 
 def of_job(code: Code, job: Job, detail: str) -> Violation:
-    return Violation(code=code, subject=job_name(job.id), detail=detail)
+    return found(code, job_name(job.id), detail)
 
 
 def run_name(run_id: RunId) -> str:
@@ -142,3 +142,14 @@ def run_name(run_id: RunId) -> str:
 
 def job_name(job_id: JobId) -> str:
     return f"job_{job_id}"
+
+
+def at(moment: datetime | float) -> str:
+    """Return a time for messages; a number is seconds since 1970."""
+    return f"at {rfc3339(moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC))}"
+
+
+def duration(length: timedelta | float) -> str:
+    """Return a duration for messages; a number is seconds."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    return f"{seconds * 1000:.0f} ms" if abs(seconds) < 10 else f"{seconds:.1f} s"

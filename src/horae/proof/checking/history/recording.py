@@ -141,6 +141,13 @@ class RequestedJob:
         return definition
 
     @property
+    def name(self) -> str:
+        """The id of the job, or its label where the id is not known."""
+        if self.job is not None:
+            return self.job.job
+        return next((call.ok.job for call in self.create_calls if call.ok and call.ok.job), self.label)
+
+    @property
     def owner(self) -> str:
         return self.create_calls[0].invoke.owner
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, duration, found
 from horae.proof.checking.history.coverage import Coverage, coverage_of
 from horae.proof.checking.history.recording import Recording
 from horae.proof.checking.history.versions import may_wait_for_other_jobs, runs_wait_for_each_other
@@ -22,7 +22,6 @@ from horae.proof.checking.judges.reporting import judge_reporting
 from horae.proof.checking.judges.slots import evaluators, judge_slots
 from horae.proof.checking.judges.start_windows import judge_start_windows
 from horae.proof.checking.judges.starts import judge_starts
-from horae.proof.checking.wording import duration, found
 
 Judge = Callable[[Recording], Iterator[Violation]]
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, duration, found
 from horae.proof.checking.history.recording import FINAL_STATUS, HandlerSpan, Recording, RequestedJob
 from horae.proof.checking.history.records import Definition, FinalAttempt, FinalRun
 from horae.proof.checking.history.versions import versions
 from horae.proof.checking.store.runs import PLAIN_ERRORS
-from horae.proof.checking.wording import duration, found
 
 COUNTED = frozenset({"failed", "timeout"})  # released and lost ones use up no retry
 OUTCOMES = COUNTED | {"succeeded", "lost", "released", "cancelled"}

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from horae.proof.checking.findings import Code, Violation
-from horae.proof.checking.history.recording import RecordedCall, Recording, RequestedJob
+from horae.proof.checking.findings import Code, Violation, at, found
+from horae.proof.checking.history.recording import FINAL_STATUS, RecordedCall, Recording, RequestedJob
 from horae.proof.checking.history.records import Action
-from horae.proof.checking.wording import at, found, name
 
 MARGIN = 0.02  # seconds between the clocks of a node and of the harness
-ENDED = frozenset({"cancelled", "succeeded", "failed", "skipped"})
 
 
 def judge_cancels(recording: Recording) -> Iterator[Violation]:
@@ -20,9 +18,8 @@ def judge_cancels(recording: Recording) -> Iterator[Violation]:
         for call in requested.calls_of(Action.DELETE):
             if call.ok:
                 yield from _judge_delete(requested, call, recording)
-                if (
-                    not call.invoke.keep_running and recording.heartbeats
-                ):  # then leases are recorded when they are granted
+                # With heartbeats, leases are recorded when they are granted.
+                if not call.invoke.keep_running and recording.heartbeats:
                     older = [run.run for run in requested.runs if run.created_at < call.began_at - MARGIN]
                     for run in older:
                         yield from _granted_after(run, call, recording)
@@ -39,7 +36,7 @@ def _granted_after(run: str, call: RecordedCall, recording: Recording) -> Iterat
 
 
 def _judge_delete(requested: RequestedJob, call: RecordedCall, recording: Recording) -> Iterator[Violation]:
-    """No scheduled or backfilled run of a deleted job starts; one that was requested by itself, as a requeue, may."""
+    """No scheduled or backfilled run of a deleted job starts; a run requested separately, as a requeue, may."""
     grace = recording.setup.lease + recording.setup.clock_error
     for start in requested.starts:
         if start.at <= call.done_at + grace:
@@ -49,7 +46,7 @@ def _judge_delete(requested: RequestedJob, call: RecordedCall, recording: Record
         kept = call.invoke.keep_running and first <= call.done_at + grace
         if not kept and (run is None or run.trigger in ("schedule", "backfill")):
             detail = f"a handler started {at(start.at)}, though it was deleted {at(call.done_at)}"
-            yield found(Code.DELETED_YET_STARTED, name(requested), detail)
+            yield found(Code.DELETED_YET_STARTED, requested.name, detail)
             return
 
 
@@ -70,6 +67,6 @@ def _judge_cancel(run: str, call: RecordedCall, recording: Recording) -> Iterato
             detail = f"its cancel was accepted {at(call.done_at)}, and a handler started {at(late[0].at)}"
             yield found(Code.CANCEL_IGNORED, run, detail)
         final = recording.runs.get(run)
-        if final is not None and final.status not in ENDED and ready + allowed < recording.end_at:
+        if final is not None and final.status not in FINAL_STATUS and ready + allowed < recording.end_at:
             detail = f"its cancel was accepted {at(call.done_at)}, and it is {final.status} at the end"
             yield found(Code.CANCEL_IGNORED, run, detail)

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from horae.core.decisions.results import MAX_CRASHES
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, found
 from horae.proof.checking.history.recording import Recording, RequestedJob
 from horae.proof.checking.history.records import Action, FinalRun, HandlerEvent
 from horae.proof.checking.judges.attempts import allowed, counted
 from horae.proof.checking.store.runs import PLAIN_ERRORS
-from horae.proof.checking.wording import found
 
 
 def judge_dead_letters(recording: Recording) -> Iterator[Violation]:

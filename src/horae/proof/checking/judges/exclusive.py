@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, duration, found
 from horae.proof.checking.history.recording import FINAL_STATUS, HandlerSpan, Recording
 from horae.proof.checking.history.records import FinalRun, ResultReport
-from horae.proof.checking.wording import at, duration, found
 
 SKEW = 0.25  # seconds that the clock of a node may be off
 

@@ -3,10 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, found
 from horae.proof.checking.history.recording import RecordedCall, Recording
 from horae.proof.checking.history.records import Action
-from horae.proof.checking.wording import found
 
 CREATING = (Action.CREATE, Action.TRIGGER, Action.BACKFILL, Action.REQUEUE)
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, found
 from horae.proof.checking.history.recording import FOREVER, Recording
 from horae.proof.checking.history.records import Effect, HandlerEvent
-from horae.proof.checking.wording import at, found
 
 MARGIN = 0.02  # seconds between the clocks of a worker and of the harness
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, found
 from horae.proof.checking.history.recording import HandlerSpan, Recording
 from horae.proof.checking.history.records import Action, Limit
 from horae.proof.checking.judges.leases import leased_until
-from horae.proof.checking.wording import at, found
 
 
 def judge_limits(recording: Recording) -> Iterator[Violation]:

@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, duration, found
 from horae.proof.checking.history.recording import HandlerSpan, Recording, RequestedJob
 from horae.proof.checking.history.records import Action, Definition, FinalRun
 from horae.proof.checking.history.versions import due_times
-from horae.proof.checking.wording import at, duration, found
 
 CHANGED = (Action.UPDATE, Action.PAUSE, Action.RESUME)
 

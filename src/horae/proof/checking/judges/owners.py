@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, found
 from horae.proof.checking.history.recording import Recording
 from horae.proof.checking.history.records import Action
-from horae.proof.checking.wording import found
 
 
 def judge_owners(recording: Recording) -> Iterator[Violation]:

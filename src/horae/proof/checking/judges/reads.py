@@ -3,10 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, found
 from horae.proof.checking.history.recording import FINAL_STATUS, RecordedCall, Recording
 from horae.proof.checking.history.records import Action
-from horae.proof.checking.wording import at, found
 
 AFTER_CANCELLING = FINAL_STATUS | {"cancelling"}
 

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, found
 from horae.proof.checking.history.recording import FINAL_STATUS, Recording
 from horae.proof.checking.history.records import FinalRun
-from horae.proof.checking.wording import at, found
 
 SKEW = 0.25  # seconds that the clock of a node may be off
 

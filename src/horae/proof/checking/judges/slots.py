@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, duration, found
 from horae.proof.checking.history.recording import Recording, RequestedJob
 from horae.proof.checking.history.records import Action, FinalRun, FinalSkip
 from horae.proof.checking.history.reference import MICRO, ReferenceSlots, micros, object_form
 from horae.proof.checking.history.versions import slots_of, versions
 from horae.proof.checking.judges.leases import ended_at, was_leased_at
-from horae.proof.checking.wording import at, duration, found, name
 
 GAP = timedelta(hours=3)  # no clock change is longer
 MISSED_AFTER = 5.0  # seconds after which a slot that was not fired counts as missed
@@ -35,19 +34,19 @@ def evaluators(recording: Recording) -> frozenset[str]:
 def _judge(requested: RequestedJob, slots: ReferenceSlots, recording: Recording) -> Iterator[Violation]:
     if requested.job is None:
         if requested.accepted:
-            yield found(Code.LOST, name(requested), "it was accepted, but is missing in the final state")
+            yield found(Code.LOST, requested.name, "it was accepted, but is missing in the final state")
         return
     runs = _runs_by_slot(requested)
     skipped = _skipped_slots(requested, slots)
     for slot in sorted(slots.expected - runs.keys() - skipped.keys()):
         yield found(
-            Code.SLOT_MISSING, name(requested), f"there is neither a run nor a skip for its slot {at(slot / MICRO)}"
+            Code.SLOT_MISSING, requested.name, f"there is neither a run nor a skip for its slot {at(slot / MICRO)}"
         )
     for slot, same in runs.items():
         yield from _judge_slot(requested, slot, same, skipped[slot], slots, recording)
     for slot, times in skipped.items():
         if times > 1:
-            yield found(Code.SLOT_TWICE, name(requested), f"its slot {at(slot / MICRO)} is skipped {times} times")
+            yield found(Code.SLOT_TWICE, requested.name, f"its slot {at(slot / MICRO)} is skipped {times} times")
     for skip in requested.skips:
         yield from _judge_skip(requested, skip, slots, recording)
 
@@ -78,7 +77,7 @@ def _judge_slot(
     if len(valid) + skipped > 1 or (len(runs) > 1 and not changed):
         names = ", ".join(run.run for run in runs)
         detail = f"its slot {at(slot / MICRO)} has {names}{' and is skipped too' if skipped else ''}"
-        yield found(Code.SLOT_TWICE, name(requested), detail)
+        yield found(Code.SLOT_TWICE, requested.name, detail)
     if not slots.allow(slot) and slot <= micros(recording.end_at):
         code = Code.OLD_VERSION if len(versions(requested)) > 1 else Code.SLOT_UNPLANNED
         for run in valid:
@@ -99,7 +98,7 @@ def _judge_skip(
     skipped = f"the skip ({skip.reason}) from {at(skip.start)} to {at(skip.end)}"
     if skip.reason == "dst_gap":
         if not _near_clock_change(requested, skip.start):
-            yield found(Code.SKIPPED_WITHOUT_CAUSE, name(requested), f"{skipped} is not near a clock change")
+            yield found(Code.SKIPPED_WITHOUT_CAUSE, requested.name, f"{skipped} is not near a clock change")
         return
     inside = [slot for slot in slots.possible if micros(skip.start) <= slot <= micros(skip.end)]
     if (
@@ -107,10 +106,10 @@ def _judge_skip(
         and skip.end <= recording.end_at
         and not (requested.calls_of(Action.UPDATE) or slots.unknown)
     ):
-        yield found(Code.SLOT_MISCOUNTED, name(requested), f"{skipped} counts {skip.count} slots, not {len(inside)}")
+        yield found(Code.SLOT_MISCOUNTED, requested.name, f"{skipped} counts {skip.count} slots, not {len(inside)}")
     for moment in dict.fromkeys((skip.start, skip.end)):
         if problem := _wrong_reason(requested, skip.reason, moment, recording, None):
-            yield found(Code.SKIPPED_WITHOUT_CAUSE, name(requested), f"{skipped}: {problem}")
+            yield found(Code.SKIPPED_WITHOUT_CAUSE, requested.name, f"{skipped}: {problem}")
 
 
 # --- reasons, derived independently

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, found
 from horae.proof.checking.history.recording import FOREVER, Recording, RequestedJob
 from horae.proof.checking.history.records import Action, Effect, HandlerEvent
 from horae.proof.checking.history.reference import MICRO
@@ -22,7 +22,6 @@ from horae.proof.checking.history.versions import (
     versions,
 )
 from horae.proof.checking.judges.starts import may_wait_forever
-from horae.proof.checking.wording import at, found, name
 
 TOUCHING = (Action.CANCEL, Action.DELETE, Action.PAUSE, Action.RESUME, Action.UPDATE)
 
@@ -58,12 +57,12 @@ def _judge(requested: RequestedJob, windows: Sequence[StartWindow], recording: R
     for window in missed:
         late = next((start for start in extra if start.at > window.end), None)
         if late is None:
-            yield found(Code.LOST, name(requested), f"no handler started for it between {at(window.start)} and the end")
+            yield found(Code.LOST, requested.name, f"no handler started for it between {at(window.start)} and the end")
         else:
             extra.remove(late)
             delayed = recording.deadline(window.start) > window.start + recording.setup.lateness
             code = Code.SLOW_RECOVERY if delayed else Code.LATE_START
-            yield found(code, name(requested), f"its run due {at(window.start)} started {at(late.at)} only")
+            yield found(code, requested.name, f"its run due {at(window.start)} started {at(late.at)} only")
     yield from _unexplained_starts(requested, extra, recording)
 
 
@@ -158,6 +157,6 @@ def _unexplained_starts(requested: RequestedJob, extra: Sequence[Effect], record
             continue
         hidden = next((one for one in troubled if one < start.at and recording.overlaps_fault(one, start.at)), None)
         if hidden is None:
-            yield found(Code.UNASKED, name(requested), f"a handler started for it {at(start.at)} without a request")
+            yield found(Code.UNASKED, requested.name, f"a handler started for it {at(start.at)} without a request")
         else:
             troubled.remove(hidden)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from horae.proof.checking.findings import Code, Violation
+from horae.proof.checking.findings import Code, Violation, at, duration, found
 from horae.proof.checking.history.recording import FINAL_STATUS, HandlerSpan, Recording, RequestedJob
 from horae.proof.checking.history.records import Action, Effect, FinalRun
 from horae.proof.checking.history.versions import (
@@ -12,7 +12,6 @@ from horae.proof.checking.history.versions import (
     paused_since,
     runs_wait_for_each_other,
 )
-from horae.proof.checking.wording import at, duration, found, name
 
 
 def judge_starts(recording: Recording) -> Iterator[Violation]:
@@ -37,7 +36,7 @@ def _exists(requested: RequestedJob, recording: Recording) -> Iterator[Violation
     if requested.accepted and not requested.recurring and not requested.runs:
         yield found(
             Code.LOST,
-            name(requested),
+            requested.name,
             f"it was accepted {at(requested.accepted_at)}, but is missing in the final state",
         )
 
@@ -65,7 +64,7 @@ def _is_running(spans: list[HandlerSpan], recording: Recording) -> bool:
 
 
 def may_wait_forever(requested: RequestedJob, recording: Recording) -> bool:
-    """Whether it may wait for ever: it is paused, or a failure blocks its ordering key."""
+    """Whether it may wait indefinitely: it is paused, or a failure blocks its ordering key."""
     if paused_since(requested) is not None:
         return True
     return (requested.owner, requested.definition.ordering_key) in recording.blocked_keys

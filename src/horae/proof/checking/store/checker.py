@@ -129,7 +129,7 @@ class Checker:
         return [violation for violation in found if not await self._is_explained(violation)]
 
     async def _is_explained(self, violation: Violation) -> bool:
-        """Whether a skipped slot overlapped a run that is not in the ledger, or whose end the store learned late."""
+        """Whether a skipped slot overlapped a run that is not in the ledger, or whose result reached the store late."""
         if violation.code is not Code.SKIPPED_WITHOUT_CAUSE:
             return False
         run = await find_run(self._store, _run_id(violation), owner=None)

@@ -1,4 +1,4 @@
-"""Finds out from the events of a store, which it keeps for a day, when it learned that runs had ended."""
+"""Reads from the events of a store, which are kept for a day, when it received the results of runs."""
 
 from collections.abc import Iterable
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from horae.core.decisions.results import MAX_CRASHES
 from horae.core.lifecycle import FINAL
 from horae.core.model import Attempt, NodeId, Outcome, Run, State, Trigger
-from horae.proof.checking.findings import Code, Tolerance, Violation, at, of_run
+from horae.proof.checking.findings import Code, Tolerance, Violation, at, duration, of_run
 
 COUNTED = frozenset({Outcome.FAILED, Outcome.TIMEOUT})
 ENDED_UNSTARTED = frozenset({State.CANCELLED, State.SKIPPED})
@@ -43,12 +43,12 @@ def _starts(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iter
     if not starts or _was_moved(run, attempts):
         return
     if (early := run.due_at - min(starts)) > tolerance.early:
-        yield of_run(Code.EARLY_START, run, f"it started {_milliseconds(early)} before it was due, {at(run.due_at)}")
+        yield of_run(Code.EARLY_START, run, f"it started {duration(early)} before it was due, {at(run.due_at)}")
     elif (early := _before_wake_up(run, attempts)) > tolerance.early:
         code = Code.RETRIED_EARLY if run.attempt > 1 else Code.EARLY_START
-        yield of_run(code, run, f"attempt {run.attempt} began {_milliseconds(early)} before {at(run.wake_at)}")
+        yield of_run(code, run, f"attempt {run.attempt} began {duration(early)} before {at(run.wake_at)}")
     if (latest := _latest_start(run)) is not None and min(starts) > latest:
-        late = _milliseconds(min(starts) - run.due_at)
+        late = duration(min(starts) - run.due_at)
         yield of_run(Code.LATE_START, run, f"it started {late} late, too late for its start_within_seconds")
 
 
@@ -221,13 +221,13 @@ def _spans(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Itera
             continue
         gap = after.start - before.end + (timedelta() if before.node == after.node else tolerance.skew)
         if gap < timedelta():
-            detail = f"attempt {after.number} began {_milliseconds(-gap)} before attempt {before.number} ended"
+            detail = f"attempt {after.number} began {duration(-gap)} before attempt {before.number} ended"
             yield of_run(Code.ATTEMPTS_OVERLAP, run, f"{detail}, whose lease was not lost")
         elif _is_plain(before.record):
             delay = run.spec.policy.retry.delay_after(before.number, 0.0)
             if gap < delay - tolerance.early:
-                waited = f"{_milliseconds(gap)} after attempt {before.number} failed"
-                yield of_run(Code.RETRIED_EARLY, run, f"it was retried {waited}, not after {_milliseconds(delay)}")
+                waited = f"{duration(gap)} after attempt {before.number} failed"
+                yield of_run(Code.RETRIED_EARLY, run, f"it was retried {waited}, not after {duration(delay)}")
 
 
 def _is_plain(attempt: Attempt) -> bool:
@@ -235,7 +235,3 @@ def _is_plain(attempt: Attempt) -> bool:
     if attempt.outcome is Outcome.TIMEOUT:
         return True
     return attempt.outcome is Outcome.FAILED and attempt.error is not None and attempt.error.type in PLAIN_ERRORS
-
-
-def _milliseconds(duration: timedelta) -> str:
-    return f"{duration.total_seconds() * 1000:.0f} ms"

@@ -17,6 +17,8 @@ from horae.proof.checking.findings import Code, EndEvent, Tolerance, Violation, 
 
 _TICK = timedelta(microseconds=1)
 
+RunsBySlot = Sequence[tuple[datetime, Sequence[Run]]]  # without those that a later revision replaced
+
 
 def first_judged(job: Job, since: datetime | None) -> datetime:
     """The moment after which every slot is expected: the job was created or last changed, and its history is kept."""
@@ -64,10 +66,11 @@ class SlotJudge:
         ranges = [skipped for skipped in page.skips if self._is_next(skipped.start, end)]
         backfills = [backfill for backfill in page.backfills if self._is_next(backfill.start, end)]
         self._read_to = end
-        yield from self._single(runs)
+        by_slot = [(slot, _valid(list(same))) for slot, same in groupby(sorted(runs, key=_slot), key=_slot)]
+        yield from self._single(by_slot)
         yield from self._caused(runs)
         self._gaps += [skipped.start for skipped in ranges if skipped.reason is Reason.DST_GAP]
-        for entry in sorted(self._entries(runs, ranges, backfills), key=lambda entry: (entry.start, entry.end)):
+        for entry in sorted(self._entries(by_slot, ranges, backfills), key=lambda entry: (entry.start, entry.end)):
             yield from self._judge_entry(entry)
 
     def end(self) -> Iterator[Violation]:
@@ -82,9 +85,8 @@ class SlotJudge:
 
     # --- the sweep
 
-    def _entries(self, runs: Sequence[Run], skips: Sequence[Skip], backfills: Sequence[Backfill]) -> Iterator[_Entry]:
-        for slot, same in groupby(sorted(runs, key=_slot), key=_slot):
-            valid = _valid(list(same))
+    def _entries(self, by_slot: RunsBySlot, skips: Sequence[Skip], backfills: Sequence[Backfill]) -> Iterator[_Entry]:
+        for slot, valid in by_slot:
             if any(run.revision == self._job.revision for run in valid) or self._is_slot(slot):
                 yield _Entry(slot, slot, 1, run_name(valid[-1].id))
         for skipped in skips:
@@ -145,10 +147,9 @@ class SlotJudge:
 
     # --- runs of the schedule
 
-    def _single(self, runs: Sequence[Run]) -> Iterator[Violation]:
+    def _single(self, by_slot: RunsBySlot) -> Iterator[Violation]:
         """Check that each slot has one run: not early, not of a cancelled job, not of a slot that fires again."""
-        for slot, same in groupby(sorted(runs, key=_slot), key=_slot):
-            valid = _valid(list(same))
+        for slot, valid in by_slot:
             if len(valid) > 1:
                 names = ", ".join(run_name(run.id) for run in valid)
                 yield self._violation(Code.SLOT_TWICE, f"{at(slot)} has the runs {names}")
