@@ -1,4 +1,4 @@
-"""Log lines on stderr: for people on a terminal, else key=value, or JSON if HORAE_LOG=json asks for it."""
+"""Log lines on stderr: for people on a terminal, else key=value, or JSON with HORAE_LOG=json."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import structlog
 
 
 def configure_logs() -> None:
-    """Set up structlog for a process of ours."""
+    """Configure structlog for this process."""
     on_terminal = sys.stderr.isatty() and not _wants_json()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -30,7 +30,7 @@ def configure_logs() -> None:
 
 
 def shows_banner() -> bool:
-    """Return whether a person watches this process in a terminal and did not ask for log lines."""
+    """Return whether the output is a terminal and JSON logs are off."""
     return sys.stdout.isatty() and sys.stderr.isatty() and not _wants_json()
 
 

@@ -16,19 +16,19 @@ FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 
 Tick = Callable[[], Awaitable[datetime | None]]
-Wake = Callable[[datetime | None], None]  # asks for a tick at a time; None asks for one now
+Wake = Callable[[datetime | None], None]  # requests a tick at a time; None: now
 
 
 class Wakeup:
-    """A request for an earlier tick, shared by a loop and by those who wake it."""
+    """A request for an earlier tick, shared by a loop and its wakers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.at: datetime | None = None  # the earliest time that was asked for since the last tick
+        self.at: datetime | None = None  # the earliest time that was requested since the last tick
         self.changed = asyncio.Event()
 
     def wake(self, at: datetime | None = None) -> None:
-        """Ask for a tick at `at`, or now."""
+        """Request a tick at `at`, or now."""
         now = self._clock.now()
         if at is None or at <= now:
             self.at = now
@@ -39,7 +39,7 @@ class Wakeup:
         self.changed.set()  # so that the wait is shortened
 
     def clear(self) -> None:
-        """Forget what was asked for."""
+        """Forget the requested time."""
         self.at = None
         self.changed.clear()
 
@@ -60,7 +60,7 @@ class Loop:
         self._backoff = 0.0
 
     def wake(self, at: datetime | None = None) -> None:
-        """Ask for a tick at `at`, or now."""
+        """Request a tick at `at`, or now."""
         self._wakeup.wake(at)
 
     def stop(self) -> None:

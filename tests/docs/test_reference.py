@@ -18,7 +18,7 @@ from tests.named import names_of_tests
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 FAULT = re.compile(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 SHOWN_BY = re.compile(r"^\| (\d+) \| (`tests/[^|]+`) \|$", re.MULTILINE)
-LOG_EVENT = re.compile(r'(?<!run\.)\blog\.(?:info|warning|error|exception)\(\s*"(\w+)"')
+LOG_EVENT = re.compile(r'(?<!run\.)\blog\.(?:info|warning|error|critical|exception)\(\s*"(\w+)"')
 NAMED_MODULE = re.compile(r"`((?:\w+/)+[\w*]+\.(?:py|sql))`")
 PROMISE = re.compile(r"^### (\d+)\. ", re.MULTILINE)
 FAULTS = 78

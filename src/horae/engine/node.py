@@ -79,7 +79,7 @@ class NodeService:
         self._tasks = [asyncio.create_task(loop.run(), name=loop.name) for loop in self._loops]
 
     async def failed(self) -> None:
-        """Return only by raising what ended a duty that should never end."""
+        """Wait until a duty ends, which none should do, and raise its error."""
         heartbeat = asyncio.create_task(self._heartbeat_thread.failed(), name="heartbeat")
         try:
             done, _ = await asyncio.wait({*self._tasks, heartbeat}, return_when=asyncio.FIRST_COMPLETED)

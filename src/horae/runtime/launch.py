@@ -68,7 +68,7 @@ def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1, announce
 
 
 def _run_child(settings: Settings, plan: NodePlan) -> int:
-    """Run one of several processes, which the supervisor restarts whatever ended it; log why in one line."""
+    """Run one of several processes, which the supervisor restarts when it ends; log a failure in one line."""
     try:
         return run_node(settings, plan)
     except HoraeError as exc:

@@ -45,7 +45,7 @@ class Submittable(Protocol[T_co]):
 
 
 class System:
-    """A store, a planner and a worker whose time moves when the test says so.
+    """A store, a planner and a worker in virtual time, which only the test advances.
 
     It starts at `start`, and the same `seed` gives the same random choices.
     """

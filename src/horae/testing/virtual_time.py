@@ -173,7 +173,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # --- what to do when nothing is ready
 
     def _when_idle(self, timeout: float | None) -> float | None:
-        """How many real seconds to wait for threads and sockets: 0 if time advanced instead, None for ever."""
+        """How many real seconds to wait for threads and sockets: 0 if time advanced instead, None without a limit."""
         if self.real_work > len(self._handler_calls):  # else all handlers wait for calls into this loop
             return self._wait_for_threads()
         if self.coroutine_handlers and self._sockets.others and self._waited < SOCKET_SECONDS:
@@ -219,7 +219,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _IdleSelector(selectors.DefaultSelector):
-    """A selector that asks the loop what to do instead of sleeping until a timer."""
+    """A selector that lets the loop decide how long to wait, instead of sleeping until a timer."""
 
     def __init__(self, when_idle: Callable[[float | None], float | None], on_event: Callable[[], None]) -> None:
         super().__init__()

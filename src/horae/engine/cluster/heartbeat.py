@@ -85,7 +85,7 @@ class Heartbeat:
         return ahead
 
     async def _sync(self) -> float:
-        """Follow the store's clock; returns when the store was asked, by the monotonic clock."""
+        """Follow the store's clock; returns when the request was sent, by the monotonic clock."""
         asked_at = self._clock.elapsed()
         store_time = await self._store.time()
         self._clock.sync(store_time, asked_at=asked_at, answered_at=self._clock.elapsed())

@@ -63,7 +63,7 @@ class HeartbeatThread:
         return self.heartbeat
 
     async def failed(self) -> None:
-        """Return only by raising what ended the heartbeats, which should never end by themselves."""
+        """Wait until the heartbeats end, which they should never do, and raise the error."""
         assert self._failed is not None
         await self._failed.wait()
         assert self._failure is not None

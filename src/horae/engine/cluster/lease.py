@@ -28,7 +28,7 @@ class Timing:
 
 
 class Lease:
-    """Whether this node may still act for itself: written by the heartbeat, read before anything is started."""
+    """Whether this node may still act: renewed by heartbeats, checked before anything is started."""
 
     def __init__(self, clock: Clock, timing: Timing) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class Lease:
 
     @property
     def safe(self) -> bool:
-        """Whether runs may be started: nobody can have declared us dead yet, with a margin."""
+        """Whether runs may be started: no other node can have declared this one dead yet, with a margin."""
         return not self.lost and self.age < self._timing.dead_after - self._timing.margin
 
     @property

@@ -11,7 +11,7 @@ FRAMES = 4  # innermost stack frames that are reported
 
 
 class Watchdog:
-    """Asks an event loop for a response again and again; made on its thread, used on another."""
+    """Pings an event loop; created on the thread of the loop, used on another."""
 
     def __init__(
         self, elapsed: Callable[[], float], *, at_most: float, responded: Callable[[], None] = lambda: None

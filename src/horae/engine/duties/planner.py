@@ -13,7 +13,7 @@ from horae.ports.clock import Clock
 from horae.ports.store import Plannable, Store
 
 BATCH = 500
-REST = 2  # pause between rounds, in durations of the last; with less, what is due would wait for what is not
+REST = 2  # pause between rounds, as a multiple of the last one's duration: planning ahead must not delay due runs
 
 
 class Planner:

@@ -50,7 +50,7 @@ class AsyncAttempt(RunningAttempt):
         self._asyncio_task.cancel()
 
     def _end_by_force(self) -> None:
-        """Cancel a second time, which interrupts whatever the task does on its way out, and abandon it."""
+        """Cancel a second time, which also interrupts `finally` clauses, and abandon the task."""
         self._asyncio_task.cancel()
         self.env.loop.call_soon(self._asyncio_task.cancel)
         self.env.leftovers.add(self._asyncio_task)

@@ -42,7 +42,7 @@ class AttemptEnvironment:
 
 
 class RunningAttempt(ABC):
-    """An attempt that can be asked, or forced, to stop; its `run` changes with its progress."""
+    """A running attempt, which can be stopped on request or by force; its `run` changes with its progress."""
 
     # Defaults that most attempts never change are on the class, so that starting an attempt is cheap.
     _timer: asyncio.TimerHandle | None = None
@@ -107,7 +107,7 @@ class RunningAttempt(ABC):
 
     @abstractmethod
     def _ask_to_stop(self) -> None:
-        """Ask the task to end, which it may do or not."""
+        """Request the task to end; it may ignore that."""
 
     @abstractmethod
     def _end_by_force(self) -> None:

@@ -113,7 +113,7 @@ def _message(exc: BaseException) -> str:
 
 
 def _delay(seconds: object) -> timedelta | None:
-    """Return the delay that a task asks for; None, which leaves it to the retry policy, if it is no duration."""
+    """Return the retry delay that a task requested; None if it is no duration: then the retry policy decides."""
     if isinstance(seconds, timedelta):
         return min(max(seconds, timedelta()), _MAX_DELAY)
     if not isinstance(seconds, int | float):

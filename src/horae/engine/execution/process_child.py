@@ -1,4 +1,4 @@
-"""The child process of `cpu=True`: it runs one task after another, as its worker asks over a pipe.
+"""The child process of `cpu=True`: it runs tasks one after another, as its worker sends them over a pipe.
 
 It dies with its worker: by the kernel where that is possible (Linux), and else when the pipe closes.
 """

@@ -82,7 +82,7 @@ class HeldRuns:
             owners = queues.pop(queue)
             owner = next(iter(owners))
             line = owners.pop(owner)
-            alone = not queues and not owners  # nobody to take turns with
+            alone = not queues and not owners  # no other queue or owner takes turns with it
             turn = min(limit - len(taken), len(line)) if alone else 1
             taken += [line.popleft()[1] for _ in range(turn)]
             self.overdue -= turn

@@ -35,7 +35,7 @@ class Reconciler:
     async def return_unknown(self) -> None:
         """Return runs that the store assigns to us and we do not know.
 
-        They come from a claim without an answer, or from a lease that expired without anybody declaring us dead. Repeat
+        They come from a claim without an answer, or from a lease that expired without our being declared dead. Repeat
         after `dead_after`: a slow store may still execute an abandoned claim. A run is unknown if we had it neither
         before nor after the store was asked.
         """
@@ -60,5 +60,5 @@ class Reconciler:
             self._state.unknown_since = None
 
     def _known(self) -> set[RunId]:
-        """Return the runs that we hold, run, ask the store to take back, or have an unsettled result of."""
+        """Return the runs that we hold, run or retract, or whose results are not settled."""
         return {run.id for run in self._state.all_runs()} | self._state.retracting | self._settler.unsettled_ids()

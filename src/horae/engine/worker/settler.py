@@ -40,7 +40,7 @@ class Settler:
         wake: Wake,
         settled: Callable[[Sequence[Settled]], None],
     ) -> None:
-        """`wake` asks for a tick; `settled` is called with each group that the store has answered."""
+        """`wake` requests a tick; `settled` is called with each group that the store has answered."""
         self._store = store
         self._clock = clock
         self._metrics = metrics

@@ -44,7 +44,7 @@ class WorkerState:
     ended: int = 0  # attempts so far
     gates: Gates = field(default_factory=Gates)
     capacity: Capacity = field(default_factory=Capacity)
-    retracting: set[RunId] = field(default_factory=set)  # not held while the store is asked to take them back
+    retracting: set[RunId] = field(default_factory=set)  # not held until the store has answered
     unknown_since: datetime | None = None  # since when the store may assign runs to us that we do not know
 
     def __post_init__(self) -> None:
