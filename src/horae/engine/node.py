@@ -127,9 +127,8 @@ class NodeService:
             self._worker.signal(signal.at)
         if signal.kind in (Kind.PLAN, Kind.ANY) and self._planner_loop is not None:
             self._planner_loop.wake(signal.at)
-        if signal.kind is Kind.ANY and self._stops_loop is not None:
-            self._stops_loop.wake()
-        if signal.kind is Kind.STOP and self._stops_loop is not None and signal.node in (None, self.node_id):
+        stops = signal.kind is Kind.ANY or (signal.kind is Kind.STOP and signal.node in (None, self.node_id))
+        if stops and self._stops_loop is not None:
             self._stops_loop.wake()
 
     async def _drain(self, worker: Worker) -> None:

@@ -167,8 +167,7 @@ class ProcessGroups:
             group.end()
         if self._dying:
             await asyncio.wait(self._dying, timeout=_REAP_SECONDS)
-        if self._reaper is not None:
-            self._stop_reaper(self._reaper)
+        self._stop_reaper()
 
     def _notify_reaper(self, line: str) -> None:
         for _ in range(2):
@@ -176,21 +175,21 @@ class ProcessGroups:
                 if self._reaper is None:  # the first, or the last was killed: a new one needs all groups
                     self._reaper = _start_reaper()
                     line = "".join(f"+ {pid}\n" for pid in self._live)
-                os.write(_input(self._reaper), line.encode())
+                assert self._reaper.stdin is not None
+                self._reaper.stdin.write(line.encode())
                 return
             except BrokenPipeError:
-                assert self._reaper is not None
-                self._stop_reaper(self._reaper)
+                self._stop_reaper()
             except OSError as exc:  # out of resources; the next group tries again
                 log.warning("process_reaper_not_started", error=str(exc))
                 return
         log.warning("process_reaper_lost", groups=len(self._live))
 
-    def _stop_reaper(self, reaper: subprocess.Popen[bytes]) -> None:
-        assert reaper.stdin is not None
-        reaper.stdin.close()
-        reaper.wait()
-        self._reaper = None
+    def _stop_reaper(self) -> None:
+        if self._reaper is not None and self._reaper.stdin is not None:
+            self._reaper.stdin.close()
+            self._reaper.wait()
+            self._reaper = None
 
 
 def _prefer_for_oom_kill(pid: int) -> None:
@@ -214,8 +213,3 @@ def _start_reaper() -> subprocess.Popen[bytes]:
         cwd="/",
         env={},
     )
-
-
-def _input(reaper: subprocess.Popen[bytes]) -> int:
-    assert reaper.stdin is not None
-    return reaper.stdin.fileno()

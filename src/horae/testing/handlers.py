@@ -3,7 +3,6 @@
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
 
 from horae.core.model import Run
 from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
@@ -70,20 +69,17 @@ class CountingExecutor:
         """Start an attempt."""
         task = self._executor.registry.get(run.spec.task)
         kind = TaskKind.ASYNC if task is None else task.kind
-        uncount = self._count(real=kind is not TaskKind.ASYNC or run.spec.task in REAL_TASKS)
+        real = kind is not TaskKind.ASYNC or run.spec.task in REAL_TASKS
 
         def ended(run: Run, result: AttemptResult) -> None:
-            uncount()
+            self._count(-1, real=real)
             done(run, result)
 
+        self._count(1, real=real)
         return self._executor.begin(run, ended, progressed)
 
-    def _count(self, *, real: bool) -> Callable[[], None]:
-        def change(by: int) -> None:
-            if real:
-                self._loop.real_work += by
-            else:
-                self._loop.coroutine_handlers += by
-
-        change(1)
-        return lambda: change(-1)
+    def _count(self, change: int, *, real: bool) -> None:
+        if real:
+            self._loop.real_work += change
+        else:
+            self._loop.coroutine_handlers += change

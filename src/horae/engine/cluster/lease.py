@@ -57,9 +57,9 @@ class Lease:
     @property
     def safe_for(self) -> timedelta:
         """How long the lease has been safe without a break."""
-        return (
-            timedelta.max if self._safe_since is None else timedelta(seconds=self._clock.elapsed() - self._safe_since)
-        )
+        if self._safe_since is None:
+            return timedelta.max
+        return timedelta(seconds=self._clock.elapsed() - self._safe_since)
 
     @property
     def expired(self) -> bool:

@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,6 +19,10 @@ from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import merged
 from horae.tasks.registry import AnyTask
 from horae.tasks.tools import Tools
+
+if TYPE_CHECKING:  # each pool runs attempts of its own kind
+    from horae.engine.execution.process_attempt import ProcessPool
+    from horae.engine.execution.thread_attempt import ThreadPool
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +38,8 @@ class AttemptEnvironment:
     shared_task: SharedTask
     logs: LogWriter
     tools: Tools
+    threads: "ThreadPool"
+    processes: "ProcessPool"
     grace: float  # seconds between the request to stop and the end by force
     live: "set[RunningAttempt]" = field(default_factory=set)
     leftovers: set[asyncio.Task[None]] = field(default_factory=set)  # cancelled coroutines that have not ended yet

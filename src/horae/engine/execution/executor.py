@@ -60,10 +60,10 @@ class Executor:
             shared_task=SharedTask(loop),
             logs=LogWriter(blobs, clock, limit=log_limit),
             tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
+            threads=pool or ThreadPool(threads),
+            processes=ProcessPool(self._groups, loop, limit=processes),
             grace=grace,
         )
-        self._threads = pool or ThreadPool(threads)
-        self._processes = ProcessPool(self._groups, self._env, limit=processes)
         self._loading: set[asyncio.Task[None]] = set()
 
     @property
@@ -99,9 +99,9 @@ class Executor:
             case TaskKind.ASYNC:
                 return AsyncAttempt(run, task, self._env, done, progressed)
             case TaskKind.THREAD:
-                return ThreadAttempt(run, task, self._env, done, progressed, self._threads)
+                return ThreadAttempt(run, task, self._env, done, progressed)
             case TaskKind.PROCESS:
-                return ProcessAttempt(run, task, self._env, done, progressed, self._processes)
+                return ProcessAttempt(run, task, self._env, done, progressed)
 
     async def _load_and_start(self, attempt: RunningAttempt, key: str) -> None:
         try:
@@ -127,9 +127,9 @@ class Executor:
             for loading in self._loading:
                 loading.cancel()
             await asyncio.wait(self._loading)
-        await self._processes.close()
+        await self._env.processes.close()
         await self._groups.close()
-        self._threads.close()
+        self._env.threads.close()
         if self._env.leftovers:
             await asyncio.wait(self._env.leftovers, timeout=self._env.grace)
         if self.abandoned:

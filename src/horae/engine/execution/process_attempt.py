@@ -9,8 +9,7 @@ from collections import deque
 import msgspec
 import structlog
 
-from horae.core.model import Run
-from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
+from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import Stopped, Success, crashed, failure, failure_of
 from horae.engine.execution.process_messages import (
     HEADER,
@@ -26,7 +25,6 @@ from horae.engine.execution.process_messages import (
     framed,
 )
 from horae.tasks.process_groups import ProcessGroup, ProcessGroups
-from horae.tasks.registry import AnyTask
 
 log = structlog.get_logger(__name__)
 
@@ -56,9 +54,9 @@ class ChildProcess:
 class ProcessPool:
     """Child processes up to a limit, each started when there is work and none is idle; more work waits."""
 
-    def __init__(self, groups: ProcessGroups, env: AttemptEnvironment, *, limit: int | None = None) -> None:
+    def __init__(self, groups: ProcessGroups, loop: asyncio.AbstractEventLoop, *, limit: int | None = None) -> None:
         self._groups = groups
-        self._env = env
+        self._loop = loop
         self._limit = limit or os.cpu_count() or 1
         self._waiting: deque[tuple[ProcessAttempt, str]] = deque()
         self._idle: list[ChildProcess] = []
@@ -79,7 +77,7 @@ class ProcessPool:
         wanted = min(len(self._waiting) - self._starting, self._limit - len(self._children))
         for _ in range(wanted if not self._closed else 0):
             self._starting += 1
-            child = self._env.loop.create_task(self._run_child())
+            child = self._loop.create_task(self._run_child())
             self._children.add(child)
             child.add_done_callback(self._child_ended)
 
@@ -99,7 +97,7 @@ class ProcessPool:
             return
         self._starting -= 1
         child = ChildProcess(group)
-        reading = self._env.loop.create_task(self._read(child))
+        reading = self._loop.create_task(self._read(child))
         self._make_idle(child)
         exit_code = await group.wait()
         child.end(signal.SIGKILL)  # its own children
@@ -169,15 +167,10 @@ class ProcessPool:
 class ProcessAttempt(RunningAttempt):
     """An attempt of a function in a process, which can always be ended by force."""
 
-    def __init__(
-        self, run: Run, task: AnyTask, env: AttemptEnvironment, done: Done, progressed: Progressed, pool: ProcessPool
-    ) -> None:
-        super().__init__(run, task, env, done, progressed)
-        self._pool = pool
-        self._child: ChildProcess | None = None
+    _child: ChildProcess | None = None
 
     def start(self, params: str) -> None:
-        self._pool.submit(self, params)
+        self.env.processes.submit(self, params)
 
     def send_to(self, child: ChildProcess, params: str) -> None:
         """Start the task in a process of the pool."""

@@ -7,10 +7,8 @@ from contextvars import Context
 
 import structlog
 
-from horae.core.model import Run
-from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
+from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, failure_of, success, trace
-from horae.tasks.registry import AnyTask
 
 log = structlog.get_logger(__name__)
 
@@ -64,16 +62,11 @@ class ThreadPool:
 class ThreadAttempt(RunningAttempt):
     """An attempt of a function in a thread: it can be asked to stop, but not forced to."""
 
-    def __init__(
-        self, run: Run, task: AnyTask, env: AttemptEnvironment, done: Done, progressed: Progressed, pool: ThreadPool
-    ) -> None:
-        super().__init__(run, task, env, done, progressed)
-        self._pool = pool
-        self._progress: float | None = None  # reported by the thread, and not yet taken by the loop
+    _progress: float | None = None  # reported by the thread, and not yet taken by the loop
 
     def start(self, params: str) -> None:
         try:
-            self._pool.submit(lambda: self._work(params))
+            self.env.threads.submit(lambda: self._work(params))
         except RuntimeError as exc:
             self.env.loop.call_soon(self.finish, failure_of(exc))
 

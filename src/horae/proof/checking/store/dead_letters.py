@@ -19,11 +19,7 @@ def judge_listing(run: Run, listed: Collection[RunId]) -> Iterator[Violation]:
 
 def refers_to(run: Run) -> RunId | None:
     """The other run that is needed to judge the resolution of this one."""
-    if run.requeue_of is not None:
-        return run.requeue_of
-    if run.state is State.FAILED and run.resolution not in (None, DISCARDED):
-        return successor_of(run)
-    return None
+    return run.requeue_of or (successor_of(run) if run.state is State.FAILED else None)
 
 
 def successor_of(run: Run) -> RunId | None:
