@@ -111,12 +111,9 @@ def bystander_figures(counts: StartTally) -> Figures:
 
 def minute_figures(minutes: Iterable[LatenessHistogram]) -> list[dict[str, float | None]]:
     """Return the figures of each minute."""
+    chosen = ("p50", "p99", "max")
     return [
-        {
-            "minute": number,
-            "completed": minute.count,
-            **{name: minute.figures()[name] for name in ("p50", "p99", "max")},
-        }
+        {"minute": number, "completed": minute.count, **{name: minute.figures()[name] for name in chosen}}
         for number, minute in enumerate(minutes, 1)
     ]
 

@@ -64,9 +64,8 @@ class NodeProcesses:
         while len(await store.nodes()) < len(self._running):
             self.check()
             if time.monotonic() > deadline:
-                raise NodeFailed(
-                    self._running[-1].role, f"was not ready after {READY_SECONDS:.0f} s", self._running[-1].log
-                )
+                last = self._running[-1]
+                raise NodeFailed(last.role, f"was not ready after {READY_SECONDS:.0f} s", last.log)
             await asyncio.sleep(0.05)
 
     def stop(self) -> None:

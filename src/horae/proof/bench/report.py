@@ -75,10 +75,8 @@ def _optional_figures(result: BenchResult) -> Report:
     if result.options.backlog:
         figures |= {"backlog": result.options.backlog, "backlog_seconds": round(result.backlog_seconds or 0, 1)}
     if result.slots is not None:
-        slots = result.slots
-        figures |= {"overlap": str(result.options.overlap)}
-        figures |= {"slots": {"expected": slots.expected, "run": slots.run, "skipped": slots.skipped}}
-        figures["slots"]["missing"] = slots.missing
+        slots = {name: getattr(result.slots, name) for name in ("expected", "run", "skipped", "missing")}
+        figures |= {"overlap": str(result.options.overlap), "slots": slots}
     if isinstance(result.load, HerdLoad):
         figures |= {"bystanders": len(result.tally.bystanders), "bystanders_ms": bystander_figures(result.tally)}
     if result.load.created_late:

@@ -12,7 +12,7 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Run, State
 from horae.core.schedule.evaluate import count_between
 from horae.core.schedule.types import Every
-from horae.ports.reader import Ledger, Listing, RunFilter
+from horae.ports.reader import Listing, RunFilter
 from horae.ports.store import Store
 from horae.proof.bench.load import FAR, CronLoad
 from horae.proof.bench.tasks import once, slot
@@ -118,12 +118,13 @@ class Verification:
         start, last = job.schedule.anchor, job.schedule.anchor + timedelta(seconds=seconds) - _TICK
         ledger = await self._store.ledger(job.id, start=job.created_at, end=last, limit=seconds + 1)
         self.expect(not ledger.backfills, f"job_{job.id} still has slots to catch up with")
-        await self._judge(_history(job, ledger, last))
+        await self._judge(
+            History(now=last, jobs=[job], runs=ledger.runs, skips=ledger.skips, backfills=ledger.backfills)
+        )
         outcomes = Counter(run.state for run in ledger.runs)
         for skipped in ledger.skips:
-            outcomes[State.SKIPPED] += count_between(
-                job.schedule, max(skipped.start, start), min(skipped.end, last) + _TICK
-            )
+            inside = max(skipped.start, start), min(skipped.end, last) + _TICK
+            outcomes[State.SKIPPED] += count_between(job.schedule, *inside)
         return outcomes
 
     async def _judge(self, history: History) -> None:
@@ -155,10 +156,6 @@ async def _recurring(store: Store, job_ids: Sequence[JobId]) -> AsyncIterator[Jo
 
 async def _live_runs(store: Store, task: str, before: datetime) -> Listing[Run]:
     return await store.list_runs(RunFilter(states=_LIVE, task=task, end_at=before), cursor=None, limit=1)
-
-
-def _history(job: Job, ledger: Ledger, now: datetime) -> History:
-    return History(now=now, jobs=[job], runs=ledger.runs, skips=ledger.skips, backfills=ledger.backfills)
 
 
 def _counted(states: Counter[State]) -> str:

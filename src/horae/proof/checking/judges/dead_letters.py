@@ -51,12 +51,8 @@ def _listed(run: FinalRun) -> Iterator[Violation]:
 
 def _unchanged(requested: RequestedJob, run: FinalRun, recording: Recording) -> Iterator[Violation]:
     """The parameters are those that were sent, byte by byte; a trigger may have its own."""
-    sent = {call.invoke.definition.params for call in requested.create_calls if call.invoke.definition is not None}
-    sent |= {
-        call.invoke.definition.params
-        for call in requested.calls_of(Action.UPDATE)
-        if call.invoke.definition is not None
-    }
+    calls = [*requested.create_calls, *requested.calls_of(Action.UPDATE)]
+    sent = {call.invoke.definition.params for call in calls if call.invoke.definition is not None}
     if "" in sent or run.trigger == "manual":
         return
     if run.params and run.params not in sent:
@@ -88,19 +84,15 @@ def _requeued(recording: Recording) -> Iterator[Violation]:
         if call.invoke.action in (Action.REQUEUE, Action.DISCARD) and call.ok and call.invoke.run is not None:
             letter = recording.runs.get(call.invoke.run)
             if letter is None:
-                yield found(
-                    Code.NOT_A_DEAD_LETTER, call.invoke.run, "it was resolved, and is missing in the final state"
-                )
+                detail = "it was resolved, and is missing in the final state"
+                yield found(Code.NOT_A_DEAD_LETTER, call.invoke.run, detail)
             elif letter.resolution is None:
                 yield found(Code.BAD_RESOLUTION, letter.run, f"the {call.invoke.action} of it left it unresolved")
-    failures: Counter[str] = Counter()
-    for effect in recording.effects:
-        if effect.event is HandlerEvent.END and not effect.good:
-            failures[effect.run] += 1
+    ends = [effect for effect in recording.effects if effect.event is HandlerEvent.END]
+    failures = Counter(end.run for end in ends if not end.good)
     for requested in recording.requested.values():
         lowest = allowed(requested)
         for start in requested.starts:
             if failures[start.run] >= lowest and start.run not in recording.runs:
-                yield found(
-                    Code.NOT_A_DEAD_LETTER, start.run, "all its attempts failed, and it is missing in the final state"
-                )
+                detail = "all its attempts failed, and it is missing in the final state"
+                yield found(Code.NOT_A_DEAD_LETTER, start.run, detail)

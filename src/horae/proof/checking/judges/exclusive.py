@@ -40,9 +40,8 @@ def _one_result(run: FinalRun) -> Iterator[Violation]:
         yield found(Code.FENCE_REUSED, run.run, f"its fence is {run.fence}, but an attempt has {newest}")
     for attempt in successes:
         if attempt.fence < max(newest, run.fence):
-            detail = (
-                f"its success came under fence {attempt.fence}, after fence {max(newest, run.fence)} had been granted"
-            )
+            granted = f"after fence {max(newest, run.fence)} had been granted"
+            detail = f"its success came under fence {attempt.fence}, {granted}"
             yield found(Code.STALE_RESULT_TAKEN, run.run, detail)
 
 

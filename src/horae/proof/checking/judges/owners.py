@@ -24,9 +24,8 @@ def judge_owners(recording: Recording) -> Iterator[Violation]:
             continue
         caller = call.invoke.owner
         if call.ok.owner is not None and call.ok.owner != caller:
-            yield found(
-                Code.FOREIGN, call.run or call.job or call.invoke.call, f"{caller} was shown data of {call.ok.owner}"
-            )
+            subject = call.run or call.job or call.invoke.call
+            yield found(Code.FOREIGN, subject, f"{caller} was shown data of {call.ok.owner}")
         elif call.invoke.action is not Action.CREATE:
             subject = call.invoke.run or call.invoke.job or ""
             if owner_of.get(subject, caller) != caller:

@@ -25,10 +25,8 @@ def judge_slots(recording: Recording) -> Iterator[Violation]:
 
 def evaluators(recording: Recording) -> frozenset[str]:
     """Return the evaluators that computed the slots of this history."""
-    used = [
-        slots_of(requested, recording).evaluators for requested in recording.requested.values() if requested.recurring
-    ]
-    return frozenset().union(*used)
+    recurring = [requested for requested in recording.requested.values() if requested.recurring]
+    return frozenset().union(*(slots_of(requested, recording).evaluators for requested in recurring))
 
 
 def _judge(requested: RequestedJob, slots: ReferenceSlots, recording: Recording) -> Iterator[Violation]:
@@ -39,9 +37,8 @@ def _judge(requested: RequestedJob, slots: ReferenceSlots, recording: Recording)
     runs = _runs_by_slot(requested)
     skipped = _skipped_slots(requested, slots)
     for slot in sorted(slots.expected - runs.keys() - skipped.keys()):
-        yield found(
-            Code.SLOT_MISSING, requested.name, f"there is neither a run nor a skip for its slot {at(slot / MICRO)}"
-        )
+        detail = f"there is neither a run nor a skip for its slot {at(slot / MICRO)}"
+        yield found(Code.SLOT_MISSING, requested.name, detail)
     for slot, same in runs.items():
         yield from _judge_slot(requested, slot, same, skipped[slot], slots, recording)
     for slot, times in skipped.items():
@@ -101,11 +98,8 @@ def _judge_skip(
             yield found(Code.SKIPPED_WITHOUT_CAUSE, requested.name, f"{skipped} is not near a clock change")
         return
     inside = [slot for slot in slots.possible if micros(skip.start) <= slot <= micros(skip.end)]
-    if (
-        len(inside) != skip.count
-        and skip.end <= recording.end_at
-        and not (requested.calls_of(Action.UPDATE) or slots.unknown)
-    ):
+    countable = skip.end <= recording.end_at and not requested.calls_of(Action.UPDATE) and not slots.unknown
+    if countable and len(inside) != skip.count:
         yield found(Code.SLOT_MISCOUNTED, requested.name, f"{skipped} counts {skip.count} slots, not {len(inside)}")
     for moment in dict.fromkeys((skip.start, skip.end)):
         if problem := _wrong_reason(requested, skip.reason, moment, recording, None):

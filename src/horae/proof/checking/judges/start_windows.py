@@ -40,9 +40,8 @@ def judge_start_windows(recording: Recording) -> Iterator[Violation]:
         return
     for requested in recording.requested.values():
         if requested.may_exist:
-            yield from _judge(
-                requested, sorted(_windows(requested, recording), key=lambda w: (w.end, w.start)), recording
-            )
+            windows = sorted(_windows(requested, recording), key=lambda window: (window.end, window.start))
+            yield from _judge(requested, windows, recording)
 
 
 def _judge(requested: RequestedJob, windows: Sequence[StartWindow], recording: Recording) -> Iterator[Violation]:
@@ -129,12 +128,10 @@ def _one_was_running(requested: RequestedJob, moment: float, recording: Recordin
 
 def _may_have_overlapped(requested: RequestedJob, moment: float, recording: Recording) -> bool:
     """Whether a one-shot came due while a triggered or requeued run of it was running."""
-    alone = all(version.definition.overlap == "allow" for version in versions(requested))
-    return (
-        bool(requested.calls_of(Action.TRIGGER, Action.REQUEUE))
-        and not alone
-        and _one_was_running(requested, moment, recording)
-    )
+    if all(version.definition.overlap == "allow" for version in versions(requested)):
+        return False
+    others = requested.calls_of(Action.TRIGGER, Action.REQUEUE)
+    return bool(others) and _one_was_running(requested, moment, recording)
 
 
 def _unexplained_starts(requested: RequestedJob, extra: Sequence[Effect], recording: Recording) -> Iterator[Violation]:
@@ -142,11 +139,8 @@ def _unexplained_starts(requested: RequestedJob, extra: Sequence[Effect], record
 
     Not judged for jobs with a backfill, whose number of slots is not recorded, or with an interval of unknown anchor.
     """
-    if (
-        not extra
-        or requested.calls_of(Action.BACKFILL)
-        or (requested.recurring and slots_of(requested, recording).unknown)
-    ):
+    unknown_slots = requested.recurring and slots_of(requested, recording).unknown
+    if not extra or unknown_slots or requested.calls_of(Action.BACKFILL):
         return
     begun = [start.at for start in requested.starts]
     ended_well = [end.at for end in requested.ends if end.event is HandlerEvent.END and end.good]

@@ -34,11 +34,8 @@ def _exists(requested: RequestedJob, recording: Recording) -> Iterator[Violation
         if accepted is not None and accepted not in present:
             yield found(Code.LOST, accepted, f"it was accepted {at(call.done_at)}, but is missing in the final state")
     if requested.accepted and not requested.recurring and not requested.runs:
-        yield found(
-            Code.LOST,
-            requested.name,
-            f"it was accepted {at(requested.accepted_at)}, but is missing in the final state",
-        )
+        detail = f"it was accepted {at(requested.accepted_at)}, but is missing in the final state"
+        yield found(Code.LOST, requested.name, detail)
 
 
 def _ran(requested: RequestedJob, run: FinalRun, recording: Recording) -> Iterator[Violation]:
@@ -94,9 +91,9 @@ def _on_time(requested: RequestedJob, run: FinalRun, started_at: float, recordin
 def _due(requested: RequestedJob, run: FinalRun) -> float:
     """Its earliest start by the request where that defines it, not by what Horae stored."""
     if run.trigger == "schedule":
-        return (
-            run.slot if requested.recurring and run.slot is not None else min(due_times(requested), default=run.due_at)
-        )
+        if requested.recurring and run.slot is not None:
+            return run.slot
+        return min(due_times(requested), default=run.due_at)
     action = Action.REQUEUE if run.trigger == "requeue" else Action.TRIGGER
     called = [call.began_at for call in requested.calls_of(action, Action.BACKFILL)]
     return min(called, default=run.due_at)
@@ -130,12 +127,10 @@ def _no_other_starts(recording: Recording) -> Iterator[Violation]:
 def _start_has_run(requested: RequestedJob, start: Effect, recording: Recording) -> Iterator[Violation]:
     run = recording.runs.get(start.run)
     if run is None:
-        yield found(
-            Code.UNASKED, start.run, f"a handler started {at(start.at)} for a run that is missing in the final state"
-        )
+        detail = f"a handler started {at(start.at)} for a run that is missing in the final state"
+        yield found(Code.UNASKED, start.run, detail)
     elif run not in requested.runs:
-        yield found(
-            Code.UNASKED, start.run, f"a handler started for {start.label!r}, which is not the label of its job"
-        )
+        detail = f"a handler started for {start.label!r}, which is not the label of its job"
+        yield found(Code.UNASKED, start.run, detail)
     elif start.at < requested.requested_at - recording.setup.clock_error:
         yield found(Code.UNASKED, start.run, f"a handler started {at(start.at)}, before it was requested")

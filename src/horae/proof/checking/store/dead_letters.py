@@ -34,9 +34,8 @@ def judge_resolution(run: Run, other: Run | None, *, since: datetime | None) -> 
     elif (successor := successor_of(run)) is not None:
         if other is None:
             if since is None or (run.finished_at or run.created_at) >= since:
-                yield of_run(
-                    Code.BAD_RESOLUTION, run, f"it was replaced by {run_name(successor)}, which does not exist"
-                )
+                detail = f"it was replaced by {run_name(successor)}, which does not exist"
+                yield of_run(Code.BAD_RESOLUTION, run, detail)
         elif other.requeue_of != run.id:
             detail = f"it was replaced by {run_name(successor)}, which says it replaces {_name(other.requeue_of)}"
             yield of_run(Code.BAD_RESOLUTION, run, detail)

@@ -94,9 +94,8 @@ def _end(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterato
     if run.finished_at is not None:
         yield from _nothing_after(run, attempts, run.finished_at, tolerance)
     elif any(attempt.outcome is Outcome.CANCELLED for attempt in attempts):
-        yield of_run(
-            Code.MOVED_AFTER_END, run, f"an attempt of it was cancelled, which is final, yet it is {run.state}"
-        )
+        detail = f"an attempt of it was cancelled, which is final, yet it is {run.state}"
+        yield of_run(Code.MOVED_AFTER_END, run, detail)
 
 
 def _never_started(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterator[Violation]:

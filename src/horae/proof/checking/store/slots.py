@@ -103,9 +103,8 @@ class SlotJudge:
             self._known_to = max(self._known_to, entry.end)
             return
         if entry.start <= self._known_to:
-            yield self._violation(
-                Code.SLOT_TWICE, f"{at(entry.start)} is accounted for by {entry.source} and by another"
-            )
+            detail = f"{at(entry.start)} is accounted for by {entry.source} and by another"
+            yield self._violation(Code.SLOT_TWICE, detail)
             self._known_to = max(self._known_to, entry.end)
             return
         expected = next_after(self._job.schedule, self._known_to)
@@ -120,11 +119,8 @@ class SlotJudge:
 
     def _missing(self, first: datetime, end: datetime) -> Violation:
         count = count_between(self._job.schedule, first, end)
-        if count <= 1:
-            return self._violation(Code.SLOT_MISSING, f"there is neither a run nor a skip for the slot {at(first)}")
-        return self._violation(
-            Code.SLOT_MISSING, f"there is neither a run nor a skip for {count} slots from {at(first)} on"
-        )
+        which = f"the slot {at(first)}" if count <= 1 else f"{count} slots from {at(first)} on"
+        return self._violation(Code.SLOT_MISSING, f"there is neither a run nor a skip for {which}")
 
     def _counted(self, entry: _Entry) -> Iterator[Violation]:
         if entry.count is None or entry.start == entry.end:
@@ -160,11 +156,9 @@ class SlotJudge:
         job = self._job
         if run.due_at < slot:
             yield of_run(Code.SLOT_UNPLANNED, run, f"it is due {at(run.due_at)}, before its slot {at(slot)}")
-        over = job.status is JobStatus.CANCELLED and run.created_at > job.updated_at + self._tolerance.call
-        if over:
-            yield of_run(
-                Code.SLOT_UNPLANNED, run, f"it was created {at(run.created_at)}, after its job had been cancelled"
-            )
+        if job.status is JobStatus.CANCELLED and run.created_at > job.updated_at + self._tolerance.call:
+            detail = f"it was created {at(run.created_at)}, after its job had been cancelled"
+            yield of_run(Code.SLOT_UNPLANNED, run, detail)
         replaced = run.revision < job.revision and _was_replaced(run)
         coming = job.status in (JobStatus.SCHEDULED, JobStatus.PAUSED) and not replaced
         if coming and job.next_fire_at is not None and slot >= job.next_fire_at:
