@@ -9,21 +9,9 @@ from collections import deque
 import msgspec
 import structlog
 
+from horae.engine.execution import process_messages as messages
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import Stopped, Success, crashed, failure, failure_of
-from horae.engine.execution.process_messages import (
-    HEADER,
-    MAX_MESSAGE,
-    ChildMessage,
-    LogLine,
-    TaskBegan,
-    TaskCall,
-    TaskProgress,
-    TaskRaised,
-    TaskReturned,
-    decode_message,
-    framed,
-)
 from horae.tasks.process_groups import ProcessGroup, ProcessGroups
 
 log = structlog.get_logger(__name__)
@@ -40,10 +28,10 @@ class ChildProcess:
         self.attempt: ProcessAttempt | None = None
         self.ending = False  # it was signalled to end, and gets no further work
 
-    def give(self, attempt: "ProcessAttempt", call: TaskCall) -> None:
+    def give(self, attempt: "ProcessAttempt", call: messages.TaskCall) -> None:
         """Run an attempt in this process."""
         self.attempt = attempt
-        self.group.write(framed(call))
+        self.group.write(messages.framed(call))
 
     def end(self, number: signal.Signals) -> None:
         """Signal the process to end."""
@@ -119,10 +107,10 @@ class ProcessPool:
         output = child.group.output
         try:
             while True:
-                (size,) = HEADER.unpack(await output.readexactly(HEADER.size))
-                if size > MAX_MESSAGE:
+                (size,) = messages.HEADER.unpack(await output.readexactly(messages.HEADER.size))
+                if size > messages.MAX_MESSAGE:
                     raise msgspec.DecodeError(f"a message of {size} bytes")
-                self._received(child, decode_message(await output.readexactly(size)))
+                self._received(child, messages.decode_message(await output.readexactly(size)))
         except asyncio.IncompleteReadError:
             return
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
@@ -138,21 +126,21 @@ class ProcessPool:
         if attempt is not None:
             attempt.finish(failure("crash", f"the task wrote to the pipe of its process ({exc}), which was ended"))
 
-    def _received(self, child: ChildProcess, message: ChildMessage) -> None:
+    def _received(self, child: ChildProcess, message: messages.ChildMessage) -> None:
         attempt = child.attempt
         if attempt is None:
             return  # sent by a task whose result is already known
         match message:
-            case TaskBegan():
+            case messages.TaskBegan():
                 attempt.arm_timeout()
-            case LogLine():
+            case messages.LogLine():
                 attempt.log.write(message.level, message.text)
-            case TaskProgress():
+            case messages.TaskProgress():
                 attempt.progressed(message.fraction)
-            case TaskReturned():
+            case messages.TaskReturned():
                 self._make_idle(child)
                 attempt.finish(Success(message.result))
-            case TaskRaised():
+            case messages.TaskRaised():
                 self._make_idle(child)
                 attempt.finish(message.failure)
 
@@ -189,10 +177,10 @@ class ProcessAttempt(RunningAttempt):
         assert self._child is not None
         self._child.end(signal.SIGKILL)
 
-    def _call(self, params: str) -> TaskCall:
+    def _call(self, params: str) -> messages.TaskCall:
         run, function = self.run, self.task.function
         script = function.__module__ == "__main__"
-        return TaskCall(
+        return messages.TaskCall(
             path=sys.path,
             module=function.__module__,
             file=str(sys.modules["__main__"].__file__) if script else None,

@@ -18,19 +18,8 @@ import time
 from types import FrameType, ModuleType
 from typing import Any
 
+from horae.engine.execution import process_messages as messages
 from horae.engine.execution.outcome import Success, failure_of, success, trace
-from horae.engine.execution.process_messages import (
-    HEADER,
-    ChildMessage,
-    LogLine,
-    TaskBegan,
-    TaskCall,
-    TaskProgress,
-    TaskRaised,
-    TaskReturned,
-    decode_call,
-    framed,
-)
 from horae.run import Run
 from horae.tasks.registry import AnyTask, TaskFunction
 
@@ -56,10 +45,10 @@ class Outbox:
         """Whether this is the process that the worker started."""
         return os.getpid() == self._owner
 
-    def send(self, message: ChildMessage) -> None:
+    def send(self, message: messages.ChildMessage) -> None:
         """Write a message to the pipe."""
         assert self.ours  # two writers would garble the pipe, and report for runs that are not theirs
-        data = memoryview(framed(message))
+        data = memoryview(messages.framed(message))
         with self._lock:
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -84,7 +73,7 @@ class Reporter:
         """Send a line for the log; returns False when the log is full."""
         if self._room <= 0:
             return False
-        self._send(LogLine(level, text[: self._room + 1]))
+        self._send(messages.LogLine(level, text[: self._room + 1]))
         self._room -= len(text)
         return self._room > 0
 
@@ -93,9 +82,9 @@ class Reporter:
         now = time.monotonic()
         if fraction >= 1 or now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
-            self._send(TaskProgress(fraction))
+            self._send(messages.TaskProgress(fraction))
 
-    def _send(self, message: ChildMessage) -> None:
+    def _send(self, message: messages.ChildMessage) -> None:
         if not self._outbox.ours:
             return  # checked before the lock, whose holder may not exist in a forked process
         with self._lock:
@@ -109,16 +98,16 @@ def main() -> None:
     _die_with(int(sys.argv[1]))
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker to handle
-    calls: queue.SimpleQueue[TaskCall] = queue.SimpleQueue()
+    calls: queue.SimpleQueue[messages.TaskCall] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(inbox, calls), name="horae-inbox", daemon=True).start()
     with contextlib.suppress(Terminated):
         while True:
             _perform(calls.get(), Outbox(outbox))
 
 
-def _perform(call: TaskCall, outbox: Outbox) -> None:
+def _perform(call: messages.TaskCall, outbox: Outbox) -> None:
     reporter = Reporter(outbox, call.log_limit)
-    outbox.send(TaskBegan())
+    outbox.send(messages.TaskBegan())
     try:
         result = success(_run(_task(call), call, reporter))
     except Terminated:
@@ -130,10 +119,10 @@ def _perform(call: TaskCall, outbox: Outbox) -> None:
     if not outbox.ours:
         os._exit(0 if isinstance(result, Success) else 1)  # the task forked, and this is its child returning, too
     reporter.close()
-    outbox.send(TaskReturned(result.result) if isinstance(result, Success) else TaskRaised(result))
+    outbox.send(messages.TaskReturned(result.result) if isinstance(result, Success) else messages.TaskRaised(result))
 
 
-def _run(task: AnyTask, call: TaskCall, reporter: Reporter) -> object:
+def _run(task: AnyTask, call: messages.TaskCall, reporter: Reporter) -> object:
     arguments = task.bind(call.params)
     run = Run(
         id=call.run_id,
@@ -153,7 +142,7 @@ async def _awaited(value: Any) -> object:
     return await value
 
 
-def _task(call: TaskCall) -> AnyTask:
+def _task(call: messages.TaskCall) -> AnyTask:
     """Import the task as the worker did."""
     sys.path[:] = call.path
     module = importlib.import_module(call.module) if call.file is None else _script(call.file)
@@ -197,10 +186,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _read(inbox: int, calls: "queue.SimpleQueue[TaskCall]") -> None:
+def _read(inbox: int, calls: "queue.SimpleQueue[messages.TaskCall]") -> None:
     with os.fdopen(inbox, "rb") as pipe:
-        while header := pipe.read(HEADER.size):
-            calls.put(decode_call(pipe.read(*HEADER.unpack(header))))
+        while header := pipe.read(messages.HEADER.size):
+            calls.put(messages.decode_call(pipe.read(*messages.HEADER.unpack(header))))
     _die()
 
 
