@@ -8,31 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from horae.core.errors import Invalid
-from horae.proof.checking.history.records import (
-    Action,
-    Closed,
-    Definition,
-    Effect,
-    Fail,
-    FinalAttempt,
-    FinalCounts,
-    FinalJob,
-    FinalRun,
-    FinalSkip,
-    HandlerEvent,
-    HeartbeatTaken,
-    Info,
-    InjectedFault,
-    Invoke,
-    LeaseGranted,
-    Line,
-    NodeGone,
-    Observation,
-    Ok,
-    ProcessDied,
-    ResultReport,
-    Setup,
-)
+from horae.proof.checking.history import records
 from horae.proof.checking.history.reference import ReferenceSlots
 
 FINAL_STATUS = frozenset({"succeeded", "failed", "cancelled", "skipped"})
@@ -46,20 +22,20 @@ T = TypeVar("T")
 class RecordedCall:
     """A request with its answer; without an answer its outcome is unknown, as with an Info."""
 
-    invoke: Invoke
-    end: Ok | Fail | Info | None = None
+    invoke: records.Invoke
+    end: records.Ok | records.Fail | records.Info | None = None
 
     @property
-    def ok(self) -> Ok | None:
-        return self.end if isinstance(self.end, Ok) else None
+    def ok(self) -> records.Ok | None:
+        return self.end if isinstance(self.end, records.Ok) else None
 
     @property
     def may_have_taken_effect(self) -> bool:
-        return not isinstance(self.end, Fail)
+        return not isinstance(self.end, records.Fail)
 
     @property
     def is_unknown(self) -> bool:
-        return self.end is None or isinstance(self.end, Info)
+        return self.end is None or isinstance(self.end, records.Info)
 
     @property
     def began_at(self) -> float:
@@ -68,7 +44,7 @@ class RecordedCall:
     @property
     def done_at(self) -> float:
         """The latest time at which it took effect, if it did."""
-        return self.end.at if isinstance(self.end, Ok) else FOREVER
+        return self.end.at if isinstance(self.end, records.Ok) else FOREVER
 
     @property
     def job(self) -> str | None:
@@ -83,9 +59,9 @@ class RecordedCall:
 class HandlerSpan:
     """A handler from its start to its end."""
 
-    start: Effect
-    end: Effect | None  # as the handler recorded it
-    attempt: FinalAttempt | None  # its attempt in the final state
+    start: records.Effect
+    end: records.Effect | None  # as the handler recorded it
+    attempt: records.FinalAttempt | None  # its attempt in the final state
 
     @property
     def lost(self) -> bool:
@@ -111,7 +87,7 @@ class HandlerSpan:
 class JobVersion:
     """A definition of a job, with the times in which it possibly and certainly was in force."""
 
-    definition: Definition
+    definition: records.Definition
     possible_from: float
     certain_from: float
     certain_to: float
@@ -126,16 +102,16 @@ class RequestedJob:
     label: str
     create_calls: list[RecordedCall] = field(default_factory=list)
     calls: list[RecordedCall] = field(default_factory=list)  # about it or its runs, without creates and reads
-    runs: list[FinalRun] = field(default_factory=list)
-    job: FinalJob | None = None  # only of a recurring job
-    skips: list[FinalSkip] = field(default_factory=list)
-    starts: list[Effect] = field(default_factory=list)  # by label, not by id
-    ends: list[Effect] = field(default_factory=list)
+    runs: list[records.FinalRun] = field(default_factory=list)
+    job: records.FinalJob | None = None  # only of a recurring job
+    skips: list[records.FinalSkip] = field(default_factory=list)
+    starts: list[records.Effect] = field(default_factory=list)  # by label, not by id
+    ends: list[records.Effect] = field(default_factory=list)
     versions: list[JobVersion] | None = None  # computed on first use
     slots: ReferenceSlots | None = None  # of a recurring job; computed on first use
 
     @property
-    def definition(self) -> Definition:
+    def definition(self) -> records.Definition:
         definition = self.create_calls[0].invoke.definition
         assert definition is not None
         return definition
@@ -173,7 +149,7 @@ class RequestedJob:
     def recurring(self) -> bool:
         return is_recurring(self.definition)
 
-    def calls_of(self, *actions: Action) -> list[RecordedCall]:
+    def calls_of(self, *actions: records.Action) -> list[RecordedCall]:
         """The calls of some kinds that may have taken effect, in order."""
         return [call for call in self.calls if call.invoke.action in actions and call.may_have_taken_effect]
 
@@ -181,25 +157,25 @@ class RequestedJob:
 class Recording:
     """All lines of a history, grouped."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[records.Line]) -> None:
         ordered = sorted(lines, key=lambda line: line.at)
-        self.setup = next(reversed(_of(Setup, ordered)), Setup(at=0.0))
-        self.closed_at = max((line.at for line in _of(Closed, ordered)), default=None)
-        self.counts = next(reversed(_of(FinalCounts, ordered)), None)
-        self.jobs = {job.job: job for job in _of(FinalJob, ordered)}
-        self.final_runs = _of(FinalRun, ordered)  # a run that was stored twice is in it twice
+        self.setup = next(reversed(_of(records.Setup, ordered)), records.Setup(at=0.0))
+        self.closed_at = max((line.at for line in _of(records.Closed, ordered)), default=None)
+        self.counts = next(reversed(_of(records.FinalCounts, ordered)), None)
+        self.jobs = {job.job: job for job in _of(records.FinalJob, ordered)}
+        self.final_runs = _of(records.FinalRun, ordered)  # a run that was stored twice is in it twice
         self.runs = {run.run: run for run in self.final_runs}
-        self.skips = _grouped((skip.job, skip) for skip in _of(FinalSkip, ordered))
-        self.effects = _of(Effect, ordered)
-        self.leases = _grouped((lease.run, lease) for lease in _of(LeaseGranted, ordered))
-        self.reports = _grouped((report.run, report) for report in _of(ResultReport, ordered))
-        self.heartbeats = _grouped((beat.node, beat) for beat in _of(HeartbeatTaken, ordered))
-        self.nodes_gone = {gone.node: gone.at for gone in reversed(_of(NodeGone, ordered))}  # node → first time
-        self.deaths = _grouped((died.pid, died.at) for died in _of(ProcessDied, ordered))
-        self.faults = _of(InjectedFault, ordered)
-        self.observations = _of(Observation, ordered)
-        invokes = {invoke.call: invoke for invoke in _of(Invoke, ordered)}
-        ends = {line.call: line for line in ordered if isinstance(line, Ok | Fail | Info)}
+        self.skips = _grouped((skip.job, skip) for skip in _of(records.FinalSkip, ordered))
+        self.effects = _of(records.Effect, ordered)
+        self.leases = _grouped((lease.run, lease) for lease in _of(records.LeaseGranted, ordered))
+        self.reports = _grouped((report.run, report) for report in _of(records.ResultReport, ordered))
+        self.heartbeats = _grouped((beat.node, beat) for beat in _of(records.HeartbeatTaken, ordered))
+        self.nodes_gone = {gone.node: gone.at for gone in reversed(_of(records.NodeGone, ordered))}  # node → first time
+        self.deaths = _grouped((died.pid, died.at) for died in _of(records.ProcessDied, ordered))
+        self.faults = _of(records.InjectedFault, ordered)
+        self.observations = _of(records.Observation, ordered)
+        invokes = {invoke.call: invoke for invoke in _of(records.Invoke, ordered)}
+        ends = {line.call: line for line in ordered if isinstance(line, records.Ok | records.Fail | records.Info)}
         if unmatched := ends.keys() - invokes.keys():
             raise Invalid(f"the history contains answers of calls without their `invoke` line: {min(unmatched)}")
         self.calls = [RecordedCall(invoke, ends.get(call)) for call, invoke in invokes.items()]
@@ -209,7 +185,7 @@ class Recording:
         """Every requested job, by its label."""
         requested: dict[str, RequestedJob] = {}
         for call in self.calls:
-            if call.invoke.action is Action.CREATE and call.invoke.definition is not None:
+            if call.invoke.action is records.Action.CREATE and call.invoke.definition is not None:
                 label = call.invoke.definition.label
                 requested.setdefault(label, RequestedJob(label)).create_calls.append(call)
         by_job = {
@@ -225,26 +201,26 @@ class Recording:
                 of.skips = self.skips[job.job]
                 by_job.setdefault(job.job, of)
         for call in self.calls:
-            if call.invoke.action not in (Action.CREATE, Action.READ):
+            if call.invoke.action not in (records.Action.CREATE, records.Action.READ):
                 about = self.runs.get(call.invoke.run or "")
                 subject = call.invoke.job or (about.job if about is not None else None)
                 if subject in by_job:
                     by_job[subject].calls.append(call)
         for effect in self.effects:
             if (of := requested.get(effect.label)) is not None:
-                (of.starts if effect.event is HandlerEvent.START else of.ends).append(effect)
+                (of.starts if effect.event is records.HandlerEvent.START else of.ends).append(effect)
         return requested
 
     @cached_property
-    def starts(self) -> list[Effect]:
-        return [effect for effect in self.effects if effect.event is HandlerEvent.START]
+    def starts(self) -> list[records.Effect]:
+        return [effect for effect in self.effects if effect.event is records.HandlerEvent.START]
 
     @cached_property
     def spans(self) -> dict[str, list[HandlerSpan]]:
         """The handlers of each run, by fence."""
-        ends: dict[tuple[str, int], Effect] = {}
+        ends: dict[tuple[str, int], records.Effect] = {}
         for effect in self.effects:
-            if effect.event is not HandlerEvent.START:
+            if effect.event is not records.HandlerEvent.START:
                 ends.setdefault((effect.run, effect.fence), effect)
         attempts = {(run.run, attempt.fence): attempt for run in self.final_runs for attempt in run.attempts}
         spans: defaultdict[str, list[HandlerSpan]] = defaultdict(list)
@@ -308,7 +284,7 @@ class Recording:
         return self.end_at - self.setup.recovery - self.setup.lateness
 
 
-def is_recurring(definition: Definition) -> bool:
+def is_recurring(definition: records.Definition) -> bool:
     schedule = definition.schedule
     if isinstance(schedule, str):
         words = schedule.split()
