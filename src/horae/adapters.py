@@ -83,9 +83,9 @@ async def open_heartbeat_store(url: str) -> Store:
     return store
 
 
-async def sync_clock(clock: StoreClock, store: Store) -> None:
-    """Set a new clock by a few readings of the store's; the first is slow, because it prepares the statement."""
-    for _ in range(FIRST_READINGS):
+async def sync_clock(clock: StoreClock, store: Store, *, readings: int = FIRST_READINGS) -> None:
+    """Set a clock by a few readings of the store's; the first is slow, because it prepares the statement."""
+    for _ in range(readings):
         asked_at = clock.elapsed()
         store_time = await store.time()
         clock.sync(store_time, asked_at=asked_at, answered_at=clock.elapsed())

@@ -16,16 +16,12 @@ from horae.core.errors import Misconfigured
 
 ROLES = ("api", "planner", "worker")  # what a node may do
 
-MIN_JWT_SECRET = 32  # bytes; HS256 asks for a key at least as long as its hash (RFC 7518, 3.2)
+MIN_JWT_SECRET = 32  # bytes; HS256 requires a key at least as long as its hash (RFC 7518, 3.2)
 MAKE_SECRET = "make one with: openssl rand -base64 48"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.ASCII)
 _PASSWORD = re.compile(r"([?&]password=)[^&#]*")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-def _text(value: object) -> str:
-    return str(value)
 
 
 def _switch(value: object) -> bool:
@@ -52,14 +48,15 @@ def parse_duration(value: object) -> timedelta:
     return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])
 
 
-def _names(value: object) -> tuple[str, ...]:
+def parse_names(value: object) -> tuple[str, ...]:
+    """Read names such as `a,b`; blanks around them and empty ones are left out."""
     items = value if isinstance(value, list | tuple) else str(value).split(",")
     return tuple(name for item in items if (name := str(item).strip()))
 
 
 def _reachable(value: object) -> tuple[str, ...]:
     """Read hosts and networks; a mistyped network is refused, because as a host it would silently allow nothing."""
-    for name in (names := _names(value)):
+    for name in (names := parse_names(value)):
         if "/" in name or re.fullmatch(r"[\d.]+|\[.*|.*:.*", name):
             try:
                 ip_network(name, strict=False)
@@ -104,16 +101,16 @@ def _setting(default: Any, parse: Callable[[object], Any], *, secret: bool = Fal
 class Settings:
     """Every setting of a node; the environment variable of `store` is `HORAE_STORE`, and so on."""
 
-    store: str = _setting("sqlite:///.horae/horae.db", _text)
-    queue: str = _setting("store", _text)
-    blobs: str = _setting("store", _text)
-    events: str = _setting("", _text)
+    store: str = _setting("sqlite:///.horae/horae.db", str)
+    queue: str = _setting("store", str)
+    blobs: str = _setting("store", str)
+    events: str = _setting("", str)
     auth: str = _setting("off", _authentication)
-    jwt_secret: str = _setting("", _text, secret=True)
-    jwks: str = _setting("", _text)
-    jwt_audience: str = _setting("", _text)
+    jwt_secret: str = _setting("", str, secret=True)
+    jwks: str = _setting("", str)
+    jwt_audience: str = _setting("", str)
     jwt_owner_claim: str = _setting("sub", _claim)
-    encryption_key: str = _setting("", _text, secret=True)
+    encryption_key: str = _setting("", str, secret=True)
     rate_limit: float = _setting(0.0, _rate)  # requests per second and owner; 0: none
     allow_shell: bool = _setting(False, _switch)
     retention: timedelta = _setting(timedelta(days=30), parse_duration)
@@ -123,7 +120,7 @@ class Settings:
     horizon_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
     lead_seconds: timedelta = _setting(timedelta(seconds=1), _seconds)
     drain_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
-    host: str = _setting("127.0.0.1", _text)
+    host: str = _setting("127.0.0.1", str)
     port: int = _setting(8765, _port)
     sources: Mapping[str, str] = field(default_factory=dict)
 

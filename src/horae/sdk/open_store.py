@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -12,7 +13,6 @@ from horae.config import Settings
 from horae.log_setup import configure_logs
 from horae.loop import Loop
 from horae.ports.clock import StoreClock
-from horae.ports.store import Store
 from horae.sdk.connection import Connection
 from horae.secrets.sealer import Sealer
 from horae.tasks.registry import Registry
@@ -28,7 +28,8 @@ async def opened_connection(settings: Settings, registry: Registry) -> AsyncIter
     async with opened_store(settings.store) as store:
         clock = StoreClock()
         await sync_clock(clock, store)
-        syncing = asyncio.create_task(_clock_loop(clock, store).run(), name="horae-clock")
+        sync = Loop("clock", partial(sync_clock, clock, store, readings=1), clock, idle=SYNC_EVERY)
+        syncing = asyncio.create_task(sync.run(), name="horae-clock")
         try:
             yield Connection.over(
                 store,
@@ -41,13 +42,3 @@ async def opened_connection(settings: Settings, registry: Registry) -> AsyncIter
         finally:
             syncing.cancel()
             await asyncio.gather(syncing, return_exceptions=True)
-
-
-def _clock_loop(clock: StoreClock, store: Store) -> Loop:
-    async def sync() -> datetime | None:
-        asked_at = clock.elapsed()
-        store_time = await store.time()
-        clock.sync(store_time, asked_at=asked_at, answered_at=clock.elapsed())
-        return None
-
-    return Loop("clock", sync, clock, idle=SYNC_EVERY)

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ import structlog
 from jwt import PyJWK, PyJWTError
 from jwt.utils import base64url_encode
 
+from horae.api.http.origin import is_loopback
 from horae.core.errors import Misconfigured, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -137,14 +137,6 @@ def jwks_at(place: str) -> KeySet:
     return KeySet(lambda: asyncio.to_thread(read_file, place), fresh_seconds=FILE_FRESH_SECONDS)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's loopback."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def is_url(place: str) -> bool:
     """Whether a JWKS is fetched over the network."""
     return urlsplit(place).scheme in ("http", "https")
@@ -196,10 +188,11 @@ def _public_key(data: Mapping[str, Any]) -> PyJWK:
 
 async def _fetch(url: str) -> bytes:
     """Fetch a JWKS; redirects are not followed, because they could lead anywhere."""
+    local = is_loopback(urlsplit(url).hostname or "")
     try:
         async with (
             asyncio.timeout(FETCH_SECONDS),
-            httpx2.AsyncClient(timeout=FETCH_SECONDS, trust_env=not _is_loopback(url)) as client,
+            httpx2.AsyncClient(timeout=FETCH_SECONDS, trust_env=not local) as client,
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
             if response.status_code != 200:
@@ -207,10 +200,6 @@ async def _fetch(url: str) -> bytes:
             return await _read_limited(response)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
         raise Unavailable(f"{_redacted(url)} did not respond: {type(exc).__name__}") from exc
-
-
-def _is_loopback(url: str) -> bool:
-    return is_loopback(urlsplit(url).hostname or "")
 
 
 async def _read_limited(response: httpx2.Response) -> bytes:

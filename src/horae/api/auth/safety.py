@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from horae.api.auth.jwks import is_loopback, is_url, parse_keys, read_file
+from horae.api.auth.jwks import is_url, parse_keys, read_file
+from horae.api.http.origin import is_loopback
 from horae.config import MAKE_SECRET, Settings, refuse_short_secret, without_password
 from horae.core.errors import Misconfigured
 from horae.secrets.sealer import Sealer

@@ -33,9 +33,12 @@ def _header(scope: Scope, name: bytes) -> str | None:
 
 def _is_local(host: str) -> bool:
     name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    if name == "localhost":
-        return True
+    return is_loopback(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine's loopback."""
     try:
-        return ip_address(name).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"

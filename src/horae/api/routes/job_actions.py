@@ -1,6 +1,7 @@
 """Routes that act on a job: run, backfill, pause, resume."""
 
 from datetime import datetime
+from functools import partial
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
@@ -8,16 +9,17 @@ from starlette.responses import Response
 
 from horae.api.auth.guard import refuse_shell
 from horae.api.dispatch.idempotency import run_once
-from horae.api.dispatch.responses import json_response, location_header
+from horae.api.dispatch.responses import json_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import read_timestamp
 from horae.api.routes.jobs import found_job, job_response
+from horae.api.routes.runs import new_run_response
 from horae.api.schemas.job_requests import read_params
 from horae.api.schemas.job_views import JobView
-from horae.api.schemas.run_views import RunView, run_view
+from horae.api.schemas.run_views import RunView
 from horae.core.model import Misfire, Run
 from horae.core.records import IdempotencyRecord
 from horae.jobs.backfill import Filling
@@ -71,11 +73,7 @@ async def run_now(request: Request) -> Response:
         params = read_params(decode(data, RunBody).params)
         return await services.jobs.run_now(job.id, params, owner=who.reach, by=who.subject, issue=issue)
 
-    async def respond(run: Run) -> Response:
-        view = run_view(run, services.clock.now(), [])
-        return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
-
-    return await run_once(request, who, data, act, respond)
+    return await run_once(request, who, data, act, partial(new_run_response, request))
 
 
 @Operation(scope=Scope.WRITE, tag="jobs", body=BackfillBody, answers={202: BackfillView, 409: Problem}, idempotent=True)

@@ -16,7 +16,7 @@ from horae.api.http.conditional import IF_MATCH, IF_NONE_MATCH, expected_revisio
 from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Count, Query
-from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, job_log
+from horae.api.routes.logs import job_log, log_operation
 from horae.api.routes.runs import run_page
 from horae.api.schemas.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, run_filter
 from horae.api.schemas.ids import read_job_id, read_key
@@ -242,14 +242,7 @@ async def slots(request: Request) -> Response:
     return page_response([slot_view(entry) for entry in found.items], found.cursor)
 
 
-@Operation(
-    scope=Scope.READ,
-    tag="jobs",
-    params=LOG_PARAMS,
-    media=LOG_MEDIA,
-    headers=("X-Run-Id",),
-    answers={200: None, 410: Problem},
-)
+@log_operation("jobs")
 async def logs(request: Request) -> Response:
     """Show the log of a job's latest due run as text, or follow it until the run has ended."""
     _, job_id, _ = _target_job(request)

@@ -12,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from horae.api.auth.guard import principal
 from horae.api.dispatch import sse
 from horae.api.dispatch.context import services_of
-from horae.api.http.operation import Param
+from horae.api.http.operation import Operation, Param, Scope
+from horae.api.http.problems import Problem
 from horae.api.http.query import Query
 from horae.api.schemas.run_views import ErrorView, error_view
 from horae.core.errors import Unavailable
@@ -21,11 +22,7 @@ from horae.core.model import JobId, Run, RunId
 from horae.queries.log_tail import LogTail
 
 TEXT = "text/plain"
-LOG_MEDIA = (TEXT, sse.MEDIA)
-LOG_PARAMS = (
-    Param("follow", Literal["0", "1"], "`1` streams server-sent events until the run has ended"),
-    *sse.RESUME,
-)
+FOLLOW = Param("follow", Literal["0", "1"], "`1` streams server-sent events until the run has ended")
 
 
 class LogEnd(Struct):
@@ -34,6 +31,18 @@ class LogEnd(Struct):
     run_id: str | None
     status: str | None
     error: ErrorView | None
+
+
+def log_operation(tag: str) -> Operation:
+    """Return the description of an operation that shows or follows a log."""
+    return Operation(
+        scope=Scope.READ,
+        tag=tag,
+        params=(FOLLOW, *sse.RESUME),
+        media=(TEXT, sse.MEDIA),
+        headers=("X-Run-Id",),
+        answers={200: None, 410: Problem},
+    )
 
 
 async def run_log(request: Request, run_id: RunId) -> Response:

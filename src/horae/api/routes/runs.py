@@ -1,6 +1,7 @@
 """Routes of runs."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
-from horae.api.routes.logs import LOG_MEDIA, LOG_PARAMS, run_log
+from horae.api.routes.logs import log_operation, run_log
 from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
 from horae.api.schemas.ids import read_run_id
 from horae.api.schemas.run_views import RunView, run_view
@@ -94,21 +95,10 @@ async def retry(request: Request) -> Response:
         patch = decode(data, AgainBody).params
         return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
 
-    async def respond(successor: Run) -> Response:
-        view = run_view(successor, services.clock.now(), [])
-        return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
-
-    return await run_once(request, who, data, act, respond)
+    return await run_once(request, who, data, act, partial(new_run_response, request))
 
 
-@Operation(
-    scope=Scope.READ,
-    tag="runs",
-    params=LOG_PARAMS,
-    media=LOG_MEDIA,
-    headers=("X-Run-Id",),
-    answers={200: None, 410: Problem},
-)
+@log_operation("runs")
 async def logs(request: Request) -> Response:
     """Show the log of a run as text, or follow it until the run has ended."""
     _, run_id, _ = _target_run(request)
@@ -123,6 +113,12 @@ ROUTES = [
     resource("/v1/runs/{id}/why", GET=why),
     resource("/v1/runs/{id}/logs", GET=logs),
 ]
+
+
+async def new_run_response(request: Request, run: Run) -> Response:
+    """Return a run that was just created as a response, with its path in the header Location."""
+    view = run_view(run, services_of(request).clock.now(), [])
+    return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
 
 
 async def run_page(services: Services, which: RunFilter, *, cursor: str | None, limit: int) -> Response:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from horae.cli.arguments import StoreUrl
+from horae.cli.commands.check_history import judge_files, print_verdict, violation_documents
 from horae.cli.output import Column, Format, Output, print_fields, print_json, print_note, print_table
 from horae.cli.progress import progress_line
 from horae.core.errors import Misconfigured
@@ -73,8 +74,6 @@ def check(
 
 
 def _check_history(paths: list[Path], settings: "Settings | None", prove: bool, output: Format) -> int:
-    from horae.cli.commands.check_history import judge_files, print_verdict
-
     with progress_line("reading the history"):
         final = [] if settings is None else asyncio.run(_final_state(settings))
         verdict = judge_files(paths, final)
@@ -141,9 +140,7 @@ def _document(store: str, seen: "CheckCounts", found: list["Violation"]) -> dict
         "store": store,
         "jobs": seen.jobs,
         "runs": seen.runs,
-        "violations": [
-            {"code": v.code, "invariant": v.invariant, "subject": v.subject, "detail": v.detail} for v in found
-        ],
+        "violations": violation_documents(found),
     }
 
 

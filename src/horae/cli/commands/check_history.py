@@ -28,7 +28,7 @@ def print_verdict(verdict: "HistoryVerdict", paths: Sequence[Path], *, output: s
     """Print the violations and what the history covers."""
     found = verdict.violations[:most]
     if output == "json":
-        print_json({**_document(verdict, paths), "violations": [_violation(each) for each in found]})
+        print_json({**_document(verdict, paths), "violations": violation_documents(found)})
         return
     if found:
         print_table(COLUMNS, [(v.invariant, v.code, v.subject, v.detail) for v in found], empty="")
@@ -87,10 +87,6 @@ def _document(verdict: "HistoryVerdict", paths: Sequence[Path]) -> dict[str, obj
     }
 
 
-def _violation(violation: "Violation") -> dict[str, object]:
-    return {
-        "invariant": violation.invariant,
-        "code": violation.code,
-        "subject": violation.subject,
-        "detail": violation.detail,
-    }
+def violation_documents(found: Sequence["Violation"]) -> list[dict[str, object]]:
+    """Return violations as JSON shows them."""
+    return [{"invariant": v.invariant, "code": v.code, "subject": v.subject, "detail": v.detail} for v in found]

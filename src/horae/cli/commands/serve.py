@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from horae.cli.arguments import Flag, Positive, StoreUrl
-from horae.config import ROLES, load_settings
+from horae.config import ROLES, load_settings, parse_names
 
 DEV_DRAIN_SECONDS = 2  # a person who presses Ctrl-C does not want to wait
 
@@ -48,7 +48,7 @@ def serve(
 ) -> int:
     """Start a node for production; any number of them share one store."""
     flags = {"host": host, "port": port, "store": store}
-    return _run(flags, roles=_names(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
+    return _run(flags, roles=parse_names(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
 
 
 def worker(
@@ -81,14 +81,10 @@ def _run(
     plan = NodePlan(
         roles=checked_roles(roles, option="--roles"),
         app=app,
-        queues=_names(queues),
+        queues=parse_names(queues or ""),
         concurrency=concurrency or DEFAULT_CONCURRENCY,
         demo=demo,
         local=dev,
     )
     announcer = Banner() if dev and shows_banner() else None
     return run_node(load_settings(flags), plan, processes=processes, announcer=announcer)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name for part in (text or "").split(",") if (name := part.strip()))
