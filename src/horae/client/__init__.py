@@ -15,7 +15,6 @@ from horae.client.errors import (
     TooOld,
     Unauthenticated,
 )
-from horae.client.fields import JobChanges, JobFields, NewJob, RetryFields
 from horae.client.models import (
     Attempt,
     Backfill,
@@ -25,6 +24,9 @@ from horae.client.models import (
     Event,
     Fire,
     Job,
+    JobChanges,
+    JobFields,
+    NewJob,
     Page,
     Place,
     Preview,
@@ -32,6 +34,7 @@ from horae.client.models import (
     QueueView,
     Resolved,
     Retry,
+    RetryFields,
     Run,
     RunError,
     Slot,

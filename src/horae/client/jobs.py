@@ -6,9 +6,21 @@ from itertools import islice
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to, with_header
-from horae.client.fields import JobChanges, JobFields, NewJob
 from horae.client.methods import Methods, TransportT, call_method, list_method, page_method, stream_method
-from horae.client.models import Backfill, BatchItem, BatchResult, Job, Page, Run, Slot, Status, Upcoming
+from horae.client.models import (
+    Backfill,
+    BatchItem,
+    BatchResult,
+    Job,
+    JobChanges,
+    JobFields,
+    NewJob,
+    Page,
+    Run,
+    Slot,
+    Status,
+    Upcoming,
+)
 from horae.client.runs import RunStatus, log_stream
 from horae.client.streams import Stream
 

@@ -1,10 +1,17 @@
-"""The values that the client returns; fields that this version does not know are ignored."""
+"""The values that the client returns and the fields that it sends, under their REST names.
 
+Fields of a response that this version does not know are ignored; None in a request is sent as null.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from horae.core.schedule.types import Schedule
 
 T = TypeVar("T")
 
@@ -127,6 +134,51 @@ class Job(Struct, frozen=True, kw_only=True):
     catchup_seconds: float = 3600
     next_run_at: datetime | None = None
     last_run: Status | None = None
+
+
+class RetryFields(TypedDict, total=False):
+    """The delays between attempts."""
+
+    initial_seconds: float
+    factor: float
+    max_seconds: float
+    jitter: bool
+
+
+class JobFields(TypedDict, total=False):
+    """The writable fields of a job except its task."""
+
+    params: Mapping[str, Any] | None
+    secrets: Mapping[str, Any] | None
+    name: str | None
+    key: str | None
+    labels: Mapping[str, str] | None
+    schedule: "str | datetime | Mapping[str, Any] | Schedule | None"
+    queue: str | None
+    priority: int | None
+    ordering_key: str | None
+    on_failure: Literal["continue", "block"] | None
+    max_retries: int | None
+    retry: RetryFields | None
+    timeout_seconds: float | None
+    start_within_seconds: float | None
+    overlap: Literal["allow", "skip", "buffer_one"] | None
+    misfire: Literal["skip", "once", "all"] | None
+    catchup_seconds: float | None
+    allow_unknown_task: bool | None
+
+
+class JobChanges(JobFields, total=False):
+    """The fields that a merge patch may change."""
+
+    task: str
+
+
+class NewJob(JobFields, total=False):
+    """A job of a batch."""
+
+    task: Required[str]
+    idempotency_key: str
 
 
 class Place(Struct, frozen=True):
