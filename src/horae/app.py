@@ -192,13 +192,13 @@ class Horae:
         queues: Sequence[str] = (),
         concurrency: int = 100,
     ) -> "Embedded":
-        """A node with the given roles, to mount into a Starlette or FastAPI application.
+        """Return a node with the given roles, to mount into a Starlette or FastAPI application.
 
             horae = app.asgi(roles=("api", "planner", "worker"))
             api = FastAPI(lifespan=horae.lifespan)
             api.mount("/horae", horae)
 
-        Use `auth="host"` only if the host application authenticates, and everybody whom it admits may do everything
+        Use `auth="host"` only if the host application authenticates, and every user that it admits may do everything
         here. Otherwise HORAE_AUTH applies, and while that is off only requests from this machine are served. `queues`
         and `concurrency` are as for `horae worker`.
         """
@@ -210,11 +210,11 @@ class Horae:
 
 
 async def _do_nothing(connection: "Connection") -> None:
-    """An action that only needs the connection to be open."""
+    """Do nothing; running it opens the connection."""
 
 
 def _calling_module() -> str:
-    """The module that creates the application; for a script its file name, because `__main__` differs on each node."""
+    """Return the module that creates the application; for a script its file name, as `__main__` differs per node."""
     frame = sys._getframe(2)
     name: str = frame.f_globals.get("__name__", "horae")
     if name in ("__main__", "__mp_main__"):

@@ -1,4 +1,4 @@
-"""What a task sees of its run: ids, times, log, progress and cancellation."""
+"""The run that a task receives: ids, times, log, progress and cancellation."""
 
 import logging
 import sys
@@ -44,7 +44,7 @@ class RunLog:
 
 
 class Run:
-    """The current attempt of a run, as its task sees it."""
+    """The current attempt of a run, passed to its task."""
 
     __slots__ = ("_cancelled", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log")
 
@@ -82,7 +82,7 @@ class Run:
 
 
 def local_run() -> Run:
-    """The run of a task that is called as a plain function: it logs through `logging` and ignores progress."""
+    """Return the run for a task that is called as a plain function: it logs through `logging` and ignores progress."""
     return Run(
         id="run_local",
         job_id="job_local",
@@ -101,7 +101,7 @@ def _log_locally(level: str, text: str) -> bool:
 
 
 def _format(message: object, args: tuple[object, ...], values: dict[str, object]) -> str:
-    """The message as `logging` and structlog format it; a wrong format string must not fail a run."""
+    """Format a message as `logging` and structlog do; a wrong format string must not fail a run."""
     text = str(message)
     if args:
         try:

@@ -11,12 +11,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def cron(expression: str, *, tz: str = "UTC") -> Schedule:
-    """A schedule by a cron expression in the local time of a zone; raises InvalidSchedule."""
+    """Return a schedule by a cron expression in the local time of a zone; raises InvalidSchedule."""
     return parse_schedule({"type": "cron", "expression": expression, "timezone": tz}, now=EPOCH)
 
 
 def every(interval: str | timedelta | None = None, /, *, anchor: datetime = EPOCH, **units: float) -> Schedule:
-    """A schedule at an interval such as `"5m"`, `timedelta(minutes=5)` or `minutes=5`, counted from the anchor."""
+    """Return a schedule for an interval (`"5m"`, `timedelta(minutes=5)` or `minutes=5`), counted from the anchor."""
     if (interval is None) == (not units):
         raise TypeError('give one interval: every("5m"), every(timedelta(minutes=5)) or every(minutes=5)')
     if isinstance(interval, str):

@@ -1,6 +1,6 @@
 """The command line: a thin layer over the REST API, and the commands that start nodes."""
 
-INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
+INTERRUPTED = 130  # the exit code of a command that Ctrl-C stopped, as shells expect it
 
 
 def main() -> int:

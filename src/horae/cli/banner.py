@@ -1,4 +1,4 @@
-"""What a person sees in a terminal when `horae dev` is ready and when it stops."""
+"""The messages of `horae dev` in a terminal: when it is ready, and when it stops."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from horae.runtime.launch import Announcer
 
 
 class Banner(Announcer):
-    """Greets a person in a terminal, instead of log lines."""
+    """Prints where the server is and how to use it, instead of log lines."""
 
     def ready(self, *, url: str | None, roles: frozenset[str], store: str) -> None:
         """Show the address, where the documentation is, a first command, and how to stop."""

@@ -52,7 +52,7 @@ def logs(run_id: str, *, follow: bool = False) -> Stream[str]:
 
 
 def why(run_id: str) -> Call[Why]:
-    """Why it has not started."""
+    """Explain why a run has not started."""
     return get(path_to("runs", run_id, "why"), Why)
 
 

@@ -42,7 +42,7 @@ class ArgumentEncoder:
             raise Invalid(f"the arguments do not fit the task {self._task.name}: {exc}", faults=exc.faults) from exc
 
     def _named(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Mapping[str, object]:
-        """All arguments by name."""
+        """Return all arguments by name."""
         try:
             bound = self._signature.bind_partial(*args, **kwargs)
         except TypeError as exc:

@@ -1,4 +1,4 @@
-"""What the SDK needs of an open store.
+"""The connection of the SDK: an open store with its clock, its job services and a waiter.
 
 An application usually opens the store of its settings. To run it on another one, bind it to a connection, as a node
 does (`wiring`) and `horae.testing` with its virtual clock:

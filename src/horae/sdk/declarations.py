@@ -24,7 +24,7 @@ class Declarations:
         self._declared: dict[str, Declared] = {}
 
     def all(self) -> Sequence[Declared]:
-        """All schedules, in the order of declaration."""
+        """Return all schedules, in the order of declaration."""
         return list(self._declared.values())
 
     def add(

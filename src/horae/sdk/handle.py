@@ -58,7 +58,7 @@ class Handle(Generic[T]):
         return self._result_of(self._bridge.call_sync(lambda connection: self._ended(connection, timeout), "result"))
 
     async def status(self) -> str:
-        """The status of its run: `scheduled`, `queued`, `running`, `retrying`, `cancelling`, or how it ended."""
+        """Return the status of its run: `scheduled`, `queued`, `running`, `retrying`, `cancelling`, or how it ended."""
         return await self._bridge.call(self._status)
 
     def status_sync(self) -> str:

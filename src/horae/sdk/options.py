@@ -39,7 +39,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idempotency_key: Key | None = None
 
     def draft(self, task: str, params: str, schedule: str | Mapping[str, object], secrets: str | None = None) -> Draft:
-        """The draft of a job with these options."""
+        """Return the draft of a job with these options."""
         return Draft(
             task=task,
             params=params,
@@ -105,7 +105,7 @@ class SubmitOptions:
     tx: Any = None
 
     def schedule(self, now: datetime) -> str | Mapping[str, object]:
-        """The schedule of the job, as a draft takes it."""
+        """Return the schedule of the job, as a draft takes it."""
         if self.at is None and self.delay is None:
             return "now"
         try:
@@ -141,7 +141,7 @@ class UsingOptions(CommonOptions, total=False):
 
 
 class ScheduleOptions(CommonOptions, total=False):
-    """The keyword arguments of `@app.schedule(...)` beside key and parameters."""
+    """The keyword arguments of `@app.schedule(...)` in addition to key and parameters."""
 
     overlap: OverlapChoice | None
     misfire: MisfireChoice | None
@@ -149,7 +149,7 @@ class ScheduleOptions(CommonOptions, total=False):
 
 
 def with_options(options: SubmitOptions, using: UsingOptions) -> SubmitOptions:
-    """The options after another `using(...)`; None changes nothing."""
+    """Return the options after another `using(...)`; None changes nothing."""
     given: dict[str, Any] = {name: value for name, value in using.items() if value is not None}
     known = UsingOptions.__annotations__
     if unknown := given.keys() - known.keys():

@@ -17,7 +17,7 @@ class ResultDecoder:
         self._task = task
 
     def decode(self, run: Run) -> Any:
-        """The value that the task returned; raises Invalid if it is not of the declared return type."""
+        """Return the value that the task returned; raises Invalid if it is not of the declared return type."""
         if run.result is None:
             return None
         try:

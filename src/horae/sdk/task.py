@@ -118,7 +118,7 @@ class Task(TaskFunction[P, R], Submission[P, T], Generic[P, R, T]):
         self.owner = owner
 
     def handle(self, job_id: str) -> Handle[T]:
-        """The handle of a submitted job of this task, by its id (`job_…`)."""
+        """Return the handle of a submitted job of this task, by its id (`job_…`)."""
         if not job_id.startswith("job_"):
             raise NotFound("job", job_id)
         return Handle(job_id.removeprefix("job_"), self.bridge, self.owner, self.results.decode)

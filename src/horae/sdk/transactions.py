@@ -25,7 +25,7 @@ class Statement(Protocol):
         """Its only parameter, as text."""
 
     def sql(self, placeholder: str) -> str:
-        """The SQL with the driver's placeholder for the parameter: `$1`, `%s` or `:name`."""
+        """Return the SQL with the driver's placeholder for the parameter: `$1`, `%s` or `:name`."""
 
 
 @runtime_checkable
@@ -33,11 +33,11 @@ class TransactionalStore(Protocol):
     """A store that can write runs within the caller's transaction."""
 
     async def enlistment(self, runs: Sequence[Run]) -> Statement:
-        """The statement that writes the runs once the transaction commits."""
+        """Return the statement that writes the runs once the transaction commits."""
 
 
 async def enlistment(connection: "Connection", runs: Sequence[Run]) -> Statement:
-    """The statement that writes the runs; raises Invalid if the store does not support this."""
+    """Return the statement that writes the runs; raises Invalid if the store does not support this."""
     store = connection.store
     if not isinstance(store, TransactionalStore):
         raise Invalid(

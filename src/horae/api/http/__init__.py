@@ -1,1 +1,1 @@
-"""HTTP itself: bodies, query parameters, problems, limits; nothing here knows about jobs."""
+"""HTTP itself: bodies, query parameters, problems, limits. It is independent of jobs."""

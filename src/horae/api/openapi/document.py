@@ -138,7 +138,7 @@ def operation_id(operation: Operation) -> str:
 
 
 def implied_problems(path: str, operation: Operation) -> set[int]:
-    """Return the statuses of the problems that an operation may return beside those that it declares."""
+    """Return the error statuses that an operation may return in addition to those that it declares."""
     statuses = set(ALWAYS_POSSIBLE)
     if operation.scope is not None:
         statuses |= {401, 429, 503}

@@ -34,7 +34,7 @@ def backfill(
         try:
             return _report(started, _follow(client, started), output)
         except KeyboardInterrupt:
-            print_note("the backfill continues without you")
+            print_note("the backfill continues on the server")
             raise
 
 
