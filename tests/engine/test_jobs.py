@@ -571,7 +571,7 @@ async def test_the_unknown_tasks_of_a_batch_are_looked_up_once_after_it_began(sy
         nonlocal reads
         reads += 1
 
-    store.before["tasks"] = [count] * 10
+    store.before["records"] = [count] * 10
     for batches in (1, 2):
         drafts = [Draft(task=f"nobody.{number}") for number in range(700)]
         outcomes = await jobs.create_many(drafts, owner="local", by="local")

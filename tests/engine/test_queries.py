@@ -74,7 +74,7 @@ async def test_runs_that_are_asked_for_at_the_same_time_are_read_together(system
     runs = [job.run for job in await given_one_shots(system, 20)]
     found = await asyncio.gather(*(looking.run(run.id, owner="local") for run in [*runs, *runs]))
     assert [run for run, _ in found] == [*runs, *runs]
-    assert store.asked == {"runs": 1, "attempts_of": 1}
+    assert store.asked == {"runs": 1, "attempts": 1}
 
 
 async def test_what_is_not_there_and_what_is_anothers_is_missing_for_its_asker_only(system: System) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from horae.core.changes import Found, Guard, JobUnchanged
-from horae.core.model import JobId
-from horae.core.records import IdempotencyRecord
+from horae.core.records import IdempotencyRecord, KeyHolder
 from horae.engine.duties.janitor import Janitor
 from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
 from horae.proof.checking.history.records import Effect, FinalRun, HandlerEvent, Line
 from horae.stores.sqlite.database import STATEMENTS
+from horae.stores.sqlite.events import SqliteEventLog
 from horae.stores.sqlite.store import SqliteStore
 from tests.acts import ACTS
 from tests.reverts.sql_edits import SqlEdit, always, keep
@@ -63,6 +63,7 @@ def _earliest(lines: Sequence[Line]) -> float:
 def test_there_are_crash_points_around_every_verb_of_the_store() -> None:
     own = {"open", "close", "migrate", "status"}  # of a process, not of a node
     asked = {name for name, verb in inspect.getmembers(SqliteStore, inspect.iscoroutinefunction)} - own
+    asked |= {f"events.{name}" for name, verb in inspect.getmembers(SqliteEventLog, inspect.iscoroutinefunction)}
     applied = {f"apply {act}" for act in ACTS}
     assert set(POINTS) == {f"{side} {verb}" for verb in asked - {"apply"} | applied for side in ("before", "after")}
     assert set(READ_CALLS) == set(READS)
@@ -104,7 +105,7 @@ def _without_fence(patch: pytest.MonkeyPatch) -> None:
 def _without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     check = Found._check
 
-    def unchecked(self: Found, guard: Guard) -> tuple[bool, JobId | IdempotencyRecord | None]:
+    def unchecked(self: Found, guard: Guard) -> tuple[bool, KeyHolder | IdempotencyRecord | None]:
         return (True, None) if isinstance(guard, JobUnchanged) and guard.id in self.jobs else check(self, guard)
 
     patch.setattr(Found, "_check", unchecked)

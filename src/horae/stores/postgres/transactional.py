@@ -14,8 +14,8 @@ from horae.stores.postgres.codecs import NEW_RUN_COLUMNS, new_run
 class Enlistment:
     """A statement for the connection of the user; it is a call with one argument, a text.
 
-    It fails with a unique violation (SQLSTATE 23505) on the table `keys` when another unfinished job has a key of the
-    runs; the detail of the error is that job's id.
+    It fails with a unique violation (SQLSTATE 23505, constraint `keys_pkey`) when another unfinished job has a key of
+    the runs; the detail of the error is that job's id.
     """
 
     function: str  # quoted, with its schema, so that the search_path of the connection does not matter
