@@ -178,7 +178,7 @@ async def live(folder: Path, seed: int, steps: int = 40) -> System:
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait for cancels to be confirmed: virtual time stands still."""
-    monkeypatch.setattr("horae.jobs.stop.CONFIRM_SECONDS", 0.0)
+    monkeypatch.setattr("horae.jobs.cancel.CONFIRM_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.acceptance) for n in range(6, 40))])

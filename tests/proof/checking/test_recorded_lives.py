@@ -16,7 +16,7 @@ LIVES = 12  # that a spoilt store may go through before it is found out
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait for cancels to be confirmed: virtual time stands still."""
-    monkeypatch.setattr("horae.jobs.stop.CONFIRM_SECONDS", 0.0)
+    monkeypatch.setattr("horae.jobs.cancel.CONFIRM_SECONDS", 0.0)
 
 
 def broken(lines: list[Line]) -> set[str]:
