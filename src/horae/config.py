@@ -139,7 +139,7 @@ def shown_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             variable=_variable(setting.name),
-            value=_hidden(value) if setting.metadata["secret"] else _shown(setting.name, value),
+            value="***" if setting.metadata["secret"] and value else _shown(setting.name, value),
             source=settings.sources.get(setting.name, "default"),
         )
         for setting in fields(Settings)
@@ -239,10 +239,6 @@ def _refuse_unavailable(settings: Settings) -> None:
         raise Misconfigured("HORAE_BLOBS: S3 is not available in this version; use `store` or file:///a/folder")
     if settings.events:
         raise Misconfigured("HORAE_EVENTS is not available in this version; GET /v1/events streams events")
-
-
-def _hidden(value: object) -> str:
-    return "***" if value else ""
 
 
 def _shown(name: str, value: object) -> str:

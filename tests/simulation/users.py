@@ -368,7 +368,7 @@ class Users:
 
     async def _retry(self) -> None:
         """Requeue a dead letter, if there is one, and record the answer."""
-        reply = await self._ask("letters", lambda services: services.dead_letters.list(LETTERS, cursor=None, limit=1))
+        reply = await self._ask("letters", lambda services: services.store.list_runs(LETTERS, cursor=None, limit=1))
         for letter in reply.answer.items if reply.answer is not None else ():
             await self._call(
                 Action.REQUEUE,

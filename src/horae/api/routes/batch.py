@@ -58,8 +58,8 @@ async def create_batch(request: Request) -> Response:
     async def act(ask: Ask | None) -> Response:
         drafts, asks = await _read_drafts(read_batch(data, lines=lines), who, ask)
         outcomes = await services.jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks)
-        if ask is not None:
-            _raise_if_unavailable(outcomes)
+        if ask is not None and (unavailable := [one for one in outcomes if isinstance(one, Unavailable)]):
+            raise unavailable[0]  # and store no response, so that a repeated request completes the batch
         items = [_item(outcome) for outcome in outcomes]
         accepted = sum(1 for item in items if item.error is None)
         return json_response(BatchView(items=items, accepted=accepted, rejected=len(items) - accepted))
@@ -93,13 +93,6 @@ def _draft_or_error(body: bytes, who: Principal) -> tuple[Draft | HoraeError, st
     except HoraeError as exc:
         return exc, None
     return draft, key
-
-
-def _raise_if_unavailable(outcomes: Sequence[JobId | HoraeError]) -> None:
-    """Raise Unavailable instead of storing a response with it, so that a repeated request completes the batch."""
-    for outcome in outcomes:
-        if isinstance(outcome, Unavailable):
-            raise outcome
 
 
 def _item(outcome: JobId | HoraeError) -> BatchItem:

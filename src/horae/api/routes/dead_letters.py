@@ -52,11 +52,9 @@ class DiscardBody(Struct, forbid_unknown_fields=True):
     filter: LetterFilterBody | None = None
 
 
-class RequeueBody(Struct, forbid_unknown_fields=True):
+class RequeueBody(DiscardBody, forbid_unknown_fields=True):
     """Dead letters to requeue, by their ids or by a filter; `params` is a merge patch of each run's parameters."""
 
-    ids: Ids | None = None
-    filter: LetterFilterBody | None = None
     params: dict[str, Any] | None = None
 
 
@@ -132,7 +130,7 @@ ROUTES = [
 ]
 
 
-def _selection(body: DiscardBody | RequeueBody, who: Principal) -> Selection:
+def _selection(body: DiscardBody, who: Principal) -> Selection:
     if (body.ids is None) == (body.filter is None):
         raise Invalid("give either ids or filter; an empty filter selects all of your own")
     if body.ids is not None:

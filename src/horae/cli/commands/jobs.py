@@ -28,13 +28,12 @@ from horae.cli.output import (
     Output,
     hint,
     one_line,
-    print_json,
     print_page,
     print_result,
-    print_table,
     status,
     when,
 )
+from horae.client.jobs import JobStatus
 from horae.core.errors import Malformed
 
 app = App(name="jobs", help="Create, list, change and cancel jobs.")
@@ -137,9 +136,7 @@ def create(
 @app.command(sort_key=1)
 def ls(
     *,
-    status: Annotated[
-        Literal["scheduled", "paused", "finished", "cancelled"] | None, Parameter(help="Only jobs with this status.")
-    ] = None,
+    status: Annotated[JobStatus | None, Parameter(help="Only jobs with this status.")] = None,
     task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
     name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None,
     key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None,
@@ -245,10 +242,7 @@ def next_fires(
     """Show when a job fires next."""
     with CommandClient() as client:
         coming = client.get(f"/v1/jobs/{client.job_id(job)}/next", count=count)
-    if output == "json":
-        print_json(coming)
-    else:
-        print_table(FIRES, map(_fire, coming["items"]), empty="it does not fire again")
+    print_page(coming, output, FIRES, _fire, empty="it does not fire again")
 
 
 app.command(
