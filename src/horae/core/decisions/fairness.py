@@ -1,6 +1,6 @@
 """Fairness of claims: how many runs each lane gives, so that no queue and no owner can crowd out the others."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
@@ -27,6 +27,22 @@ class Offer(Value, frozen=True):
     count: int  # as far as counted, see `part_of_lane`
     first_at: datetime | None = None  # when its first run woke
     room: int | None = None  # how many more runs nodes may hold of its queue; None: any number
+
+
+class Rooms:
+    """How many more runs of each limited queue nodes may hold, while a claim takes some of them."""
+
+    def __init__(self, left: Mapping[str, int]) -> None:
+        self.left = dict(left)  # queues without a limit are not in it
+
+    def is_full(self, queue: str) -> bool:
+        """Whether no more runs of a queue may be taken."""
+        return self.left.get(queue, 1) <= 0
+
+    def take(self, queue: str) -> None:
+        """Count a run that the claim takes."""
+        if queue in self.left:
+            self.left[queue] -= 1
 
 
 def part_of_lane(lanes: int, limit: int) -> int:
