@@ -17,7 +17,7 @@ import pytest
 
 from horae.core.decisions.results import start, succeed
 from horae.core.errors import Misconfigured, Unavailable
-from horae.core.model import Policy, Reason, RunId, State, Trigger
+from horae.core.model import Reason, RunId, State, Trigger
 from horae.core.records import TaskSchema
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
@@ -33,7 +33,6 @@ from horae.stores.sqlite.database import NETWORK_FILE_SYSTEMS, STATEMENTS, Datab
 from horae.stores.sqlite.executor import InlineExecutor, ThreadedExecutor, Transaction
 from horae.stores.sqlite.store import SqliteStore
 from tests import acts
-from tests.acts import Resolution
 from tests.conformance.builders import (
     DAY,
     MINUTE,
@@ -172,6 +171,16 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         await SqliteStore(path).open()
 
 
+async def test_a_database_from_before_the_first_release_is_refused(tmp_path: Path) -> None:
+    """Its migrations are one schema now, which only a new database begins with."""
+    path = tmp_path / "horae.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(STATEMENTS["create_versions"])
+        db.execute(STATEMENTS["add_version"], (STEPS[0] - 1, 0))
+    with pytest.raises(Misconfigured, match="before the first release; use a new database"):
+        await SqliteStore(path).open()
+
+
 async def test_tables_have_the_columns_that_rows_are_built_from_in_their_places(tmp_path: Path) -> None:
     async with opened(tmp_path / "horae.db"):
         with closing(sqlite3.connect(tmp_path / "horae.db")) as db:
@@ -280,39 +289,6 @@ async def test_of_ends_that_come_with_one_that_is_void_or_with_a_copy_each_is_wr
         assert [list(batch.subjects) for batch in told] == [[runs[0].id], [runs[2].id], [runs[1].id, runs[3].id]]
         ended = await store.runs([run.id for run in runs])
         assert [ended[run.id].result for run in runs] == ['"0"', '"1"', '"2"', '"3"']
-
-
-OLD_RUN = """
-INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, trigger, due_at, wake_at, state,
-                  error, created_at, finished_at, resolution)
-VALUES (?, ?, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}', 'manual', 1, 1, ?, '{"type": "x", "message": "y"}',
-        1, 2, ?)
-"""
-
-
-async def test_what_an_older_version_wrote_is_found(tmp_path: Path) -> None:
-    database = Database(tmp_path / "horae.db")
-    database.prepare()
-    idents = {name: bytes([number]) * 16 for number, name in enumerate(["job", "letter", "resolved", "succeeded"])}
-    with closing(database.writer()) as db:
-        db.executescript(migrations("sqlite")[0][1])
-        db.execute(STATEMENTS["create_migrations"])
-        db.execute(STATEMENTS["note_migration"], (1, 0))
-        for name, state, resolution in (
-            ("letter", "failed", None),
-            ("resolved", "failed", "discarded"),
-            ("succeeded", "succeeded", None),
-        ):
-            db.execute(OLD_RUN, (idents[name], idents["job"], state, resolution))
-
-    async with opened(tmp_path / "horae.db") as store:
-        assert await store.status() == (STEPS[-1], STEPS[-1])
-        [letter] = (await store.list_runs(RunFilter(dead_letters=True), cursor=None, limit=10)).items
-        assert letter.id == idents["letter"].hex()
-        assert (letter.spec.secrets, letter.requeue_of, letter.spec.policy) == (None, None, Policy())
-        assert await count(store) == 3
-        assert await acts.resolve(store, [Resolution(run_id=letter.id)], now=NOW) == [True]
-        assert await store.count_dead_letters() == 0
 
 
 async def test_commits_are_on_the_disk_before_they_are_answered(tmp_path: Path) -> None:

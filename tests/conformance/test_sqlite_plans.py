@@ -40,36 +40,33 @@ INDEXES = {
     "guarded_runs": {"runs_id"},
     "cancelled_jobs": {"jobs_id", "runs_id"},
     "guarded_letters": {"letters_id"},
-    "move_job": {"jobs_id"},
-    "delete_run": {"runs_id"},
-    "delete_skip": {"skips_job"},
+    "move_jobs": {"jobs_id"},
+    "delete_runs": {"runs_id"},
+    "delete_skips": {"skips_job"},
     "revise_one_shot": {"runs_id"},
-    "set_stop": {"runs_id"},
+    "set_stops": {"runs_id"},
     "offer_of_lane": {"runs_claim"},
     "lanes_of_every_queue": {"runs_claim"},
     "lanes_of_queues": {"runs_claim"},
     "lane": {"runs_claim"},
     "next_in_lane": {"runs_claim"},
-    "blocked_by_earlier": {"runs_gate"},
-    "some_letter_blocks": {"letters_gate"},
-    "blocked_by_letter": {"letters_gate"},
-    "blocking_letters": {"letters_gate"},
-    "rivals": {"runs_gate", "runs_live_of_job"},
-    "park_run": {"runs_id"},
-    "unpark_next": {"runs_parked"},
-    "parked_gates": {"runs_parked"},
-    "gate_is_blocked": {"runs_gate", "runs_parked", "letters_gate"},
+    "gate_state": {"runs_gate", "letters_gate"},
+    "rivals": {"runs_gate", "runs_live_of_job", "letters_gate"},
+    "park_runs": {"runs_id"},
+    "wake_parked": {"runs_parked"},
+    "unblocked_gates": {"runs_gate", "runs_parked", "letters_gate"},
     "ahead_of": {"runs_gate", "letters_gate"},
     "runs_by_fence": {"runs_id"},
-    "already_settled": {"runs_id"},
+    "settled_before": {"runs_id"},
     "stops": {"runs_stop"},
     "orphans": {"runs_held"},
     "held_by": {"runs_held"},
     "run": {"runs_id"},
     "job": {"jobs_id"},
     "last_run": {"runs_id", "runs_job"},
-    "list_runs_of_job": {"runs_id", "runs_job"},
-    "list_live_runs_of_job": {"runs_id", "runs_live_of_job"},
+    "list_runs_of_one_shot": {"runs_id"},
+    "list_runs_of_job": {"runs_job"},
+    "list_live_runs_of_job": {"runs_live_of_job"},
     "list_runs_of_all": {"runs_due"},
     "list_held_runs": {"runs_held"},
     "list_runs_of_owner": {"runs_owner"},
@@ -120,12 +117,10 @@ INDEXES = {
 MAY_SCAN = {
     "lanes_of_every_queue": "lanes",
     "lanes_of_queues": "lanes",
-    "parked_gates": "waiting",
+    "unblocked_gates": "waiting",
     "orphans": "holders",
     "rivals": "(subquery",
     "last_run": "(subquery",
-    "list_runs_of_job": "(subquery",
-    "list_live_runs_of_job": "(subquery",
     "next_plan_at": "(subquery",
     "count_live": "(subquery",
     "depth_of_lane": "(subquery",
@@ -163,10 +158,12 @@ ORDERED = [
         "list_runs_of_task",
         "list_runs_of_queue",
         "list_runs_of_state",
+        "list_runs_of_job",
+        "list_live_runs_of_job",
     ),
     *("plannable_jobs", "lane", "ledger_runs"),
     *("list_dead_letters_of_all", "list_dead_letters_of_owner", "list_dead_letters_of_job"),
-    *("events_of_anyone", "events_of_owner", "blocking_letters", "latenesses"),
+    *("events_of_all", "events_of_owner", "latenesses"),
 ]
 
 
@@ -191,7 +188,7 @@ def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
     [
         ("lane", "runs_claim (queue=? AND priority=? AND band=? AND wake_at=? AND rowid>?)"),
         ("lane", "runs_claim (queue=? AND priority=? AND band=? AND wake_at>? AND wake_at<?)"),
-        ("events_of_anyone", "INTEGER PRIMARY KEY (rowid>?)"),
+        ("events_of_all", "INTEGER PRIMARY KEY (rowid>?)"),
         ("events_of_owner", "events_owner (owner=? AND rowid>?)"),
         ("records", "sqlite_autoindex_records_1 (kind=? AND owner=? AND key>? AND key<?)"),
         ("list_dead_letters_of_all", "letters_due (due_at>? AND due_at<?)"),
@@ -204,9 +201,13 @@ def test_a_page_is_sought_by_its_position(db: sqlite3.Connection, name: str, ste
     assert step in " | ".join(plan_of(db, name))
 
 
-@pytest.mark.parametrize("name", ["claim_runs", "start_runs", "end_runs", "give_runs_back"])
+@pytest.mark.parametrize("name", ["claim_runs", "start_runs", "return_runs"])
 def test_a_batch_of_runs_is_changed_row_by_row(db: sqlite3.Connection, name: str) -> None:
     assert "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)" in plan_of(db, name)
+
+
+def test_ends_are_written_row_by_row(db: sqlite3.Connection) -> None:
+    assert "SEARCH runs USING INDEX runs_id (id=?)" in plan_of(db, "end_runs")
 
 
 def test_what_nodes_hold_of_a_queue_is_counted_in_the_index(db: sqlite3.Connection) -> None:
@@ -234,5 +235,5 @@ def test_jobs_are_merged_from_ordered_streams(db: sqlite3.Connection, name: str)
 
 def test_every_statement_can_be_prepared(db: sqlite3.Connection) -> None:
     for name in STATEMENTS:
-        if name != "create_migrations":
+        if name != "create_versions":
             assert plan_of(db, name) is not None

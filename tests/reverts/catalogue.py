@@ -55,7 +55,7 @@ REVERTS = (
     Revert(
         protects="fence",
         name="a run ends without its fence being compared on SQLite",
-        change=Statement("sqlite", "end_held_runs", always("fence", "=")),
+        change=Statement("sqlite", "end_runs", always("fence", "=")),
         tests=_of(LIFE_TESTS, "test_a_result_with_an_old_fence_is_void", on="sqlite"),
     ),
     Revert(
@@ -132,7 +132,7 @@ REVERTS = (
     Revert(
         protects="durable cancel",
         name="a stop request is not stored on SQLite",
-        change=Statement("sqlite", "set_stop", keep("stop")),
+        change=Statement("sqlite", "set_stops", keep("stop")),
         tests=_of(LIFE_TESTS, "test_a_stop_request_reaches_the_node_that_holds_the_run", on="sqlite"),
     ),
     Revert(
@@ -144,7 +144,7 @@ REVERTS = (
     Revert(
         protects="durable cancel",
         name="a stop request is deleted with the attempt on SQLite",
-        change=Statement("sqlite", "give_runs_back", clear("stop")),
+        change=Statement("sqlite", "return_runs", clear("stop")),
         tests=_of(LIFE_TESTS, "test_a_stop_request_survives_a_retry", on="sqlite"),
     ),
     Revert(
@@ -173,7 +173,7 @@ REVERTS = (
     Revert(
         protects="slot advance",
         name="a firing does not move the job to its next slot on SQLite",
-        change=Statement("sqlite", "move_job", keep("next_fire_at")),
+        change=Statement("sqlite", "move_jobs", keep("next_fire_at")),
         tests=_of(PLAN_TESTS, "test_a_firing_moves_the_job_and_makes_its_runs", on="sqlite"),
     ),
     Revert(

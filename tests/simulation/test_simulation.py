@@ -99,7 +99,7 @@ def test_a_seed_lives_the_same_life_in_another_process() -> None:
 
 def _without_fence(patch: pytest.MonkeyPatch) -> None:
     _edit(patch, "runs_by_fence", always("fence", "="))
-    _edit(patch, "end_held_runs", always("fence", "="))
+    _edit(patch, "end_runs", always("fence", "="))
 
 
 def _without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
@@ -119,11 +119,11 @@ def _without_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_durable_cancel(patch: pytest.MonkeyPatch) -> None:
-    _edit(patch, "set_stop", keep("stop"))
+    _edit(patch, "set_stops", keep("stop"))
 
 
 def _without_slot_advance(patch: pytest.MonkeyPatch) -> None:
-    _edit(patch, "move_job", keep("next_fire_at"))
+    _edit(patch, "move_jobs", keep("next_fire_at"))
 
 
 def _edit(patch: pytest.MonkeyPatch, statement: str, edit: SqlEdit) -> None:

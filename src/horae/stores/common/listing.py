@@ -24,7 +24,8 @@ Ident = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 Micros = Annotated[
     int, Meta(ge=(EARLIEST - _EPOCH) // _MICROSECOND, le=(LATEST - _EPOCH) // _MICROSECOND)
 ]  # since 1970
-Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of a row
+_LAST_NUMBER = 2**63 - 1
+Number = Annotated[int, Meta(ge=0, le=_LAST_NUMBER)]  # of a row
 
 
 def due_range(which: RunFilter) -> tuple[datetime, datetime]:
@@ -56,6 +57,14 @@ def decode_cursor(token: str, *shape: object) -> tuple[Any, ...]:
         raise Invalid(
             "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
         ) from exc
+
+
+def decode_position(text: str) -> int:
+    """The number of an event position that a client sent back; any other text is refused."""
+    position = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LAST_NUMBER)) else None
+    if position is None or position > _LAST_NUMBER:
+        raise Invalid("the position is not one that this server gave out; begin without it")
+    return position
 
 
 def micros_of(moment: datetime) -> int:

@@ -9,6 +9,8 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from horae.core.errors import Misconfigured
+
 _HEADER = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 _INCLUDE = re.compile(r"\{(\w+)\}|[{}]")
@@ -53,6 +55,23 @@ def migrations(dialect: str) -> list[tuple[int, str]]:
     folder = _folder(dialect) / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [(int(name.split("_")[0]), (folder / name).read_text("utf-8")) for name in names]
+
+
+def expected_version(dialect: str) -> int:
+    """The number of the last migration: the schema version that this code needs."""
+    return migrations(dialect)[-1][0]
+
+
+def migrations_after(version: int, dialect: str) -> list[tuple[int, str]]:
+    """The migrations that a database at a version still needs; 0 is a new one, which begins with the first of them."""
+    if version > expected_version(dialect):
+        raise Misconfigured(f"the database is at version {version}, of a newer version; upgrade Horae")
+    if 0 < version < (first := migrations(dialect)[0][0]):
+        raise Misconfigured(
+            f"the database is at version {version} and this Horae migrates from {first} on: it was written by a version"
+            " before the first release; use a new database"
+        )
+    return [(number, script) for number, script in migrations(dialect) if number > version]
 
 
 def _folder(dialect: str) -> Traversable:

@@ -1,7 +1,7 @@
-"""Applies changes in SQLite: the write lock keeps what guards name as it is found."""
+"""Applies changes in SQLite: the write lock keeps guarded rows unchanged between check and write."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from horae.core.changes import (
@@ -19,7 +19,6 @@ from horae.core.changes import (
 )
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
 from horae.core.records import IdempotencyRecord, KeyHolder, QueueSettings
-from horae.core.signals import Kind, Signal
 from horae.stores.common.apply import Named, Writes
 from horae.stores.common.records import RecordRow
 from horae.stores.sqlite import batches
@@ -29,6 +28,7 @@ from horae.stores.sqlite.codecs import (
     job_values,
     maybe_micros,
     maybe_time,
+    moved_values,
     node_values,
     one_shot_values,
     skip_values,
@@ -88,59 +88,41 @@ def _rows(db: sqlite3.Connection, statement: str, ids: Iterable[str]) -> list[An
     return [row for ident in ids for row in db.execute(STATEMENTS[statement], {"id": to_blob(ident)})]
 
 
-Encode = Callable[[Any], Values]
+Write = tuple[type, str, Callable[[Any], Values]]  # a kind of item, the statement for it, and its values
 
-_DELETES: Mapping[type, tuple[tuple[str, Encode], ...]] = {
-    Run: (("delete_run", lambda run: (to_blob(run.id),)),),
-    Skip: (("delete_skip", lambda skip: (to_blob(skip.job_id), to_micros(skip.start))),),
-    Backfill: (("delete_backfill", lambda backfill: (to_blob(backfill.id),)),),
-    RecordRow: (("delete_record", lambda row: row[:4]),),
-    GatesOf: (("delete_gates_of_node", lambda gates: (to_blob(gates.node),)),),
-    Node: (("delete_node", lambda node: (to_blob(node.id),)),),
-}
-_PUTS: Mapping[type, tuple[tuple[str, Encode], ...]] = {
-    Job: (("put_job", job_values),),
-    JobMoved: (
-        (
-            "move_job",
-            lambda job: (maybe_micros(job.next_fire_at), maybe_micros(job.plan_at), job.status.value, to_blob(job.id)),
-        ),
-    ),
-    OneShotRevised: (("revise_one_shot", lambda revised: one_shot_values(revised.run)),),
-    StopRequested: (("set_stop", lambda stop: (stop.reason.value, to_blob(stop.run_id))),),
-    Parked: (("park_run", lambda parked: (to_blob(parked.run_id),)),),
-    LetterResolved: (
-        ("resolve_run", lambda resolved: (resolved.resolution, to_blob(resolved.letter.id))),
-        ("delete_letter", lambda resolved: (to_blob(resolved.letter.id),)),
-    ),
-    Skip: (("insert_skip", skip_values),),
-    Backfill: (("put_backfill", backfill_values),),
-    RecordRow: (("put_record", lambda row: (*row[:4], maybe_micros(row.at))),),
-    QueueSettings: (("put_queue", lambda queue: (queue.queue, queue.paused, queue.concurrency)),),
-    Node: (("put_node", node_values),),
-}
+_DELETES: Sequence[Write] = (
+    (Run, "delete_runs", lambda run: (to_blob(run.id),)),
+    (Skip, "delete_skips", lambda skip: (to_blob(skip.job_id), to_micros(skip.start))),
+    (Backfill, "delete_backfills", lambda backfill: (to_blob(backfill.id),)),
+    (RecordRow, "delete_records", lambda row: row[:4]),
+    (GatesOf, "delete_gates_of_nodes", lambda gates: (to_blob(gates.node),)),
+    (Node, "delete_nodes", lambda node: (to_blob(node.id),)),
+)
+_PUTS: Sequence[Write] = (
+    (Job, "put_jobs", job_values),
+    (JobMoved, "move_jobs", moved_values),
+    (OneShotRevised, "revise_one_shot", lambda revised: one_shot_values(revised.run)),
+    (StopRequested, "set_stops", lambda stop: (stop.reason.value, to_blob(stop.run_id))),
+    (Parked, "park_runs", lambda parked: (to_blob(parked.run_id),)),
+    (LetterResolved, "resolve_run", lambda resolved: (resolved.resolution, to_blob(resolved.letter.id))),
+    (LetterResolved, "delete_letter", lambda resolved: (to_blob(resolved.letter.id),)),
+    (Skip, "insert_skips", skip_values),
+    (Backfill, "put_backfills", backfill_values),
+    (RecordRow, "put_records", lambda row: (*row[:4], maybe_micros(row.at))),
+    (QueueSettings, "put_queue", lambda queue: (queue.queue, queue.paused, queue.concurrency)),
+    (Node, "put_node", node_values),
+)
 
 
 def _write(transaction: Transaction, writes: Writes) -> None:
     db = transaction.db
-    for table, kinds in ((_DELETES, writes.deletes), (_PUTS, writes.puts)):
-        for kind, items in kinds.items():
-            for statement, encode in table.get(kind, ()):
-                db.executemany(STATEMENTS[statement], map(encode, items))
+    for table, items in ((_DELETES, writes.deletes), (_PUTS, writes.puts)):
+        for kind, statement, encode in table:
+            if kind in items:
+                db.executemany(STATEMENTS[statement], map(encode, items[kind]))
     batches.insert(db, batches.encode(writes.puts[Run]))
     for left in writes.gates_left:
         wake_next(transaction, left.gate, left.at)
     for event in writes.events:
         transaction.emit(event.kind, event.owner, event.subject)
-    for signal in writes.signals:
-        _send(transaction, signal)
-
-
-def _send(transaction: Transaction, signal: Signal) -> None:
-    match signal.kind:
-        case Kind.DUE:
-            transaction.due(signal.at)
-        case Kind.PLAN:
-            transaction.plan(signal.at)
-        case Kind.STOP if signal.node is not None:
-            transaction.stop(signal.node)
+    transaction.signals += writes.signals

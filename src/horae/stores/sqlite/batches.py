@@ -1,8 +1,7 @@
-"""Batches of runs on their way into SQLite and out of it, each by one statement.
+"""Batches of runs in SQLite: inserted, read, claimed, started and ended by one statement each.
 
-A statement that works on a batch is one step, during which other threads go on. Every row that Python binds or fetches
-is a step of its own, with a wait for the interpreter's lock before and after it, and takes several times as long. So a
-batch goes in as a JSON array, with its ids side by side as bytes, and comes out as one.
+A statement on a batch takes the interpreter's lock once. Each row that Python binds or fetches takes it again, which is
+several times slower. So a batch is bound as one JSON array, with its ids as one value, and read as one.
 """
 
 import sqlite3
@@ -14,127 +13,75 @@ from typing import Any
 
 import msgspec
 
-from horae.core.model import JobId, NodeId, Run, RunId, State, band_of
+from horae.core.decisions.results import Settled
+from horae.core.model import JobId, NodeId, Run, RunId, State
 from horae.core.values import replace
-from horae.stores.common.codecs import (
-    RUN_COLUMNS,
-    Rows,
-    decode_schedule,
-    encode_error,
-    encode_labels,
-    encode_policy,
-    encode_schedule,
+from horae.stores.common.codecs import RUN_COLUMNS, SPEC_COLUMNS, Rows, decode_schedule, encode_error
+from horae.stores.sqlite.codecs import (
+    NEW_RUN_COLUMNS,
+    maybe_micros,
+    maybe_time,
+    run_values,
+    time_values,
+    to_blob,
+    to_json,
+    to_micros,
+    to_time,
 )
-from horae.stores.sqlite.codecs import Values, maybe_micros, maybe_time, run_values, to_blob, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 
-FEW = 5  # runs that are written faster one by one: a statement for a batch has its price as well
+FEW = 5  # similar runs that are inserted faster one by one: a statement for a batch has a fixed cost
 
 # --- new runs
 
+NewRuns = list[tuple[str, list[Any]]]  # statements, each with its rows
 
-# Those that are alike together, by the name of a statement and its values; the others one by one.
-NewRuns = list[tuple[str, Mapping[str, Any]] | list[Values]]
-
-
-def encode(runs: Iterable[Run]) -> NewRuns:
-    """Runs as they are written, in their order."""
-    encoded: NewRuns = []
-    kinds = [list(group) for _, group in groupby(runs, key=_kind)]
-    for few, groups in groupby(kinds, key=lambda group: len(group) <= FEW):
-        if few:
-            encoded.append([run_values(run) for group in groups for run in group])
-        else:
-            encoded += [_alike(group) for group in groups]
-    return encoded
-
-
-def insert(db: sqlite3.Connection, encoded: NewRuns) -> int:
-    """Write runs, and answer how many of them were new."""
-    inserted = 0
-    for each in encoded:
-        if isinstance(each, list):
-            inserted += db.executemany(STATEMENTS["insert_run"], each).rowcount
-        else:
-            name, values = each
-            inserted += db.execute(STATEMENTS[name], values).rowcount
-    return inserted
-
-
+_VARIES = ("schedule", "slot", "due_at", "wake_at")  # in a batch of similar runs, beside their ids and parameters
+_times_of = attrgetter(*_VARIES)
 _of_run = attrgetter(
     *("owner", "created_by", "trigger", "gate", "state", "paused", "fence", "attempt", "crashes", "revision"),
     *("created_at", "requeue_of"),
 )
-_of_spec = attrgetter(
-    *("task", "params_blob", "name", "key", "labels", "queue", "priority", "ordering_key", "policy", "secrets")
-)
+_of_spec = attrgetter(*(name for name in SPEC_COLUMNS if name != "params"))
 
 
-def _kind(run: Run) -> tuple[Any, ...]:
-    """What runs share that are written together."""
-    return _of_run(run), _of_spec(run.spec)
+def encode(runs: Iterable[Run]) -> NewRuns:
+    """New runs as the rows of insert statements, in their order."""
+    encoded: NewRuns = []
+    for _, group in groupby(runs, key=lambda run: (_of_run(run), _of_spec(run.spec))):
+        name, rows = _encode(list(group))
+        if encoded and encoded[-1][0] == name:
+            encoded[-1][1].extend(rows)
+        else:
+            encoded.append((name, rows))
+    return encoded
 
 
-_WHEN = ("schedule", "slot", "due_at", "wake_at")
-_when = attrgetter(*_WHEN)
+def insert(db: sqlite3.Connection, encoded: NewRuns) -> int:
+    """Insert runs; returns how many of them were new."""
+    return sum(db.executemany(STATEMENTS[name], rows).rowcount for name, rows in encoded)
 
 
-def _alike(runs: Sequence[Run]) -> tuple[str, Mapping[str, Any]]:
-    values = {"ids": to_blob("".join([ident for run in runs for ident in (run.id, run.job_id)])), **_shared(runs[0])}
-    when = _when(runs[0])
-    if all(_when(run) == when for run in runs):
-        times = dict(zip(_WHEN, _times_of_new(runs[0]), strict=True))
-        return "insert_runs_of_one_time", {"params": _json([run.spec.params for run in runs]), **times, **values}
-    return "insert_runs", {"rows": _json([(run.spec.params, *_times_of_new(run)) for run in runs]), **values}
-
-
-def _times_of_new(run: Run) -> tuple[Any, ...]:
-    due_at = to_micros(run.due_at)
-    return (
-        None if run.schedule is None else encode_schedule(run.schedule),
-        maybe_micros(run.slot),
-        due_at,
-        due_at if run.wake_at is run.due_at else to_micros(run.wake_at),
-    )
-
-
-def _shared(run: Run) -> dict[str, Any]:
-    spec = run.spec
-    return {
-        "owner": run.owner,
-        "created_by": run.created_by,
-        "task": spec.task,
-        "params_blob": spec.params_blob,
-        "name": spec.name,
-        "key": spec.key,
-        "labels": encode_labels(spec.labels),
-        "queue": spec.queue,
-        "priority": spec.priority,
-        "ordering_key": spec.ordering_key,
-        "policy": encode_policy(spec.policy),
-        "secrets": spec.secrets,
-        "trigger": run.trigger.value,
-        "gate": run.gate,
-        "state": run.state.value,
-        "paused": int(run.paused),
-        "fence": run.fence,
-        "attempt": run.attempt,
-        "crashes": run.crashes,
-        "revision": run.revision,
-        "created_at": to_micros(run.created_at),
-        "requeue_of": None if run.requeue_of is None else to_blob(run.requeue_of),
-        "band": band_of(run.owner),
-    }
+def _encode(similar: Sequence[Run]) -> tuple[str, list[Any]]:
+    if len(similar) <= FEW:
+        return "insert_run", [run_values(run) for run in similar]
+    first = dict(zip(NEW_RUN_COLUMNS, run_values(similar[0]), strict=True))
+    ids = to_blob("".join([ident for run in similar for ident in (run.id, run.job_id)]))
+    times = _times_of(similar[0])
+    if all(_times_of(run) == times for run in similar):
+        return "insert_runs_of_one_time", [{**first, "ids": ids, "rows": to_json([run.spec.params for run in similar])}]
+    rows = [(run.spec.params, *time_values(run)) for run in similar]
+    return "insert_runs", [{**first, "ids": ids, "rows": to_json(rows)}]
 
 
 # --- runs that wait in a lane
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run as the statement lane brings it."""
+    """A row of the statement `lane`."""
 
-    id: str  # in capitals, as the job's: to write them small takes SQLite longer
-    job_id: str | None  # None for that of a one-shot, which has the same id
+    id: str  # in upper case, as the job's: lower case takes SQLite longer
+    job_id: str | None  # None for the job of a one-shot, which has the same id
     params: str
     schedule: str | None
     slot: int | None
@@ -145,7 +92,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     fence: int
     queue: str
     seq: int
-    common: msgspec.Raw  # the other columns: equal for most runs, so they are decoded once for all of them
+    common: msgspec.Raw  # the other columns: equal for most runs, so decoded once for all of them
 
 
 _NEVER = {"node", "finished_at", "result", "reason", "resolution"}  # while a run waits
@@ -156,35 +103,35 @@ _common_rows = Rows(time=to_time, ident=str.lower)
 
 
 def lane(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waiting]:
-    """A page of what waits in a lane, by wake-up time."""
+    """A page of the runs that wait in a lane, by wake-up time."""
     [text] = db.execute(STATEMENTS["lane"], which).fetchone()
     return _decode_lane(text)
 
 
 def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> None:
-    """Take runs for a node."""
-    db.execute(STATEMENTS["claim_runs"], {"node": to_blob(node), "seqs": _json([row.seq for row in rows])})
+    """Assign runs to a node."""
+    db.execute(STATEMENTS["claim_runs"], {"node": to_blob(node), "seqs": to_json([row.seq for row in rows])})
 
 
 def claimed(rows: Iterable[Waiting], node: NodeId) -> list[Run]:
-    """The runs that a node took."""
+    """The runs as a node claimed them."""
     return [_run(row, _common(bytes(row.common)), State.CLAIMED, node, row.fence + 1) for row in rows]
 
 
 def waiting(row: Waiting) -> Run:
-    """A run as it waits."""
-    like = _common(bytes(row.common))
-    return _run(row, like, like.state, None, row.fence)
+    """The run of a row that was not claimed."""
+    common = _common(bytes(row.common))
+    return _run(row, common, common.state, None, row.fence)
 
 
-def _run(row: Waiting, like: Run, state: State, node: NodeId | None, fence: int) -> Run:
+def _run(row: Waiting, common: Run, state: State, node: NodeId | None, fence: int) -> Run:
     due_at = to_time(row.due_at)
     ident = row.id.lower()
     return replace(
-        like,
+        common,
         id=RunId(ident),
         job_id=JobId(ident if row.job_id is None else row.job_id.lower()),
-        spec=replace(like.spec, params=row.params, queue=row.queue),
+        spec=replace(common.spec, params=row.params, queue=row.queue),
         schedule=None if row.schedule is None else decode_schedule(row.schedule),
         slot=maybe_time(row.slot),
         due_at=due_at,
@@ -202,7 +149,7 @@ _BLANK = dict.fromkeys(("id", "job_id", "queue"), "") | dict.fromkeys(("due_at",
 
 @lru_cache(1024)
 def _common(text: bytes) -> Run:
-    """A run that has the common columns, and of the others only what a run cannot be without."""
+    """A run with the common columns; the other required ones are blank."""
     columns = _BLANK | dict(zip(COMMON, msgspec.json.decode(text), strict=True))
     return _common_rows.run([columns.get(name) for name in RUN_COLUMNS])
 
@@ -211,9 +158,9 @@ def _common(text: bytes) -> Run:
 
 
 class FencedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run that has the fence that it was named with."""
+    """A run of a batch whose fence still holds."""
 
-    place: int  # among those that were named
+    place: int  # in the batch
     seq: int
     state: State
 
@@ -222,62 +169,50 @@ _decode_fenced: Callable[[str], list[FencedRun]] = msgspec.json.Decoder(list[Fen
 
 
 def find(db: sqlite3.Connection, runs: Sequence[Run]) -> list[FencedRun]:
-    """Those of the runs whose fences still hold, as they stand."""
-    named = {"ids": to_blob("".join([run.id for run in runs])), "fences": _json([run.fence for run in runs])}
+    """The runs whose fences still hold, with their states."""
+    named = {"ids": to_blob("".join([run.id for run in runs])), "fences": to_json([run.fence for run in runs])}
     [text] = db.execute(STATEMENTS["runs_by_fence"], named).fetchone()
     return _decode_fenced(text)
 
 
 def start(db: sqlite3.Connection, runs: Mapping[int, Run]) -> None:
-    """Write that attempts began, or their progress; runs by their seq."""
+    """Write the starts of attempts, or their progress; `runs` by seq."""
     rows = [
         (seq, maybe_micros(run.started_at), maybe_micros(run.first_started_at), run.attempt, run.progress)
         for seq, run in runs.items()
     ]
-    db.execute(STATEMENTS["start_runs"], {"rows": _json(rows)})
-
-
-_how_it_ended = attrgetter("state", "attempt", "crashes", "progress", "error", "reason")
-
-
-def end(db: sqlite3.Connection, runs: Mapping[int, Run]) -> None:
-    """Write how runs ended; by their seq."""
-    for _, group in groupby(runs.items(), key=lambda item: _how_it_ended(item[1])):
-        each = list(group)
-        rows = [(seq, run.result, *_times(run)) for seq, run in each]
-        db.execute(STATEMENTS["end_runs"], {"rows": _json(rows), **_end(each[0][1])})
+    db.execute(STATEMENTS["start_runs"], {"rows": to_json(rows)})
 
 
 Ends = list[Mapping[str, Any]]
 
-
-def encode_ends(runs: Iterable[Run]) -> Ends:
-    """How held runs ended, by their ids and fences."""
-    groups = [list(group) for _, group in groupby(runs, key=_how_it_ended)]
-    return [
-        {
-            "ids": to_blob("".join([run.id for run in group])),
-            "rows": _json([(run.fence, run.result, *_times(run)) for run in group]),
-            **_end(group[0]),
-        }
-        for group in groups
-    ]
+_how_it_ended = attrgetter("state", "attempt", "crashes", "progress", "error", "reason")
 
 
-def end_held(db: sqlite3.Connection, ends: Ends) -> int:
-    """Write how runs ended, and answer how many of them were held with these fences."""
-    return sum(db.execute(STATEMENTS["end_held_runs"], each).rowcount for each in ends)
+def encode_ends(results: Iterable[Settled]) -> Ends:
+    """Ends of runs as the values of end_runs, those that ended alike together."""
+    groups = groupby(results, key=lambda settled: (settled.was_held, _how_it_ended(settled.run)))
+    return [_encode_ends(held, [settled.run for settled in group]) for (held, _), group in groups]
 
 
-def _end(run: Run) -> dict[str, Any]:
+def _encode_ends(held: bool, runs: Sequence[Run]) -> Mapping[str, Any]:
+    first = runs[0]
     return {
-        "state": run.state.value,
-        "attempt": run.attempt,
-        "crashes": run.crashes,
-        "progress": run.progress,
-        "error": encode_error(run.error),
-        "reason": None if run.reason is None else run.reason.value,
+        "held": held,
+        "ids": to_blob("".join([run.id for run in runs])),
+        "rows": to_json([(run.fence, run.result, *_times(run)) for run in runs]),
+        "state": first.state.value,
+        "attempt": first.attempt,
+        "crashes": first.crashes,
+        "progress": first.progress,
+        "error": encode_error(first.error),
+        "reason": None if first.reason is None else first.reason.value,
     }
+
+
+def end(db: sqlite3.Connection, ends: Ends) -> int:
+    """Write how runs ended; returns how many of them were held, or waited, with these fences."""
+    return sum(db.execute(STATEMENTS["end_runs"], each).rowcount for each in ends)
 
 
 def _times(run: Run) -> tuple[int | None, int | None, int | None]:
@@ -287,7 +222,7 @@ def _times(run: Run) -> tuple[int | None, int | None, int | None]:
 
 
 def give_back(db: sqlite3.Connection, runs: Mapping[int, Run]) -> None:
-    """Let held runs wait again; by their seq."""
+    """Return held runs to their queues, now or for a later retry; `runs` by seq."""
     rows = [
         (
             seq,
@@ -302,8 +237,4 @@ def give_back(db: sqlite3.Connection, runs: Mapping[int, Run]) -> None:
         )
         for seq, run in runs.items()
     ]
-    db.execute(STATEMENTS["give_runs_back"], {"rows": _json(rows)})
-
-
-def _json(rows: Sequence[object]) -> str:
-    return msgspec.json.encode(rows).decode()
+    db.execute(STATEMENTS["return_runs"], {"rows": to_json(rows)})

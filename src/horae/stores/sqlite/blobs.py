@@ -1,13 +1,13 @@
-"""Blobs kept in the SQLite store itself: the default place for logs and large payloads."""
+"""Blobs in the SQLite store itself: the default place of logs and large payloads."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from horae.stores.sqlite.codecs import to_micros
 from horae.stores.sqlite.database import STATEMENTS
-from horae.stores.sqlite.executor import SqliteExecutor, Transaction
+from horae.stores.sqlite.executor import SqliteExecutor
 
-_AFTER_ALL_KEYS = "\x7f"  # keys are of [a-z0-9_.-/], all of them below
+_AFTER_ALL_KEYS = "\x7f"  # keys consist of [a-z0-9_.-/], which sort before it
 
 
 class SqliteBlobs:
@@ -18,13 +18,10 @@ class SqliteBlobs:
         self._wall = wall
 
     async def put(self, items: Sequence[tuple[str, bytes]]) -> None:
-        now = to_micros(self._wall())
-
-        def work(transaction: Transaction) -> None:
-            transaction.db.executemany(STATEMENTS["put_blob"], [(key, data, now) for key, data in items])
-
-        if items:
-            await self._executor.write(work)
+        put, now = STATEMENTS["put_blobs"], to_micros(self._wall())
+        rows = [(key, data, now) for key, data in items]
+        if rows:
+            await self._executor.write(lambda transaction: transaction.db.executemany(put, rows).rowcount)
 
     async def get(self, key: str) -> bytes | None:
         row = await self._executor.read(lambda db: db.execute(STATEMENTS["get_blob"], (key,)).fetchone())
@@ -35,9 +32,5 @@ class SqliteBlobs:
         return await self._executor.read(lambda db: db.execute(STATEMENTS["blobs_under"], which).fetchall())
 
     async def delete(self, prefix: str) -> None:
-        which = {"from": prefix, "to": prefix + _AFTER_ALL_KEYS}
-
-        def work(transaction: Transaction) -> None:
-            transaction.db.execute(STATEMENTS["delete_blobs"], which)
-
-        await self._executor.write(work)
+        delete, which = STATEMENTS["delete_blobs"], {"from": prefix, "to": prefix + _AFTER_ALL_KEYS}
+        await self._executor.write(lambda transaction: transaction.db.execute(delete, which).rowcount)

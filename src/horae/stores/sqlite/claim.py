@@ -1,103 +1,93 @@
-"""Claiming in SQLite: each lane gives its share, as far as its queue has room, through the gates."""
+"""Claims in SQLite: each lane gives its share, within the limit of its queue and through the gates."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from horae.core.decisions.fairness import Lane, Offer, part_of_lane, share_out
-from horae.core.model import NodeId
-from horae.core.values import replace
-from horae.ports.store import ClaimRequest, Claims
+from msgspec.structs import asdict
+
+from horae.core.decisions.fairness import Lane, Offer, Rooms, part_of_lane, share_out
+from horae.core.decisions.gates import ClaimGates, Passage
+from horae.core.records import QueueSettings
+from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.sqlite import batches
 from horae.stores.sqlite.batches import Waiting
 from horae.stores.sqlite.codecs import FIRST, maybe_time, to_blob, to_json, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
-from horae.stores.sqlite.gates import ClaimGates
-from horae.stores.sqlite.queues import Rooms, rooms, settings
+from horae.stores.sqlite.gates import rivals, state_of_gate
+from horae.stores.sqlite.queues import rooms, settings
 
-MAX_CONTESTED = 1000  # blocked runs that one claim brings up
-LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
-MAX_PAGE = 500  # runs of a lane that are read in one go; with the largest parameters they take 60 MB
+MAX_CONTESTED = 1000  # blocked runs that one claim returns
+LOOK_BEYOND = 100  # runs of a full queue that are checked for overlap
+MAX_PAGE = 500  # runs of a lane that are read at once; with the largest parameters they take 60 MB
 MIN_PAGE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a claim brought, as it came from the database: it becomes runs when the write lock is free again."""
-
-    rows: Sequence[Waiting]
-    node: NodeId
-    claims: Claims  # but for the runs
-
-    def decoded(self) -> Claims:
-        """With the runs."""
-        return replace(self.claims, runs=batches.claimed(self.rows, self.node))
-
-
-def claim(transaction: Transaction, request: ClaimRequest) -> Taken:
-    """Take runs for a node."""
+def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Waiting], Claims]:
+    """Take runs for a node; returns them as rows, to be decoded after the write lock is released."""
     db, node = transaction.db, to_blob(request.node)
     if db.execute(STATEMENTS["node_is_registered"], (node,)).fetchone() is None:
-        return Taken((), request.node, Claims(alive=False))
+        return (), Claims(alive=False)
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
-    set_for = settings(db)
-    lanes = [lane for lane in _lanes(db, request.queues) if lane.queue not in set_for or not set_for[lane.queue].paused]
-    look = _Look(db, request, rooms(db, set_for, (lane.queue for lane in lanes)))
-    look.take(lanes)
-    db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in look.gates.taken])
-    if look.taken:
-        batches.claim(db, look.taken, request.node)
+    known = settings(db)
+    lanes = [lane for lane in _lanes(db, request.queues) if lane.queue not in known or not known[lane.queue].paused]
+    scan = _Scan(db, request, known, rooms(db, known, (lane.queue for lane in lanes)))
+    scan.take(lanes)
+    db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in scan.gates.taken])
+    if scan.taken:
+        batches.claim(db, scan.taken, request.node)
     claims = Claims(
-        contested=look.gates.contested,
-        more=look.more,
-        next_at=None if look.more else _next_at(db, lanes, request.until),
-        lined_up_at=maybe_time(look.gates.lined_up_at),
+        contested=scan.contested,
+        more=scan.more,
+        next_at=None if scan.more else _next_at(db, lanes, request.until),
+        lined_up_at=scan.gates.next_at,
     )
-    return Taken(look.taken, request.node, claims)
+    return scan.taken, claims
 
 
 def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
-    """The lanes that have something to claim."""
-    if queues:
-        found = db.execute(STATEMENTS["lanes_of_queues"], {"queues": to_json(queues)})
-    else:
-        found = db.execute(STATEMENTS["lanes_of_every_queue"])
-    return [Lane(*row) for row in found]
+    """The lanes that have runs to claim."""
+    name = "lanes_of_queues" if queues else "lanes_of_every_queue"
+    return [Lane(*row) for row in db.execute(STATEMENTS[name], {"queues": to_json(queues)})]
 
 
 def _next_at(db: sqlite3.Connection, lanes: Sequence[Lane], until: datetime) -> datetime | None:
     found = [
-        db.execute(STATEMENTS["next_in_lane"], {**_place(lane), "until": to_micros(until)}).fetchone()[0]
+        db.execute(STATEMENTS["next_in_lane"], {**asdict(lane), "until": to_micros(until)}).fetchone()[0]
         for lane in lanes
     ]
     return maybe_time(min((wake_at for wake_at in found if wake_at is not None), default=None))
 
 
-class _Look:
-    """One look through the lanes: the rows to take, those with a gate only if they may pass it."""
+class _Scan:
+    """Reads lanes for one claim, and collects the rows to take."""
 
-    def __init__(self, db: sqlite3.Connection, request: ClaimRequest, room: Rooms) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, request: ClaimRequest, known: Mapping[str, QueueSettings], room: Rooms
+    ) -> None:
         self.taken: list[Waiting] = []
-        self.gates = ClaimGates(db, request, frozenset(request.full_gates))
+        self.contested: list[Contested] = []
         self.more = False  # whether there may be more to claim right now
+        self.gates = ClaimGates(request.node, request.now, request.full_gates, request.undecided_gates)
         self._db = db
-        self._limit = request.limit
-        self._part = request.limit  # how far each lane is counted
+        self._request = request
+        self._known = known
         self._rooms = room
+        self._part = request.limit  # how far each lane is counted
         self._floor = FIRST if request.floor is None else to_micros(request.floor)
         self._bounds = {"until": to_micros(request.until), "tasks": to_json(request.tasks)}
 
     def take(self, lanes: Sequence[Lane]) -> None:
-        """Take from each lane what it gives, the highest priority first."""
-        if self._limit <= 0:
+        """Take its share from each lane, the highest priority first."""
+        limit = self._request.limit
+        if limit <= 0:
             return
-        self._part = part_of_lane(len(lanes), self._limit)
+        self._part = part_of_lane(len(lanes), limit)
         offers = self._offers(lanes)
-        shares = share_out(offers, self._limit, part=self._part)
+        shares = share_out(offers, limit, part=self._part)
         for _, same_priority in groupby(offers, key=lambda offer: offer.lane.priority):
             start = len(self.taken)
             for offer in same_priority:
@@ -106,27 +96,26 @@ class _Look:
                 self.taken[start:] = sorted(self.taken[start:], key=lambda row: (row.wake_at, row.seq))
 
     def _offers(self, lanes: Sequence[Lane]) -> list[Offer]:
-        """What each lane has; a single one is not asked, for it gives what it can."""
+        """What each lane has; a single lane is not counted, because it shares with none."""
         if len(lanes) == 1:
-            return [Offer(lane, self._limit, None, self._rooms.left.get(lane.queue)) for lane in lanes]
-        request = self.gates.request
+            return [Offer(lane, self._request.limit, None, self._rooms.left.get(lane.queue)) for lane in lanes]
         gates = {
-            "now": to_micros(request.now),
-            "node": to_blob(request.node),
-            "full": to_json(request.full_gates),
-            "undecided": to_json(request.undecided_gates),
+            "now": to_micros(self._request.now),
+            "node": to_blob(self._request.node),
+            "full": to_json(self._request.full_gates),
+            "undecided": to_json(self._request.undecided_gates),
             "limit": self._part,
         }
         offers = []
         for lane in lanes:
-            which = {**self._which(lane), **gates, "after": self._since(lane)}
+            which = {**self._which(lane), **gates}
             count, first_at = self._db.execute(STATEMENTS["offer_of_lane"], which).fetchone()
             if count:
                 offers.append(Offer(lane, count, to_time(first_at), self._rooms.left.get(lane.queue)))
         return offers
 
     def _take(self, offer: Offer, share: int) -> None:
-        """Take up to `share` runs of a lane; behind a full queue a few are looked at, which may turn out to overlap."""
+        """Take up to `share` runs of a lane; of a full queue, check some due runs for overlap."""
         queue, got, beyond = offer.lane.queue, 0, 0
         if not share and not self._rooms.is_full(queue):
             self.more = True
@@ -134,35 +123,47 @@ class _Look:
         for row in self._rows(offer.lane, share):
             if self._rooms.is_full(queue):
                 beyond += 1
-                self.gates.contest(row)
-            elif row.gate is None or self.gates.admit(row):
+                self._contest_beyond(row)
+            elif row.gate is None or self._passes(row, row.gate):
                 got += 1
                 self.taken.append(row)
                 self._rooms.take(queue)
-            if len(self.gates.contested) >= MAX_CONTESTED:
+            if len(self.contested) >= MAX_CONTESTED:
                 self.more = True
                 return
             if beyond >= LOOK_BEYOND or (got and got == share and not self._rooms.is_full(queue)):
                 break
         self.more = self.more or (got > 0 and got == share and offer.count >= min(share + 1, self._part))
 
+    def _passes(self, row: Waiting, gate: str) -> bool:
+        """Whether the claim takes a run with a gate; notes a contested one."""
+        node, gates = self._request.node, self.gates
+        state = None if gates.is_full(gate) else state_of_gate(self._db, row, node, gates.taken.get(gate))
+        passage = gates.admit(gate, row.id, to_time(row.due_at), to_time(row.wake_at), state)
+        if passage is Passage.CONTESTED:
+            self.contested.append(Contested(run=batches.waiting(row), rivals=rivals(self._db, row, node)))
+        return passage is Passage.TAKE
+
+    def _contest_beyond(self, row: Waiting) -> None:
+        """Note a due run of a full queue as contested if others are ahead of it: it may overlap with them."""
+        is_due = row.gate is not None and self.gates.is_due(to_time(row.due_at), to_time(row.wake_at))
+        if is_due and (ahead := rivals(self._db, row, self._request.node)):
+            self.contested.append(Contested(run=batches.waiting(row), rivals=ahead))
+
     def _rows(self, lane: Lane, share: int) -> Iterator[Waiting]:
-        """A lane page by page, by wake-up time."""
+        """The runs of a lane by wake-up time, read in pages."""
         which = {**self._which(lane), "limit": min(max(share, MIN_PAGE), MAX_PAGE)}
-        after, seq = self._since(lane), FIRST
-        while rows := batches.lane(self._db, {**which, "after": after, "seq": seq}):
+        while rows := batches.lane(self._db, which):
             yield from rows
             if len(rows) < which["limit"]:
                 return
-            after, seq = rows[-1].wake_at, rows[-1].seq
-
-    def _since(self, lane: Lane) -> int:
-        """Where to begin: what a pause or a limit kept from being claimed lies below the floor."""
-        return FIRST if lane.queue in self._rooms.said else self._floor
+            which |= {"after": rows[-1].wake_at, "seq": rows[-1].seq}
 
     def _which(self, lane: Lane) -> dict[str, Any]:
-        return {**_place(lane), **self._bounds}
-
-
-def _place(lane: Lane) -> Mapping[str, Any]:
-    return {"queue": lane.queue, "priority": lane.priority, "band": lane.band}
+        """The part of a lane to read; runs that a pause or a limit kept from being claimed are below the floor."""
+        return {
+            **asdict(lane),
+            **self._bounds,
+            "after": FIRST if lane.queue in self._known else self._floor,
+            "seq": FIRST,
+        }

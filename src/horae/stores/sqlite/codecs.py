@@ -1,4 +1,4 @@
-"""How the domain's values look in SQLite: times as microseconds, ids as 16 bytes, lists as JSON text."""
+"""Codecs between domain values and SQLite columns: times as microseconds, ids as 16 bytes, lists as JSON text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from horae.core.decisions.results import Settled
+from horae.core.changes import JobMoved
 from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, band_of, shard_of
 from horae.stores.common.codecs import (
     JOB_COLUMNS,
     RUN_COLUMNS,
+    SPEC_COLUMNS,
     Rows,
     encode_error,
     encode_labels,
@@ -29,12 +30,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 Values = tuple[Any, ...]
 
-to_blob = bytes.fromhex
-
-
-def to_hex(ident: bytes) -> str:
-    """The 32 digits of an id."""
-    return ident.hex()
+to_blob = bytes.fromhex  # ids: 32 digits in the domain, 16 bytes in a column
+to_hex = bytes.hex
 
 
 def to_micros(moment: datetime) -> int:
@@ -47,10 +44,10 @@ def maybe_micros(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - _EPOCH) // MICROSECOND
 
 
-@lru_cache(4096)  # much is made, or due, at one time
+@lru_cache(4096)  # many runs are created, or due, at the same time
 def to_time(micros: int) -> datetime:
     """The inverse of `to_micros`."""
-    return _EPOCH + timedelta(0, 0, micros)  # by position: names cost as much again
+    return _EPOCH + timedelta(0, 0, micros)  # by position: keywords take twice as long
 
 
 def maybe_time(micros: int | None) -> datetime | None:
@@ -63,7 +60,7 @@ def to_json(values: Iterable[object]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-# The columns as the tables have them, and statements that select * bring them: those of later migrations are the last.
+# The columns of the tables, as SELECT * returns them; columns that were added later are the last.
 _LATER = ("secrets", "requeue_of")
 STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER, "band")
 STORED_JOB = (*(name for name in JOB_COLUMNS if name not in _LATER), "shard", "seq", "secrets")
@@ -73,7 +70,7 @@ _job_columns = itemgetter(*map(STORED_JOB.index, JOB_COLUMNS))
 
 
 class _StoredRows(Rows):
-    """Builds jobs and runs from whole rows of their tables."""
+    """Builds jobs and runs from rows of SELECT *."""
 
     def run(self, row: Sequence[Any]) -> Run:
         return super().run(_run_columns(row))
@@ -84,23 +81,30 @@ class _StoredRows(Rows):
 
 ROWS = _StoredRows(time=to_time, ident=to_hex)
 
+NEW_RUN_COLUMNS = (
+    *("id", "job_id", "params", "schedule", "slot", "due_at", "wake_at", "owner", "created_by"),
+    *(name for name in SPEC_COLUMNS if name != "params"),
+    *("trigger", "gate", "state", "paused", "fence", "attempt", "crashes", "revision"),
+    *("created_at", "requeue_of", "band"),
+)
+
 
 def run_values(run: Run) -> Values:
-    """A new run, in the order of the statement insert_run."""
+    """A new run, in the order of NEW_RUN_COLUMNS."""
+    task, params, *rest = _spec_values(run.spec)
     return (
         to_blob(run.id),
         to_blob(run.job_id),
+        params,
+        *time_values(run),
         run.owner,
         run.created_by,
-        *_spec_values(run.spec),
-        None if run.schedule is None else encode_schedule(run.schedule),
+        task,
+        *rest,
         run.trigger.value,
-        maybe_micros(run.slot),
-        to_micros(run.due_at),
-        to_micros(run.wake_at),
         run.gate,
         run.state.value,
-        int(run.paused),  # the driver looks for an adapter of what is not exactly an int
+        int(run.paused),  # the driver searches an adapter for every other type
         run.fence,
         run.attempt,
         run.crashes,
@@ -111,8 +115,19 @@ def run_values(run: Run) -> Values:
     )
 
 
+def time_values(run: Run) -> Values:
+    """The schedule, slot, due time and wake-up time of a new run."""
+    due_at = to_micros(run.due_at)
+    return (
+        None if run.schedule is None else encode_schedule(run.schedule),
+        maybe_micros(run.slot),
+        due_at,
+        due_at if run.wake_at is run.due_at else to_micros(run.wake_at),
+    )
+
+
 def job_values(job: Job) -> Values:
-    """A new job, in the order of the statement insert_job."""
+    """A job, in the order of put_jobs."""
     return (
         to_blob(job.id),
         job.owner,
@@ -129,8 +144,13 @@ def job_values(job: Job) -> Values:
     )
 
 
+def moved_values(moved: JobMoved) -> Values:
+    """The planning of a job, in the order of move_jobs."""
+    return maybe_micros(moved.next_fire_at), maybe_micros(moved.plan_at), moved.status.value, to_blob(moved.id)
+
+
 def one_shot_values(run: Run) -> Values:
-    """A new version of a one-shot, in the order of the statement revise_one_shot."""
+    """A changed one-shot, in the order of revise_one_shot."""
     assert run.schedule is not None
     return (
         *_spec_values(run.spec),
@@ -144,17 +164,8 @@ def one_shot_values(run: Run) -> Values:
     )
 
 
-def settled_values(run: Run) -> Values:
-    """What tells a result from any other, in the order of the statement already_settled."""
-    return (to_blob(run.id), run.fence, run.state.value, to_micros(run.wake_at), maybe_micros(run.finished_at))
-
-
-def attempt_values(results: Iterable[Settled]) -> list[Values]:
-    """The records of the attempts that ended with the results, in the order of the statement insert_attempt."""
-    return [_attempt_values(settled.attempt) for settled in results if settled.attempt is not None]
-
-
-def _attempt_values(attempt: Attempt) -> Values:
+def attempt_values(attempt: Attempt) -> Values:
+    """An attempt that ended, in the order of add_attempts."""
     return (
         to_blob(attempt.run_id),
         attempt.number,
@@ -168,33 +179,20 @@ def _attempt_values(attempt: Attempt) -> Values:
 
 
 def skip_values(skip: Skip) -> Values:
-    """A range of skipped slots, in the order of the statement insert_skip."""
-    return (
-        to_blob(skip.job_id),
-        skip.revision,
-        to_micros(skip.start),
-        to_micros(skip.end),
-        skip.count,
-        skip.reason.value,
-    )
+    """A range of skipped slots, in the order of insert_skips."""
+    start, end = to_micros(skip.start), to_micros(skip.end)
+    return to_blob(skip.job_id), skip.revision, start, end, skip.count, skip.reason.value
 
 
 def backfill_values(backfill: Backfill) -> Values:
-    """A backfill, in the order of the statement insert_backfill."""
-    return (
-        to_blob(backfill.id),
-        to_blob(backfill.job_id),
-        backfill.trigger.value,
-        to_micros(backfill.start),
-        to_micros(backfill.end),
-        to_micros(backfill.plan_at),
-        to_micros(backfill.created_at),
-        shard_of(backfill.job_id),
-    )
+    """A backfill, in the order of put_backfills."""
+    times = map(to_micros, (backfill.start, backfill.end, backfill.plan_at, backfill.created_at))
+    shard = shard_of(backfill.job_id)
+    return to_blob(backfill.id), to_blob(backfill.job_id), backfill.trigger.value, *times, shard
 
 
 def node_values(node: Node) -> Values:
-    """A node, in the order of the statement register_node."""
+    """A node, in the order of put_node."""
     return (
         to_blob(node.id),
         node.name,

@@ -1,4 +1,4 @@
-"""The SQLite file: where it may lie, how connections to it are set up, its migrations, and what its errors mean."""
+"""The SQLite file: where it may be, its connections and their settings, migrations, and the translation of errors."""
 
 import os
 import sqlite3
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.stores.common.statements import load, migrations
+from horae.stores.common.statements import expected_version, load, migrations_after
 from horae.stores.sqlite.codecs import to_micros
 
 OLDEST = (3, 35, 0)  # RETURNING came with it
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.001  # between two tries for a lock
 CACHE_KIB = 32 * 1024
-CHECKPOINT_PAGES = 4000  # 16 MB of log; more often costs, rarer makes the log long
-LOG_LIMIT = 64 * 1024 * 1024  # a log that grew beyond is cut back at the next checkpoint
+CHECKPOINT_PAGES = 4000  # 16 MB of write-ahead log; more frequent checkpoints cost time, rarer ones disk space
+LOG_LIMIT = 64 * 1024 * 1024  # bytes; a longer log is truncated at the next checkpoint
 
-# Locks of a network file system do not hold what SQLite needs of them, and it has no shared memory between hosts.
+# SQLite needs reliable locks and memory that all processes share; network file systems have neither.
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs"}
     | {"gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs"}
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns errors that are not ours into `Unavailable`; mistakes in statements stay what they are."""
+    """Turns errors of the environment into `Unavailable`; errors in statements are raised as they are."""
     try:
         yield
     except sqlite3.Error as exc:
@@ -69,13 +69,13 @@ class Database:
         self.path = path
 
     def prepare(self) -> None:
-        """Make the file, readable by its owner alone, where SQLite can keep its promises."""
+        """Create the file, readable by its owner alone; refuse places where SQLite loses data."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise Misconfigured(f"SQLite {sqlite3.sqlite_version} is too old; {'.'.join(map(str, OLDEST))} is needed")
         folder = self.path.absolute().parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._make()
+            self._create()
         except OSError as exc:
             raise Misconfigured(f"the database {self.path} cannot be made or opened: {exc.strerror}") from exc
         kind = file_system_of(folder)
@@ -85,11 +85,11 @@ class Database:
                 " put it on a local disk, or use PostgreSQL"
             )
 
-    def _make(self) -> None:
-        """Make the file if there is none; one that exists is not opened.
+    def _create(self) -> None:
+        """Create the file if it does not exist, without opening an existing one.
 
-        Closing any descriptor of a file drops all locks that the process has on it, those of SQLite's open connections
-        too. Another process would then find the database unused, and delete the log that this one still writes to.
+        Closing any descriptor of a file drops all locks of the process on it, also those of SQLite's open connections.
+        Another process would then take the database for unused, and delete the log that this one still writes to.
         """
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -98,7 +98,7 @@ class Database:
                 raise
 
     def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Make the file if there is none, and do work on a connection of its own."""
+        """Create the file if needed, and do work on a connection of its own."""
         self.prepare()
         with translated():
             try:
@@ -110,9 +110,9 @@ class Database:
                 raise Misconfigured(f"{self.path} is not a SQLite database: name another file, or move it") from exc
 
     def writer(self) -> sqlite3.Connection:
-        """A connection that writes; every commit is on the disk before it is answered."""
+        """A connection that writes; a commit returns when it is on the disk."""
         db = self._connect()
-        insist(db, "PRAGMA journal_mode = WAL", BUSY_SECONDS)  # where SQLite waits for nobody: several may begin a file
+        execute_when_free(db, "PRAGMA journal_mode = WAL", BUSY_SECONDS)  # SQLite itself does not wait for this lock
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
@@ -130,14 +130,14 @@ class Database:
         )
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("PRAGMA temp_store = MEMORY")
-        db.execute("PRAGMA secure_delete = OFF")  # some builds overwrite what they delete, at a price
+        db.execute("PRAGMA secure_delete = OFF")  # some builds overwrite deleted data, which takes time
         db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         db.create_function("folded", 1, _folded, deterministic=True)
         return db
 
 
-def insist(db: sqlite3.Connection, statement: str, seconds: float) -> None:
-    """Do what needs a lock that other processes may have for a while."""
+def execute_when_free(db: sqlite3.Connection, statement: str, seconds: float) -> None:
+    """Execute a statement, with retries for some seconds while another process has the lock that it needs."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -149,49 +149,40 @@ def insist(db: sqlite3.Connection, statement: str, seconds: float) -> None:
         time.sleep(RETRY_SECONDS)
 
 
+def roll_back(db: sqlite3.Connection) -> None:
+    """End a transaction without its writes, if one is open."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
 def version(db: sqlite3.Connection) -> int:
-    """The number of the last migration that a database has seen; 0 for a new one."""
-    if db.execute(STATEMENTS["migrations_exist"]).fetchone() is None:
+    """The number of the last migration that was applied; 0 for a new database."""
+    if db.execute(STATEMENTS["has_versions"]).fetchone() is None:
         return 0
-    [number] = db.execute(STATEMENTS["version"]).fetchone()
+    [number] = db.execute(STATEMENTS["schema_version"]).fetchone()
     return int(number)
 
 
-def expected_version() -> int:
-    """The number of the last migration that this code knows."""
-    return migrations("sqlite")[-1][0]
-
-
 def migrate(db: sqlite3.Connection) -> list[int]:
-    """Bring a database to the expected version; concurrent starts wait for one another. Answers the steps taken."""
-    if version(db) == expected_version():
+    """Bring a database to the expected version; returns the numbers of the migrations that were applied."""
+    if version(db) == expected_version("sqlite"):
         return []
     db.execute("BEGIN IMMEDIATE")
     try:
-        steps = _migrate(db)
+        steps = migrations_after(version(db), "sqlite")  # read under the lock: another process may have migrated
+        db.execute(STATEMENTS["create_versions"])
+        for number, script in steps:
+            for statement in script.split(";\n"):  # `executescript` would commit the transaction first
+                db.execute(statement)
+            db.execute(STATEMENTS["add_version"], (number, to_micros(datetime.now(UTC))))
         db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    return steps
-
-
-def _migrate(db: sqlite3.Connection) -> list[int]:
-    before = version(db)  # as it is under the lock: another process may have been quicker
-    if before > expected_version():
-        raise Misconfigured("the database is of a newer version; upgrade Horae")
-    db.execute(STATEMENTS["create_migrations"])
-    steps = [(number, script) for number, script in migrations("sqlite") if number > before]
-    for number, script in steps:
-        for statement in _statements_of(script):
-            db.execute(statement)
-        db.execute(STATEMENTS["note_migration"], (number, to_micros(datetime.now(UTC))))
+    finally:
+        roll_back(db)
     return [number for number, _ in steps]
 
 
 def file_system_of(folder: Path, mounts: Callable[[], str] | None = None) -> str | None:
-    """The type of the file system that holds a folder; None where that cannot be told."""
+    """The type of the file system of a folder; None where it is unknown."""
     try:
         lines = (mounts or _mounts)().splitlines()
     except OSError:
@@ -202,22 +193,12 @@ def file_system_of(folder: Path, mounts: Callable[[], str] | None = None) -> str
         _, mount, kind, *_ = line.split(" ")
         point = Path(mount.encode().decode("unicode_escape"))
         if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
-            best = (len(point.parts), kind)  # the last of several mounts on one point hides the others
+            best = (len(point.parts), kind)  # the last mount on a point hides earlier ones
     return None if best is None else best[1]
 
 
 def _mounts() -> str:
     return Path("/proc/mounts").read_text("utf-8", "surrogateescape")
-
-
-def _statements_of(script: str) -> Iterator[str]:
-    """The statements of a script; executescript would commit the transaction that guards them."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 def _folded(text: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Lists in SQLite: each begins with the index that fits its filter best."""
+"""Lists in SQLite: the statement whose index fits a filter best."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -7,15 +7,16 @@ from typing import Any
 from msgspec.structs import asdict
 
 from horae.core.lifecycle import FINAL, HELD
-from horae.core.model import Job, JobStatus, Run, State
+from horae.core.model import Job, JobId, JobStatus, Run, State
 from horae.ports.reader import JobFilter, Listing, RunFilter
 from horae.stores.common.listing import Ident, Micros, Number, decode_cursor, due_range, page
 from horae.stores.sqlite.codecs import LAST, ROWS, STORED_RUN, to_blob, to_hex, to_json, to_micros
 from horae.stores.sqlite.database import STATEMENTS
+from horae.stores.sqlite.reads import jobs
 
 _DUE_AT, _SEQ = map(STORED_RUN.index, ("due_at", "seq"))
 _UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
-_COMMON = _UNSTARTED | {State.SUCCEEDED}  # too many to begin with, where there is a better filter
+_COMMON = _UNSTARTED | {State.SUCCEEDED}  # too many for the index by state if another filter is given
 _AFTER_ALL_IDS = b"\xff" * 17
 
 Parameters = dict[str, Any]
@@ -27,7 +28,7 @@ def list_runs(db: sqlite3.Connection, which: RunFilter, cursor: str | None, limi
     common = {**run_parameters(which), "limit": limit + 1}
     if cursor is not None:
         due_at, seq = decode_cursor(cursor, Micros, Number)
-        # SQLite seeks by a plain bound, not by a pair: without it a late page would walk through all before.
+        # SQLite seeks by a single column, not by a pair: without this bound a late page would walk through all before.
         common |= {"due_at": due_at, "seq": seq, "end_at": min(common["end_at"], due_at + 1)}
     found = [row for name, own in _run_searches(which) for row in db.execute(STATEMENTS[name], {**common, **own})]
     rows, following = page(found, limit, lambda row: (row[_DUE_AT], row[_SEQ]))
@@ -35,7 +36,7 @@ def list_runs(db: sqlite3.Connection, which: RunFilter, cursor: str | None, limi
 
 
 def _run_searches(which: RunFilter) -> list[tuple[str, Parameters]]:
-    """The statements that together find what a filter asks for, with their own parameters; no run is found twice."""
+    """The statements that together find the runs of a filter, each run once; with their own parameters."""
     states, alive_only = which.states, which.states is not None and not which.states & FINAL
     if states is not None and not states:
         return []
@@ -44,7 +45,7 @@ def _run_searches(which: RunFilter) -> list[tuple[str, Parameters]]:
     if which.stopping:
         return [("list_stopping_runs", {})]
     if which.job_id is not None:
-        return [("list_live_runs_of_job" if alive_only else "list_runs_of_job", {})]
+        return [("list_live_runs_of_job" if alive_only else "list_runs_of_job", {}), ("list_runs_of_one_shot", {})]
     if which.owner is None:
         return [("list_held_runs" if states is not None and states <= HELD else "list_runs_of_all", {})]
     if states is not None and not states & _COMMON:
@@ -59,7 +60,7 @@ def _run_searches(which: RunFilter) -> list[tuple[str, Parameters]]:
 
 
 def dead_letter_groups(db: sqlite3.Connection, which: RunFilter, limit: int) -> list[Row]:
-    """The latest dead letters by task and error, as (task, error, count, oldest, newest, example)."""
+    """The latest dead letters grouped by task and error: (task, error, count, oldest, newest, example)."""
     parameters = {**run_parameters(which), "limit": limit}
     return db.execute(STATEMENTS[f"group_dead_letters_of_{_scope(which)}"], parameters).fetchall()
 
@@ -71,7 +72,7 @@ def _scope(which: RunFilter) -> str:
 
 
 def run_parameters(which: RunFilter) -> Parameters:
-    """The parameters that all lists of runs take, for a first page."""
+    """The parameters of every list of runs, for its first page."""
     start_at, end_at = map(to_micros, due_range(which))
     return {
         **asdict(which),
@@ -85,20 +86,16 @@ def run_parameters(which: RunFilter) -> Parameters:
 
 
 def list_jobs(db: sqlite3.Connection, which: JobFilter, cursor: str | None, limit: int) -> Listing[Job]:
-    """Newest first: ids are made in order."""
+    """By id, newest first: ids have the order of creation."""
     parameters = {**_job_parameters(which), "before": _AFTER_ALL_IDS, "limit": limit + 1}
     if cursor is not None:
         [before] = decode_cursor(cursor, Ident)
         parameters["before"] = to_blob(before)
     found = db.execute(STATEMENTS[_job_statement(which)], parameters).fetchall()
-    rows, following = page(found, limit, lambda row: (to_hex(row[2]),))
-    return Listing(items=[_listed_job(db, kind, seq) for kind, seq, _ in rows], cursor=following)
-
-
-def _listed_job(db: sqlite3.Connection, kind: str, seq: int) -> Job:
-    if kind == "job":
-        return ROWS.job(db.execute(STATEMENTS["job_by_seq"], (seq,)).fetchone())
-    return ROWS.one_shot(db.execute(STATEMENTS["run_by_seq"], (seq,)).fetchone())
+    rows, following = page(found, limit, lambda row: (to_hex(row[0]),))
+    job_ids = [JobId(to_hex(ident)) for (ident,) in rows]
+    listed = jobs(db, job_ids)
+    return Listing(items=[listed[job_id] for job_id in job_ids], cursor=following)
 
 
 def _job_statement(which: JobFilter) -> str:
@@ -118,7 +115,7 @@ def _job_parameters(which: JobFilter) -> Parameters:
         "label": label,
         "label_value": value,
         "text": None if which.text is None else which.text.casefold(),
-        # Which of the streams that make up the list can have something; a small one instead of a large one.
+        # Which streams of the list can have matches.
         "live": status in (None, JobStatus.SCHEDULED) and (last is None or bool(last - FINAL)),
         "ended": status in (None, JobStatus.FINISHED) and (last is None or bool(last & FINAL)),
         "paused": status is JobStatus.PAUSED,

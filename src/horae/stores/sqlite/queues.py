@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from horae.core.decisions.fairness import Rooms
 from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth
 from horae.stores.sqlite.codecs import maybe_time, to_micros
@@ -17,7 +18,7 @@ LATELY = 1_000  # runs of a queue that its lateness is taken from
 
 
 def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
-    """What was ever said about queues; few, and none at most places."""
+    """The settings of queues that ever had some; few, and often none."""
     return {
         queue: QueueSettings(queue=queue, paused=bool(paused), concurrency=concurrency)
         for queue, paused, concurrency in db.execute(STATEMENTS["queue_settings"])
@@ -25,35 +26,19 @@ def settings(db: sqlite3.Connection) -> Mapping[str, QueueSettings]:
 
 
 def limited(db: sqlite3.Connection) -> frozenset[str]:
-    """The queues of which only so many runs may be held."""
-    return frozenset(queue for (queue,) in db.execute(STATEMENTS["limited_queues"]))
+    """The queues that have a concurrency limit."""
+    return frozenset(each.queue for each in settings(db).values() if each.concurrency is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """What the settings leave to one claim."""
-
-    said: Mapping[str, QueueSettings]
-    left: dict[str, int]  # for each limited queue, how many more of its runs may be held
-
-    def is_full(self, queue: str) -> bool:
-        """Whether nothing more of a queue may be taken."""
-        return queue in self.left and self.left[queue] <= 0
-
-    def take(self, queue: str) -> None:
-        """A run of the queue is taken."""
-        if queue in self.left:
-            self.left[queue] -= 1
-
-
-def rooms(db: sqlite3.Connection, said: Mapping[str, QueueSettings], queues: Iterable[str]) -> Rooms:
-    """The room that there is in queues, by what all nodes hold of them."""
-    left = {
-        queue: limit - db.execute(STATEMENTS["held_of_queue"], {"queue": queue, "bound": limit}).fetchone()[0]
-        for queue in set(queues)
-        if queue in said and (limit := said[queue].concurrency) is not None
-    }
-    return Rooms(said, left)
+def rooms(db: sqlite3.Connection, known: Mapping[str, QueueSettings], queues: Iterable[str]) -> Rooms:
+    """How many more runs of limited queues may be held, by what all nodes hold of them."""
+    return Rooms(
+        {
+            queue: limit - db.execute(STATEMENTS["held_of_queue"], {"queue": queue, "bound": limit}).fetchone()[0]
+            for queue in set(queues)
+            if queue in known and (limit := known[queue].concurrency) is not None
+        }
+    )
 
 
 def queues(db: sqlite3.Connection, now: datetime, owner: str | None) -> list[QueueDepth]:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.core.records import QueueSettings
 from horae.ports.reader import ErrorGroup, Ledger, RunFilter
+from horae.ports.store import Plannable
 from horae.stores.common.codecs import decode_error
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.sqlite import list_queries
-from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, node_from, to_blob, to_hex, to_micros, to_time
+from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, node_from, to_blob, to_hex, to_json, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.queues import MAX_DEPTH, settings
 
@@ -104,3 +106,23 @@ def dead_letter_groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGr
         for task, text, count, oldest, newest, example in list_queries.dead_letter_groups(db, which, MAX_DEPTH)
         if (error := decode_error(text)) is not None
     ]
+
+
+def plannable(db: sqlite3.Connection, shards: Sequence[int], now: datetime, limit: int) -> Plannable:
+    """Jobs and backfills of some shards whose `plan_at` has come."""
+    which = {"shards": to_json(shards), "now": to_micros(now), "limit": limit}
+    due = [ROWS.job(row) for row in db.execute(STATEMENTS["plannable_jobs"], which)]
+    backfills = [ROWS.backfill(row) for row in db.execute(STATEMENTS["plannable_backfills"], which)]
+    filled = jobs(db, [backfill.job_id for backfill in backfills])
+    [next_at] = db.execute(STATEMENTS["next_plan_at"], which).fetchone()
+    return Plannable(
+        jobs=[_due(db, each) for each in due],
+        backfills=[(each, _due(db, filled[each.job_id])) for each in backfills if each.job_id in filled],
+        next_at=maybe_time(next_at),
+    )
+
+
+def _due(db: sqlite3.Connection, job: Job) -> Due:
+    counts = {"job_id": to_blob(job.id), "bound": MAX_UNSTARTED}
+    unstarted, live = db.execute(STATEMENTS["count_live"], counts).fetchone()
+    return Due(job=job, unstarted=unstarted, live=live)

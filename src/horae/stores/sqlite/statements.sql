@@ -1,25 +1,37 @@
--- Every statement of the SQLite store, by name. Times are microseconds, ids 16 bytes; lists come as JSON arrays.
--- "Waiting" is written as the claim index has it, and "held" as the index of held runs has it, because a partial index
--- is used only by statements that repeat its condition.
+-- The statements of the SQLite store, by name. Times are microseconds, ids 16 bytes, lists JSON arrays. SQLite uses a
+-- partial index only for statements that repeat its condition word for word.
 --
--- What several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
+-- Text that several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
 
 
--- ===== what statements share =========================================================================================
+-- ===== shared by several sections ====================================================================================
 
--- fragment: waiting
-state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0;
+-- fragment: claimable
+FROM runs INDEXED BY runs_claim WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0;
+
+-- fragment: in_lane
+{claimable} AND queue = :queue AND priority = :priority AND band = :band;
 
 -- fragment: held
 state IN ('claimed', 'running');
 
+-- fragment: held_runs
+FROM runs INDEXED BY runs_held WHERE {held};
+
+-- fragment: live_runs_of_job
+FROM runs INDEXED BY runs_live_of_job WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL;
+
+-- fragment: live_runs_of_gate
+FROM runs INDEXED BY runs_gate WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL;
+
 -- fragment: new_run_columns
+-- NEW_RUN_COLUMNS of codecs.py.
 id, job_id, params, schedule, slot, due_at, wake_at,
 owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger, gate,
 state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band;
 
 -- fragment: new_run_values
--- Those of new_run_columns that the runs of a batch have in common.
+-- The values of new_run_columns that the runs of a batch share.
 :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy, :secrets,
 :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of, :band;
 
@@ -51,16 +63,13 @@ SELECT id, beat_at FROM nodes WHERE id = :id;
 -- ===== creating and firing ===========================================================================================
 
 -- name: insert_run
--- A batch that is sent again after a doubt finds its rows and changes nothing.
-INSERT INTO runs (
-    id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
-    secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, fence, attempt, crashes, revision,
-    created_at, requeue_of, band
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+-- A batch that is sent again finds its rows and changes nothing.
+INSERT INTO runs ({new_run_columns})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs
--- Runs that are alike but for the first columns: four times as fast as one by one.
+-- Runs that differ in the first columns only: four times as fast as one by one.
 INSERT INTO runs ({new_run_columns})
 SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
        json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
@@ -71,34 +80,28 @@ SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs_of_one_time
--- Runs that are alike but for their ids and parameters: in two thirds of the time.
+-- Runs that differ in their ids and parameters only: in two thirds of the time.
 INSERT INTO runs ({new_run_columns})
 SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key + 17, 16),
        value, :schedule, :slot, :due_at, :wake_at,
        {new_run_values}
-  FROM json_each(:params)
+  FROM json_each(:rows)
  WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- name: last_runs_inserted
 SELECT id FROM runs ORDER BY seq DESC LIMIT ?;
 
--- name: put_job
-INSERT INTO jobs (
+-- name: put_jobs
+INSERT OR REPLACE INTO jobs (
     id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy,
     secrets, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at, shard
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET
-    task = excluded.task, params = excluded.params, params_blob = excluded.params_blob, name = excluded.name,
-    key = excluded.key, labels = excluded.labels, queue = excluded.queue, priority = excluded.priority,
-    ordering_key = excluded.ordering_key, policy = excluded.policy, secrets = excluded.secrets,
-    schedule = excluded.schedule, status = excluded.status, next_fire_at = excluded.next_fire_at,
-    plan_at = excluded.plan_at, revision = excluded.revision, updated_at = excluded.updated_at;
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: insert_skip
+-- name: insert_skips
 INSERT INTO skips (job_id, revision, start_at, end_at, count, reason) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: put_backfill
+-- name: put_backfills
 INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.plan_at;
@@ -106,51 +109,36 @@ ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.
 -- name: plannable_jobs
 SELECT * FROM jobs INDEXED BY jobs_plan
  WHERE plan_at <= :now AND shard IN (SELECT value FROM json_each(:shards))
- ORDER BY plan_at
- LIMIT :limit;
+ ORDER BY plan_at LIMIT :limit;
 
 -- name: plannable_backfills
 SELECT * FROM backfills INDEXED BY backfills_plan
  WHERE plan_at <= :now AND shard IN (SELECT value FROM json_each(:shards))
- ORDER BY plan_at
- LIMIT :limit;
+ ORDER BY plan_at LIMIT :limit;
 
 -- name: next_plan_at
 SELECT min(plan_at) FROM (
-    SELECT plan_at FROM (
-        SELECT plan_at FROM jobs INDEXED BY jobs_plan
-         WHERE plan_at > :now AND shard IN (SELECT value FROM json_each(:shards))
-         ORDER BY plan_at
-         LIMIT 1)
+    SELECT min(plan_at) AS plan_at FROM jobs INDEXED BY jobs_plan
+     WHERE plan_at > :now AND shard IN (SELECT value FROM json_each(:shards))
     UNION ALL
-    SELECT plan_at FROM (
-        SELECT plan_at FROM backfills INDEXED BY backfills_plan
-         WHERE plan_at > :now AND shard IN (SELECT value FROM json_each(:shards))
-         ORDER BY plan_at
-         LIMIT 1));
+    SELECT min(plan_at) FROM backfills INDEXED BY backfills_plan
+     WHERE plan_at > :now AND shard IN (SELECT value FROM json_each(:shards)));
 
 -- name: count_live
--- Unstarted and all live runs of a job, both up to a bound: nobody needs to know by how much a job is behind.
-SELECT
-    (SELECT count(*) FROM (
-        SELECT 1 FROM runs INDEXED BY runs_live_of_job
-         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND state IN ('scheduled', 'claimed')
-         LIMIT :bound)),
-    (SELECT count(*) FROM (
-        SELECT 1 FROM runs INDEXED BY runs_live_of_job
-         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL
-         LIMIT :bound));
+-- Unstarted runs and all live runs of a job, both counted up to a bound.
+SELECT (SELECT count(*) FROM (SELECT 1 {live_runs_of_job} AND state IN ('scheduled', 'claimed') LIMIT :bound)),
+       (SELECT count(*) FROM (SELECT 1 {live_runs_of_job} LIMIT :bound));
 
--- name: move_job
+-- name: move_jobs
 UPDATE jobs SET next_fire_at = ?, plan_at = ?, status = ? WHERE id = ?;
 
--- name: delete_backfill
+-- name: delete_backfills
 DELETE FROM backfills WHERE id = ?;
 
--- name: delete_run
+-- name: delete_runs
 DELETE FROM runs WHERE id = ?;
 
--- name: delete_skip
+-- name: delete_skips
 DELETE FROM skips WHERE job_id = ? AND start_at = ?;
 
 -- name: revise_one_shot
@@ -165,34 +153,22 @@ UPDATE runs
 -- name: node_is_registered
 SELECT 1 FROM nodes WHERE id = ?;
 
+-- fragment: next_lane_of_queue
+-- In two steps: for (priority, band) > (...) SQLite seeks the priority only, and walks through the whole lane.
+(SELECT seq {claimable} AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
+          ORDER BY band LIMIT 1),
+        (SELECT seq {claimable} AND queue = lanes.queue AND priority > lanes.priority ORDER BY priority, band LIMIT 1);
+
 -- name: lanes_of_every_queue
--- The (queue, priority, band) triples that have something to claim, found by jumping through the claim index from one to
--- the next: the cost is a probe or two for each, however much waits in it.
+-- The lanes (queue, priority, band) that have runs to claim, found by jumps through the claim index: one or two seeks for
+-- each lane, however many runs wait in it.
 WITH RECURSIVE lanes (queue, priority, band) AS (
-    SELECT * FROM (
-        SELECT queue, priority, band FROM runs INDEXED BY runs_claim
-         WHERE {waiting}
-         ORDER BY queue, priority, band
-         LIMIT 1)
+    SELECT * FROM (SELECT queue, priority, band {claimable} ORDER BY queue, priority, band LIMIT 1)
     UNION ALL
     SELECT runs.queue, runs.priority, runs.band
       FROM lanes JOIN runs ON runs.seq = coalesce(
-        -- In steps: of (queue, priority, band) > (...) SQLite seeks the queue alone, and walks through the whole lane.
-        (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE {waiting}
-            AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
-          ORDER BY band
-          LIMIT 1),
-        (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE {waiting}
-            AND queue = lanes.queue AND priority > lanes.priority
-          ORDER BY priority, band
-          LIMIT 1),
-        (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE {waiting}
-            AND queue > lanes.queue
-          ORDER BY queue, priority, band
-          LIMIT 1))
+        {next_lane_of_queue},
+        (SELECT seq {claimable} AND queue > lanes.queue ORDER BY queue, priority, band LIMIT 1))
 )
 SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
 
@@ -200,65 +176,44 @@ SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
 WITH RECURSIVE lanes (queue, priority, band) AS (
     SELECT runs.queue, runs.priority, runs.band
       FROM json_each(:queues) JOIN runs ON runs.seq = (
-        SELECT seq FROM runs INDEXED BY runs_claim
-         WHERE {waiting} AND queue = json_each.value
-         ORDER BY priority, band
-         LIMIT 1)
+        SELECT seq {claimable} AND queue = json_each.value ORDER BY priority, band LIMIT 1)
     UNION
     SELECT runs.queue, runs.priority, runs.band
-      FROM lanes JOIN runs ON runs.seq = coalesce(
-        (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE {waiting}
-            AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
-          ORDER BY band
-          LIMIT 1),
-        (SELECT seq FROM runs INDEXED BY runs_claim
-          WHERE {waiting}
-            AND queue = lanes.queue AND priority > lanes.priority
-          ORDER BY priority, band
-          LIMIT 1))
+      FROM lanes JOIN runs ON runs.seq = coalesce({next_lane_of_queue})
 )
 SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
 
 -- name: lane
--- A page of what wakes up to a moment, after a position. In two streams: of (wake_at, seq) > (...) SQLite seeks the time
--- alone, and walks again and again through what is due at one instant.
+-- A page of a lane after a position, up to a wake-up time. In two streams: for (wake_at, seq) > (...) SQLite seeks the
+-- time only, and each page walks again through the runs that are due at the same instant.
 SELECT json_group_array(json_array(
-        hex(id), iif(job_id = id, NULL, hex(job_id)), params, schedule, slot, due_at, wake_at, created_at, gate, fence, queue, seq,
+        hex(id), iif(job_id = id, NULL, hex(job_id)), params, schedule, slot, due_at, wake_at, created_at, gate, fence,
+        queue, seq,
         json_array(owner, created_by, task, params_blob, name, key, labels, priority, ordering_key, policy, secrets,
                    trigger, state, paused, stop, attempt, crashes, revision, progress, error, first_started_at,
                    started_at, nullif(hex(requeue_of), ''))))
-  FROM (SELECT wake_at AS at, seq AS place FROM runs INDEXED BY runs_claim
-         WHERE {waiting}
-           AND queue = :queue AND priority = :priority AND band = :band AND wake_at = :after AND seq > :seq
-           AND task IN (SELECT value FROM json_each(:tasks))
+  FROM (SELECT wake_at AS at, seq AS place {in_lane}
+           AND wake_at = :after AND seq > :seq AND task IN (SELECT value FROM json_each(:tasks))
         UNION ALL
-        SELECT wake_at, seq FROM runs INDEXED BY runs_claim
-         WHERE {waiting}
-           AND queue = :queue AND priority = :priority AND band = :band AND wake_at > :after AND wake_at <= :until
-           AND task IN (SELECT value FROM json_each(:tasks))
-         ORDER BY at, place
-         LIMIT :limit)
+        SELECT wake_at, seq {in_lane}
+           AND wake_at > :after AND wake_at <= :until AND task IN (SELECT value FROM json_each(:tasks))
+         ORDER BY at, place LIMIT :limit)
  CROSS JOIN runs ON runs.seq = place;
 
 -- name: offer_of_lane
--- How many runs a lane has to give, up to a limit, and when the first of them woke. Runs of gates that are full or another
--- node's are none of our business before they are due.
+-- How many runs of a lane a claim could return, up to a limit, and when the first of them woke. Runs whose gate is full
+-- or held by another node count only when they are due.
 SELECT count(*), min(wake_at)
-  FROM (SELECT wake_at FROM runs INDEXED BY runs_claim
-         WHERE {waiting} AND queue = :queue AND priority = :priority AND band = :band
+  FROM (SELECT wake_at {in_lane}
            AND wake_at >= :after AND wake_at <= :until AND task IN (SELECT value FROM json_each(:tasks))
            AND (gate IS NULL
                 OR (due_at <= :now AND wake_at <= :now AND gate NOT IN (SELECT value FROM json_each(:undecided)))
                 OR (gate NOT IN (SELECT value FROM json_each(:full))
                     AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), :node) = :node))
-         ORDER BY wake_at
-         LIMIT :limit);
+         ORDER BY wake_at LIMIT :limit);
 
 -- name: next_in_lane
-SELECT min(wake_at) FROM runs INDEXED BY runs_claim
- WHERE {waiting}
-   AND queue = :queue AND priority = :priority AND band = :band AND wake_at > :until;
+SELECT min(wake_at) {in_lane} AND wake_at > :until;
 
 -- name: claim_runs
 UPDATE runs SET state = 'claimed', node = :node, fence = fence + 1 WHERE seq IN (SELECT value FROM json_each(:seqs));
@@ -266,8 +221,16 @@ UPDATE runs SET state = 'claimed', node = :node, fence = fence + 1 WHERE seq IN 
 
 -- ===== gates =========================================================================================================
 
--- name: gate_holder
-SELECT node FROM gates WHERE gate = ?;
+-- fragment: letters_ahead
+FROM letters INDEXED BY letters_gate WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id);
+
+-- name: gate_state
+-- Who holds the gate of a run, whether an earlier live run is neither this node's nor taken by this claim, and whether
+-- an earlier dead letter blocks the gate.
+SELECT (SELECT node FROM gates WHERE gate = :gate),
+       EXISTS (SELECT 1 {live_runs_of_gate}
+                  AND (due_at, id) < (:due_at, :id) AND node IS NOT :node AND id IS NOT :taken),
+       EXISTS (SELECT 1 {letters_ahead});
 
 -- name: take_gate
 INSERT INTO gates (gate, node) VALUES (?, ?) ON CONFLICT DO NOTHING;
@@ -275,120 +238,79 @@ INSERT INTO gates (gate, node) VALUES (?, ?) ON CONFLICT DO NOTHING;
 -- name: free_gate
 DELETE FROM gates WHERE gate = ? AND node = ?;
 
--- name: blocked_by_earlier
-SELECT 1 FROM runs INDEXED BY runs_gate
- WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND (due_at, id) < (:due_at, :id)
-   AND node IS NOT :node AND id IS NOT :taken
- LIMIT 1;
-
--- name: some_letter_blocks
-SELECT 1 FROM letters INDEXED BY letters_gate WHERE gate IS NOT NULL LIMIT 1;
-
--- name: blocked_by_letter
-SELECT 1 FROM letters INDEXED BY letters_gate
- WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id)
- LIMIT 1;
-
--- name: blocking_letters
-SELECT id, job_id FROM letters INDEXED BY letters_gate
- WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id)
- ORDER BY due_at, id
- LIMIT :limit;
-
 -- name: rivals
--- The runs ahead in the gate and those that others hold in it; the first of a long line are enough to decide by, with
--- the nearest of the same job, which may wait further back. A run that waits for its next attempt is still going.
-SELECT id, job_id, first_started_at
-  FROM runs
- WHERE seq IN (
-        SELECT seq FROM (
-            SELECT seq FROM runs INDEXED BY runs_gate
-             WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
-               AND id <> :id
-               AND ((due_at, id) < (:due_at, :id) OR ({held} AND node IS NOT :node))
-             ORDER BY due_at, id
-             LIMIT :limit)
+-- The dead letters and the runs ahead of a run in its gate, and the runs that other nodes hold in it. The first of a
+-- long line are enough to decide by, with the nearest of the same job, which may wait further back. A run that waits for
+-- its next attempt still counts as started.
+SELECT id, job_id, first_started_at, failed
+  FROM (SELECT * FROM (
+            SELECT id, job_id, NULL AS first_started_at, 1 AS failed, due_at {letters_ahead}
+             ORDER BY due_at, id LIMIT :limit)
+        UNION ALL
+        SELECT * FROM (
+            SELECT id, job_id, first_started_at, 0, due_at {live_runs_of_gate}
+               AND id <> :id AND ((due_at, id) < (:due_at, :id) OR ({held} AND node IS NOT :node))
+             ORDER BY due_at, id LIMIT :limit)
         UNION
-        SELECT seq FROM (
-            SELECT seq FROM runs INDEXED BY runs_live_of_job
-             WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND due_at <= :due_at
-               AND gate = :gate AND (due_at, id) < (:due_at, :id)
-             ORDER BY due_at DESC
-             LIMIT 1))
- ORDER BY due_at, id;
+        SELECT * FROM (
+            SELECT id, job_id, first_started_at, 0, due_at {live_runs_of_job}
+               AND due_at <= :due_at AND gate = :gate AND (due_at, id) < (:due_at, :id)
+             ORDER BY due_at DESC LIMIT 1))
+ ORDER BY failed DESC, due_at, id;
 
--- name: park_run
+-- name: park_runs
 UPDATE runs SET parked = 1 WHERE id = ?;
 
--- name: unpark_next
--- It wakes now, not at its old time, which the floor of the claims may have passed.
+-- fragment: parked_runs
+FROM runs INDEXED BY runs_parked WHERE parked = 1;
+
+-- name: wake_parked
+-- The first parked run of a gate wakes now: its old time may be below the floor of the claims.
 UPDATE runs SET parked = 0, wake_at = max(wake_at, :now)
- WHERE seq = (
-        SELECT seq FROM runs INDEXED BY runs_parked
-         WHERE gate = :gate AND parked = 1
-         ORDER BY due_at, id
-         LIMIT 1)
+ WHERE seq = (SELECT seq {parked_runs} AND gate = :gate ORDER BY due_at, id LIMIT 1)
 RETURNING wake_at;
 
--- name: free_gates_of_gone_nodes
+-- name: free_gates_of_the_gone
 DELETE FROM gates
  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = gates.node)
    AND NOT EXISTS (
         SELECT 1 FROM runs INDEXED BY runs_gate
-         WHERE runs.gate = gates.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND runs.node = gates.node)
-RETURNING gate;
+         WHERE runs.gate = gates.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND runs.node = gates.node);
 
--- name: delete_gates_of_node
+-- name: delete_gates_of_nodes
 DELETE FROM gates WHERE node = ?;
 
--- name: parked_gates
-WITH RECURSIVE waiting (gate) AS (
-    SELECT min(gate) FROM runs INDEXED BY runs_parked WHERE parked = 1
-    UNION ALL
-    SELECT (SELECT min(gate) FROM runs INDEXED BY runs_parked WHERE parked = 1 AND runs.gate > waiting.gate)
-      FROM waiting
-     WHERE gate IS NOT NULL
-)
-SELECT gate FROM waiting WHERE gate IS NOT NULL;
+-- fragment: first_parked
+SELECT due_at, id {parked_runs} AND gate = waiting.gate ORDER BY due_at, id LIMIT 1;
 
--- name: gate_is_blocked
--- Whether the first parked run of a gate has a reason to be: an earlier run, one that somebody holds, or a dead letter.
-SELECT 1 FROM runs INDEXED BY runs_gate
- WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL AND parked = 0
-   AND ({held}
-        OR (due_at, id) < (
-            SELECT due_at, id FROM runs INDEXED BY runs_parked WHERE gate = :gate AND parked = 1
-             ORDER BY due_at, id LIMIT 1))
-UNION ALL
-SELECT 1 FROM letters INDEXED BY letters_gate
- WHERE gate = :gate AND gate IS NOT NULL
-   AND (due_at, id) < (
-        SELECT due_at, id FROM runs INDEXED BY runs_parked WHERE gate = :gate AND parked = 1
-         ORDER BY due_at, id LIMIT 1)
- LIMIT 1;
+-- name: unblocked_gates
+-- Gates whose first parked run has nothing to wait for: no earlier run, none that a node holds, and no dead letter.
+WITH RECURSIVE waiting (gate) AS (
+    SELECT min(gate) {parked_runs}
+    UNION ALL
+    SELECT (SELECT min(gate) {parked_runs} AND runs.gate > waiting.gate) FROM waiting WHERE gate IS NOT NULL
+)
+SELECT gate FROM waiting
+ WHERE gate IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM runs INDEXED BY runs_gate
+                    WHERE runs.gate = waiting.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND parked = 0
+                      AND ({held} OR (due_at, id) < ({first_parked})))
+   AND NOT EXISTS (SELECT 1 FROM letters INDEXED BY letters_gate
+                    WHERE letters.gate = waiting.gate AND letters.gate IS NOT NULL AND (due_at, id) < ({first_parked}));
 
 -- name: ahead_of
 SELECT * FROM (
-    SELECT * FROM (
-        SELECT * FROM runs INDEXED BY runs_gate
-         WHERE gate = :gate AND gate IS NOT NULL AND finished_at IS NULL
-           AND id <> :id AND ((due_at, id) < (:due_at, :id) OR {held})
-         ORDER BY due_at, id
-         LIMIT :limit)
-    UNION ALL
-    SELECT * FROM (
-        SELECT runs.* FROM letters INDEXED BY letters_gate CROSS JOIN runs ON runs.seq = letters.run
-         WHERE letters.gate = :gate AND letters.gate IS NOT NULL AND (letters.due_at, letters.id) < (:due_at, :id)
-         ORDER BY letters.due_at, letters.id
-         LIMIT :limit))
- ORDER BY due_at, id
- LIMIT :limit;
+    SELECT * {live_runs_of_gate} AND id <> :id AND ((due_at, id) < (:due_at, :id) OR {held})
+     ORDER BY due_at, id LIMIT :limit)
+UNION ALL
+SELECT * FROM runs WHERE seq IN (SELECT run {letters_ahead} ORDER BY due_at, id LIMIT :limit)
+ ORDER BY due_at, id LIMIT :limit;
 
 
 -- ===== the life of a run =============================================================================================
 
 -- name: runs_by_fence
--- Those of the named runs that have the fence that they are named with.
+-- The runs of a batch whose fences still hold, with their places in the batch.
 SELECT json_group_array(json_array(named.key, runs.seq, runs.state))
   FROM json_each(:fences) AS named
  CROSS JOIN runs INDEXED BY runs_id ON runs.id = substr(:ids, 16 * named.key + 1, 16)
@@ -401,27 +323,18 @@ UPDATE runs
   FROM json_each(:rows)
  WHERE runs.seq = json_extract(value, '$[0]');
 
--- name: end_held_runs
--- As end_runs, of runs that are named by their ids and fences.
+-- name: end_runs
+-- Runs that ended alike, each with its result and its times: runs that a node held, or runs that waited.
 UPDATE runs
    SET state = :state, attempt = :attempt, crashes = :crashes, progress = :progress, error = :error, reason = :reason,
        result = json_extract(value, '$[1]'), first_started_at = json_extract(value, '$[2]'),
        started_at = json_extract(value, '$[3]'), finished_at = json_extract(value, '$[4]'), parked = 0
   FROM json_each(:rows) AS named
  WHERE runs.id = substr(:ids, 16 * named.key + 1, 16) AND runs.fence = json_extract(value, '$[0]')
-   AND runs.state IN ('claimed', 'running');
+   AND iif(:held, runs.state IN ('claimed', 'running'), runs.state IN ('scheduled', 'retrying'));
 
--- name: end_runs
--- Runs that ended alike, each with its result and its times.
-UPDATE runs
-   SET state = :state, attempt = :attempt, crashes = :crashes, progress = :progress, error = :error, reason = :reason,
-       result = json_extract(value, '$[1]'), first_started_at = json_extract(value, '$[2]'),
-       started_at = json_extract(value, '$[3]'), finished_at = json_extract(value, '$[4]'), parked = 0
-  FROM json_each(:rows)
- WHERE runs.seq = json_extract(value, '$[0]');
-
--- name: give_runs_back
--- A stop request stays: whoever claims the run next is told.
+-- name: return_runs
+-- A stop request stays, for the node that claims the run next.
 UPDATE runs
    SET state = json_extract(value, '$[1]'), attempt = json_extract(value, '$[2]'),
        crashes = json_extract(value, '$[3]'), progress = json_extract(value, '$[4]'),
@@ -430,20 +343,20 @@ UPDATE runs
   FROM json_each(:rows)
  WHERE runs.seq = json_extract(value, '$[0]');
 
--- name: already_settled
--- Whether a result that finds its run moved on is one that was written before and is sent again.
+-- name: settled_before
+-- Whether a result whose fence is not held was written before, and is sent again.
 SELECT 1 FROM runs
  WHERE id = ? AND fence = ? AND state = ? AND ((finished_at IS NULL AND wake_at = ?) OR finished_at = ?);
 
 -- name: drop_secrets
 UPDATE runs SET secrets = NULL WHERE id = ?;
 
--- name: insert_attempt
+-- name: add_attempts
 INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
--- name: set_stop
+-- name: set_stops
 UPDATE runs SET stop = ? WHERE id = ?;
 
 -- name: stops
@@ -454,12 +367,9 @@ SELECT id, stop FROM runs INDEXED BY runs_stop
 -- ===== nodes =========================================================================================================
 
 -- name: put_node
-INSERT INTO nodes (id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET
-    name = excluded.name, roles = excluded.roles, version = excluded.version, queues = excluded.queues,
-    concurrency = excluded.concurrency, started_at = excluded.started_at, beat_at = excluded.beat_at,
-    running = excluded.running, tasks = excluded.tasks, wall_ahead = excluded.wall_ahead;
+INSERT OR REPLACE INTO nodes (
+    id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: beat
 UPDATE nodes SET beat_at = max(beat_at, ?), running = ?, wall_ahead = ? WHERE id = ?;
@@ -467,20 +377,17 @@ UPDATE nodes SET beat_at = max(beat_at, ?), running = ?, wall_ahead = ? WHERE id
 -- name: nodes_since
 SELECT * FROM nodes WHERE beat_at >= ? ORDER BY started_at, id;
 
--- name: delete_node
+-- name: delete_nodes
 DELETE FROM nodes WHERE id = ?;
 
 -- name: held_by
-SELECT * FROM runs INDEXED BY runs_held WHERE {held} AND node = ? AND wake_at <= ?;
+SELECT * {held_runs} AND node = ? AND wake_at <= ?;
 
 -- name: orphans
 WITH RECURSIVE holders (node) AS (
-    SELECT min(node) FROM runs INDEXED BY runs_held WHERE {held}
+    SELECT min(node) {held_runs}
     UNION ALL
-    SELECT (SELECT min(node) FROM runs INDEXED BY runs_held
-             WHERE {held} AND runs.node > holders.node)
-      FROM holders
-     WHERE node IS NOT NULL
+    SELECT (SELECT min(node) {held_runs} AND runs.node > holders.node) FROM holders WHERE node IS NOT NULL
 )
 SELECT runs.* FROM holders CROSS JOIN runs INDEXED BY runs_held
     ON runs.node = holders.node AND runs.state IN ('claimed', 'running')
@@ -508,8 +415,7 @@ letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, le
    AND (:task IS NULL OR task = :task)
    AND (:queue IS NULL OR queue = :queue)
    AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
- ORDER BY letters.due_at DESC, letters.run DESC
- LIMIT :limit;
+ ORDER BY letters.due_at DESC, letters.run DESC LIMIT :limit;
 
 -- fragment: letters_of_all
 FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
@@ -559,12 +465,12 @@ SELECT kind, owner, key, value, at FROM records
  WHERE kind = :kind AND owner = :owner AND key BETWEEN coalesce(:key, '') AND coalesce(:key, char(1114111))
  ORDER BY key;
 
--- name: put_record
+-- name: put_records
 -- A version of a declared schedule keeps the time when it was first seen.
 INSERT INTO records (kind, owner, key, value, at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at WHERE kind <> 'declaration';
 
--- name: delete_record
+-- name: delete_records
 -- Only while it has this value: another job may have taken the key meanwhile.
 DELETE FROM records WHERE kind = ? AND owner = ? AND key = ? AND value = ?;
 
@@ -578,24 +484,22 @@ DELETE FROM records WHERE rowid IN (
 
 -- ===== events ========================================================================================================
 
--- name: write_event
+-- name: add_events
 INSERT INTO events (kind, owner, at, subjects) VALUES (?, ?, ?, ?);
 
--- name: events_of_anyone
+-- name: events_of_all
 SELECT position, kind, owner, at, subjects FROM events WHERE position > :after ORDER BY position LIMIT :limit;
 
 -- name: events_of_owner
 SELECT position, kind, owner, at, subjects FROM events INDEXED BY events_owner
- WHERE owner = :owner AND position > :after
- ORDER BY position
- LIMIT :limit;
+ WHERE owner = :owner AND position > :after ORDER BY position LIMIT :limit;
 
 -- name: last_event
--- The last position that was given, also when its row has gone.
+-- The last position that was used, even if its row was deleted.
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events';
 
 -- name: expire_events
--- Only the first are looked at: positions and times have the same order, but for what a clock does.
+-- Checks the first rows only: positions and times have the same order, unless a clock was set back.
 DELETE FROM events WHERE position IN (
     SELECT position FROM (SELECT position, at FROM events ORDER BY position LIMIT :limit) WHERE at < :before);
 
@@ -609,23 +513,13 @@ ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, concurrency = exclud
 -- name: queue_settings
 SELECT queue, paused, concurrency FROM queues ORDER BY queue;
 
--- name: limited_queues
-SELECT queue FROM queues WHERE concurrency IS NOT NULL;
-
 -- name: held_of_queue
--- How many runs of a queue all nodes hold, up to a bound; of these indexes the rows are not read.
-SELECT count(*) FROM (
-    SELECT 1 FROM runs INDEXED BY runs_held
-     WHERE {held} AND queue = :queue
-     LIMIT :bound);
+-- How many runs of a queue all nodes hold, up to a bound; counted in the index alone.
+SELECT count(*) FROM (SELECT 1 {held_runs} AND queue = :queue LIMIT :bound);
 
 -- name: depth_of_lane
 SELECT count(*), min(due_at) FROM (
-    SELECT due_at FROM runs INDEXED BY runs_claim
-     WHERE {waiting}
-       AND queue = :queue AND priority = :priority AND band = :band
-       AND wake_at <= :now AND due_at <= :now AND state = 'scheduled'
-     LIMIT :bound);
+    SELECT due_at {in_lane} AND wake_at <= :now AND due_at <= :now AND state = 'scheduled' LIMIT :bound);
 
 -- name: parked_by_queue
 SELECT queue, count(*), min(due_at) FROM (
@@ -649,8 +543,7 @@ SELECT DISTINCT queue FROM runs INDEXED BY runs_paused WHERE paused = 1 AND fini
 SELECT queue, sum(state = 'scheduled' AND NOT paused), min(CASE WHEN state = 'scheduled' AND NOT paused THEN due_at END)
   FROM (SELECT queue, state, paused, due_at FROM runs INDEXED BY runs_live
          WHERE owner = :owner AND finished_at IS NULL AND due_at <= :now
-         ORDER BY due_at
-         LIMIT :bound)
+         ORDER BY due_at LIMIT :bound)
  GROUP BY queue;
 
 -- name: queues_ahead_of_owner
@@ -673,19 +566,16 @@ WITH RECURSIVE pairs (owner, queue) AS (
     SELECT * FROM (
         SELECT owner, queue FROM runs INDEXED BY runs_queue
          WHERE owner >= coalesce(:owner, '')
-         ORDER BY owner, queue
-         LIMIT 1)
+         ORDER BY owner, queue LIMIT 1)
     UNION ALL
     SELECT runs.owner, runs.queue
       FROM pairs JOIN runs ON runs.seq = coalesce(
         (SELECT seq FROM runs INDEXED BY runs_queue
           WHERE owner = pairs.owner AND queue > pairs.queue
-          ORDER BY queue
-          LIMIT 1),
+          ORDER BY queue LIMIT 1),
         (SELECT seq FROM runs INDEXED BY runs_queue
           WHERE :owner IS NULL AND owner > pairs.owner
-          ORDER BY owner, queue
-          LIMIT 1))
+          ORDER BY owner, queue LIMIT 1))
 )
 SELECT owner, queue FROM pairs WHERE :owner IS NULL OR owner = :owner;
 
@@ -693,8 +583,7 @@ SELECT owner, queue FROM pairs WHERE :owner IS NULL OR owner = :owner;
 SELECT due_at, first_started_at - due_at FROM runs INDEXED BY runs_queue
  WHERE owner = :owner AND queue = :queue AND due_at > :since
    AND finished_at IS NOT NULL AND first_started_at IS NOT NULL
- ORDER BY due_at DESC
- LIMIT :limit;
+ ORDER BY due_at DESC LIMIT :limit;
 
 
 -- ===== look-ups and lists ============================================================================================
@@ -711,12 +600,6 @@ SELECT * FROM jobs WHERE id = :id;
 -- name: one_shot
 SELECT * FROM runs WHERE id = :id AND schedule IS NOT NULL;
 
--- name: run_by_seq
-SELECT * FROM runs WHERE seq = ?;
-
--- name: job_by_seq
-SELECT * FROM jobs WHERE seq = ?;
-
 -- name: attempts
 SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = ? ORDER BY fence;
 
@@ -727,13 +610,11 @@ SELECT * FROM (
     SELECT * FROM (
         SELECT * FROM runs INDEXED BY runs_job
          WHERE job_id = :job_id AND schedule IS NULL AND due_at <= :now
-         ORDER BY due_at DESC, seq DESC
-         LIMIT 1))
- ORDER BY due_at DESC, seq DESC
- LIMIT 1;
+         ORDER BY due_at DESC, seq DESC LIMIT 1))
+ ORDER BY due_at DESC, seq DESC LIMIT 1;
 
 -- fragment: run_filter
--- All of it in every list: what an index has answered already costs next to nothing.
+-- Used in every list: conditions that the index of a list has met already cost next to nothing.
 due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
    AND (:owner IS NULL OR owner = :owner)
    AND (:job_id IS NULL OR job_id = :job_id)
@@ -746,64 +627,46 @@ due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
 ORDER BY due_at DESC, seq DESC LIMIT :limit;
 
 -- name: list_runs_of_all
-SELECT * FROM runs INDEXED BY runs_due
- WHERE {run_filter} {latest_first};
+SELECT * FROM runs INDEXED BY runs_due WHERE {run_filter} {latest_first};
 
 -- name: list_held_runs
--- What nodes hold is little at any time, whoever owns it.
-SELECT * FROM runs INDEXED BY runs_held
- WHERE {held} AND {run_filter} {latest_first};
+-- Nodes hold few runs at any time.
+SELECT * {held_runs} AND {run_filter} {latest_first};
 
 -- name: list_stopping_runs
--- Few at any time: a request is open only until the node has seen it.
-SELECT * FROM runs INDEXED BY runs_stop
- WHERE stop IS NOT NULL AND finished_at IS NULL AND {run_filter} {latest_first};
+-- Few at any time: a stop request is open only until the node has seen it.
+SELECT * FROM runs INDEXED BY runs_stop WHERE stop IS NOT NULL AND finished_at IS NULL AND {run_filter} {latest_first};
 
 -- name: list_runs_of_owner
-SELECT * FROM runs INDEXED BY runs_owner
- WHERE owner = :owner AND {run_filter} {latest_first};
+SELECT * FROM runs INDEXED BY runs_owner WHERE owner = :owner AND {run_filter} {latest_first};
 
 -- name: list_live_runs_of_owner
-SELECT * FROM runs INDEXED BY runs_live
- WHERE owner = :owner AND finished_at IS NULL AND {run_filter} {latest_first};
+SELECT * FROM runs INDEXED BY runs_live WHERE owner = :owner AND finished_at IS NULL AND {run_filter} {latest_first};
 
 -- name: list_runs_of_task
-SELECT * FROM runs INDEXED BY runs_task
- WHERE owner = :owner AND task = :task AND {run_filter} {latest_first};
+SELECT * FROM runs INDEXED BY runs_task WHERE owner = :owner AND task = :task AND {run_filter} {latest_first};
 
 -- name: list_runs_of_queue
-SELECT * FROM runs INDEXED BY runs_queue
- WHERE owner = :owner AND queue = :queue AND {run_filter} {latest_first};
+SELECT * FROM runs INDEXED BY runs_queue WHERE owner = :owner AND queue = :queue AND {run_filter} {latest_first};
 
 -- name: list_runs_of_state
 SELECT * FROM runs INDEXED BY runs_state
  WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed') AND {run_filter} {latest_first};
 
+-- name: list_runs_of_one_shot
+SELECT * FROM runs INDEXED BY runs_id
+ WHERE id = :job_id AND schedule IS NOT NULL AND {run_filter};
+
 -- name: list_runs_of_job
-SELECT * FROM (
-    SELECT * FROM runs INDEXED BY runs_id
-     WHERE id = :job_id AND schedule IS NOT NULL AND {run_filter}
-    UNION ALL
-    SELECT * FROM (
-        SELECT * FROM runs INDEXED BY runs_job
-         WHERE job_id = :job_id AND schedule IS NULL AND {run_filter} {latest_first}))
- {latest_first};
+SELECT * FROM runs INDEXED BY runs_job WHERE job_id = :job_id AND schedule IS NULL AND {run_filter} {latest_first};
 
 -- name: list_live_runs_of_job
-SELECT * FROM (
-    SELECT * FROM runs INDEXED BY runs_id
-     WHERE id = :job_id AND schedule IS NOT NULL AND finished_at IS NULL AND {run_filter}
-    UNION ALL
-    SELECT * FROM (
-        SELECT * FROM runs INDEXED BY runs_live_of_job
-         WHERE job_id = :job_id AND schedule IS NULL AND finished_at IS NULL AND {run_filter} {latest_first}))
- {latest_first};
+SELECT * {live_runs_of_job} AND {run_filter} {latest_first};
 
 -- name: ledger_runs
 SELECT * FROM runs INDEXED BY runs_slot
  WHERE job_id = :job_id AND trigger = 'schedule' AND schedule IS NULL AND slot >= :start AND slot <= :end
- ORDER BY slot, seq
- LIMIT :limit;
+ ORDER BY slot, seq LIMIT :limit;
 
 -- name: ledger_skips
 SELECT job_id, revision, start_at, end_at, count, reason FROM skips INDEXED BY skips_job
@@ -832,8 +695,7 @@ id < :before
    AND (:last_states IS NULL OR (
         SELECT state FROM runs INDEXED BY runs_job
          WHERE job_id = jobs.id AND schedule IS NULL AND due_at <= :now
-         ORDER BY due_at DESC, runs.seq DESC
-         LIMIT 1) IN (SELECT value FROM json_each(:last_states)));
+         ORDER BY due_at DESC, runs.seq DESC LIMIT 1) IN (SELECT value FROM json_each(:last_states)));
 
 -- fragment: one_shot_filter
 schedule IS NOT NULL AND {spec_filter}
@@ -843,41 +705,38 @@ schedule IS NOT NULL AND {spec_filter}
    AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))));
 
 -- name: list_jobs_of_owner
--- Streams in the order of their ids, of which the flags choose those that can have something; merged, newest first.
-SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_owner
+-- Merged streams, newest first; each is in the order of ids, and the flags switch off those that cannot match.
+SELECT id FROM jobs INDEXED BY jobs_owner
  WHERE owner = :owner AND {job_filter}
 UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY one_shots_live
+SELECT id FROM runs INDEXED BY one_shots_live
  WHERE :live AND owner = :owner AND finished_at IS NULL AND {one_shot_filter}
 UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY one_shots_ended
+SELECT id FROM runs INDEXED BY one_shots_ended
  WHERE :ended AND owner = :owner AND finished_at IS NOT NULL AND {one_shot_filter}
 UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY one_shots_paused
+SELECT id FROM runs INDEXED BY one_shots_paused
  WHERE :paused AND owner = :owner AND finished_at IS NULL AND paused = 1 AND {one_shot_filter}
 UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY one_shots_cancelled
+SELECT id FROM runs INDEXED BY one_shots_cancelled
  WHERE :cancelled AND owner = :owner AND (state = 'cancelled' OR stop = 'cancelled') AND {one_shot_filter}
- ORDER BY id DESC
- LIMIT :limit;
+ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_jobs_of_key
-SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_key
+SELECT id FROM jobs INDEXED BY jobs_key
  WHERE owner = :owner AND key = :key AND key IS NOT NULL AND {job_filter}
 UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY one_shots_key
+SELECT id FROM runs INDEXED BY one_shots_key
  WHERE owner = :owner AND key = :key AND key IS NOT NULL AND {one_shot_filter}
- ORDER BY id DESC
- LIMIT :limit;
+ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_jobs_of_all
-SELECT 'job' AS kind, seq, id FROM jobs INDEXED BY jobs_id
+SELECT id FROM jobs INDEXED BY jobs_id
  WHERE {job_filter}
 UNION ALL
-SELECT 'run', seq, id FROM runs INDEXED BY runs_id
+SELECT id FROM runs INDEXED BY runs_id
  WHERE {one_shot_filter}
- ORDER BY id DESC
- LIMIT :limit;
+ ORDER BY id DESC LIMIT :limit;
 
 
 -- ===== history =======================================================================================================
@@ -901,7 +760,7 @@ DELETE FROM skips WHERE seq IN (
     SELECT seq FROM skips INDEXED BY skips_end WHERE end_at < :before ORDER BY end_at LIMIT :limit);
 
 -- name: prune_blobs
--- Parameters are kept as long as anything refers to them.
+-- Large parameters are kept while a job or run refers to them.
 DELETE FROM blobs WHERE seq IN (
     SELECT seq FROM blobs INDEXED BY blobs_created
      WHERE created_at < :before
@@ -912,9 +771,8 @@ DELETE FROM blobs WHERE seq IN (
 
 -- ===== blobs =========================================================================================================
 
--- name: put_blob
-INSERT INTO blobs (key, data, created_at) VALUES (?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET data = excluded.data, created_at = excluded.created_at;
+-- name: put_blobs
+INSERT OR REPLACE INTO blobs (key, data, created_at) VALUES (?, ?, ?);
 
 -- name: get_blob
 SELECT data FROM blobs WHERE key = ?;
@@ -928,14 +786,14 @@ DELETE FROM blobs WHERE key >= :from AND key < :to;
 
 -- ===== migrations ====================================================================================================
 
--- name: create_migrations
+-- name: create_versions
 CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
 
--- name: migrations_exist
+-- name: has_versions
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations';
 
--- name: version
+-- name: schema_version
 SELECT coalesce(max(number), 0) FROM migrations;
 
--- name: note_migration
+-- name: add_version
 INSERT INTO migrations (number, applied_at) VALUES (?, ?);

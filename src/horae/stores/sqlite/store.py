@@ -8,19 +8,20 @@ from horae.core.changes import Change, Refusal
 from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.signals import Signal
+from horae.core.values import replace
 from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
+from horae.stores.common.statements import expected_version
 from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
 from horae.stores.sqlite.apply import apply
+from horae.stores.sqlite.batches import claimed
 from horae.stores.sqlite.blobs import SqliteBlobs
 from horae.stores.sqlite.claim import claim
 from horae.stores.sqlite.codecs import to_micros
-from horae.stores.sqlite.create import creating
-from horae.stores.sqlite.database import Database, expected_version, migrate, version
+from horae.stores.sqlite.database import Database, migrate, version
 from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
 from horae.stores.sqlite.gates import tidy
-from horae.stores.sqlite.planning import plannable
 
 
 class SqliteStore:
@@ -55,7 +56,7 @@ class SqliteStore:
 
     async def status(self) -> tuple[int, int]:
         """The version of the file, and the one that this code expects."""
-        return await self._executor.run(lambda: self._database.use(version)), expected_version()
+        return await self._executor.run(lambda: self._database.use(version)), expected_version("sqlite")
 
     def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
         def stop() -> None:
@@ -78,19 +79,19 @@ class SqliteStore:
     # --- creating and firing
 
     async def create(self, runs: Sequence[Run]) -> None:
-        await self._executor.write(creating(runs))
+        await self._executor.write(sqlite_runs.creating(runs))
 
     async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
         return await self._executor.write(lambda transaction: apply(transaction, changes))
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
-        return await self._executor.read(lambda db: plannable(db, shards, now, limit))
+        return await self._executor.read(lambda db: reads.plannable(db, shards, now, limit))
 
     # --- the life of a run
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        taken = await self._executor.write(lambda transaction: claim(transaction, request))
-        return taken.decoded()
+        rows, claims = await self._executor.write(lambda transaction: claim(transaction, request))
+        return replace(claims, runs=claimed(rows, request.node))
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_runs.start(transaction, runs))

@@ -1,4 +1,4 @@
-"""Heartbeats in SQLite, and the removal of what is too old to be kept."""
+"""Heartbeats in SQLite, and the deletion of old rows."""
 
 from datetime import datetime, timedelta
 
@@ -12,12 +12,7 @@ from horae.stores.sqlite.executor import Transaction
 
 
 def beat(
-    transaction: Transaction,
-    node: NodeId,
-    now: datetime,
-    running: int,
-    dead_after: timedelta,
-    wall_ahead: timedelta,
+    transaction: Transaction, node: NodeId, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta
 ) -> Beat | None:
     """Renew a node's lease and return the live nodes; None when the node was removed."""
     values = (to_micros(now), running, wall_ahead // MICROSECOND, to_blob(node))
@@ -38,9 +33,9 @@ def expire(transaction: Transaction, now: datetime, limit: int) -> int:
 
 
 def prune(transaction: Transaction, before: int, limit: int) -> int:
-    """Drop what ended, or was kept, before a moment; at most `limit` rows of each kind."""
+    """Delete runs, skips and blobs from before a time; at most `limit` rows of each."""
     which = {"before": before, "limit": limit}
-    transaction.db.execute(STATEMENTS["prune_attempts"], which)  # found through their runs, so before these
+    transaction.db.execute(STATEMENTS["prune_attempts"], which)  # before their runs, by which they are found
     transaction.db.execute(STATEMENTS["prune_letters"], which)
     statements = ("prune_runs", "prune_skips", "prune_blobs")
     return sum(transaction.db.execute(STATEMENTS[name], which).rowcount for name in statements)
