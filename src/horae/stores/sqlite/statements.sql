@@ -76,8 +76,7 @@ SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key
        json_extract(value, '$[3]'), json_extract(value, '$[4]'),
        {new_run_values}
   FROM json_each(:rows)
- WHERE true
-ON CONFLICT (id) DO NOTHING;
+ WHERE true ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs_of_one_time
 -- Runs that differ in their ids and parameters only: in two thirds of the time.
@@ -86,8 +85,7 @@ SELECT substr(:ids, 32 * json_each.key + 1, 16), substr(:ids, 32 * json_each.key
        value, :schedule, :slot, :due_at, :wake_at,
        {new_run_values}
   FROM json_each(:rows)
- WHERE true
-ON CONFLICT (id) DO NOTHING;
+ WHERE true ON CONFLICT (id) DO NOTHING;
 
 -- name: last_runs_inserted
 SELECT id FROM runs ORDER BY seq DESC LIMIT ?;
@@ -102,9 +100,8 @@ INSERT OR REPLACE INTO jobs (
 INSERT INTO skips (job_id, revision, start_at, end_at, count, reason) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: put_backfills
-INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.plan_at;
+INSERT OR REPLACE INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: plannable_jobs
 SELECT * FROM jobs INDEXED BY jobs_plan
@@ -160,8 +157,8 @@ SELECT 1 FROM nodes WHERE id = ?;
         (SELECT seq {claimable} AND queue = lanes.queue AND priority > lanes.priority ORDER BY priority, band LIMIT 1);
 
 -- name: lanes_of_every_queue
--- The lanes (queue, priority, band) that have runs to claim, found by jumps through the claim index: one or two seeks for
--- each lane, however many runs wait in it.
+-- The lanes (queue, priority, band) that have runs to claim, found by jumps through the claim index: one or two seeks
+-- for each lane, however many runs wait in it.
 WITH RECURSIVE lanes (queue, priority, band) AS (
     SELECT * FROM (SELECT queue, priority, band {claimable} ORDER BY queue, priority, band LIMIT 1)
     UNION ALL
@@ -240,8 +237,8 @@ DELETE FROM gates WHERE gate = ? AND node = ?;
 
 -- name: rivals
 -- The dead letters and the runs ahead of a run in its gate, and the runs that other nodes hold in it. The first of a
--- long line are enough to decide by, with the nearest of the same job, which may wait further back. A run that waits for
--- its next attempt still counts as started.
+-- long line are enough to decide by, with the nearest of the same job, which may wait further back. A run that waits
+-- for its next attempt still counts as started.
 SELECT id, job_id, first_started_at, failed
   FROM (SELECT * FROM (
             SELECT id, job_id, NULL AS first_started_at, 1 AS failed, due_at {letters_ahead}
@@ -353,8 +350,7 @@ UPDATE runs SET secrets = NULL WHERE id = ?;
 
 -- name: add_attempts
 INSERT INTO attempts (run_id, number, fence, node, started_at, ended_at, outcome, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING;
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: set_stops
 UPDATE runs SET stop = ? WHERE id = ?;
@@ -418,8 +414,7 @@ letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, le
  ORDER BY letters.due_at DESC, letters.run DESC LIMIT :limit;
 
 -- fragment: letters_of_all
-FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run
- WHERE {letter_filter};
+FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run WHERE {letter_filter};
 
 -- fragment: letters_of_owner
 FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run

@@ -1,8 +1,8 @@
 -- The schema of a new database. Times are microseconds since 1970 in UTC, ids the 16 bytes of a UUID.
 --
 -- Live and ended runs share one table: a run is inserted once and updated in place. The indexes for claims, gates and
--- nodes cover live runs only, so history does not slow them down. Moving each ended run to a second table was measured to
--- take twice as long, because every list index is then written three times.
+-- nodes cover live runs only, so history does not slow them down. Moving each ended run to a second table was measured
+-- to take twice as long, because every list index is then written three times.
 
 CREATE TABLE runs (
     -- STORED_RUN of codecs.py, in that order: statements select *. New columns go to the end.
@@ -152,7 +152,9 @@ CREATE TABLE backfills (
 CREATE INDEX backfills_plan ON backfills (plan_at, shard);
 CREATE INDEX backfills_job ON backfills (job_id);
 
-CREATE TABLE keys (owner TEXT NOT NULL, key TEXT NOT NULL, job_id BLOB NOT NULL, PRIMARY KEY (owner, key)) WITHOUT ROWID;
+CREATE TABLE keys (
+    owner TEXT NOT NULL, key TEXT NOT NULL, job_id BLOB NOT NULL, PRIMARY KEY (owner, key)
+) WITHOUT ROWID;
 
 CREATE TABLE gates (gate TEXT NOT NULL PRIMARY KEY, node BLOB NOT NULL) WITHOUT ROWID;
 
