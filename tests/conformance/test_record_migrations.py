@@ -48,11 +48,11 @@ async def test_a_sqlite_file_of_the_version_before_keeps_its_records(tmp_path: P
     database = Database(tmp_path / "horae.db")
     database.prepare()
     with closing(database.writer()) as db:
-        db.execute(STATEMENTS["create_migrations"])
+        db.execute(STATEMENTS["create_versions"])
         for number, script in migrations("sqlite"):
             if number < 5:
                 db.executescript(script)
-                db.execute(STATEMENTS["note_migration"], (number, 0))
+                db.execute(STATEMENTS["add_version"], (number, 0))
         at = to_micros(NOW)
         db.execute("INSERT INTO keys VALUES (?, ?, ?)", (TEXT, TEXT, bytes.fromhex(HOLDER.job_id)))
         db.execute("INSERT INTO receipts VALUES (?, ?, 'f', ?, ?)", (TEXT, TEXT, TEXT, at))
