@@ -19,7 +19,7 @@ from horae.core.model import Run, State
 from horae.core.values import replace
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows
-from horae.stores.postgres.database import Address
+from horae.stores.postgres.connection.database import Address
 from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import new_id, one_shot
 from tests.postgres_server import postgres_url, scratch_schema

@@ -23,7 +23,7 @@ from horae.stores.common.apply import Named, Writes
 from horae.stores.postgres import codecs
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import Places, columns, first_day
-from horae.stores.postgres.database import Collision, Session, retried
+from horae.stores.postgres.connection.database import Collision, Session, retried
 from horae.stores.postgres.guards import Locked, lock
 from horae.stores.postgres.held import count_held
 

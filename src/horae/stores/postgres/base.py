@@ -6,8 +6,8 @@ from datetime import date, datetime
 from horae.core.model import Run, band_of
 from horae.core.signals import Kind, Signal
 from horae.stores.postgres.codecs import Places
-from horae.stores.postgres.database import Database
-from horae.stores.postgres.notify import Signals
+from horae.stores.postgres.connection.database import Database
+from horae.stores.postgres.connection.notify import Signals
 
 MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked for anew
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from horae.stores.postgres.database import Database, retried
+from horae.stores.postgres.connection.database import Database, retried
 
 
 class PostgresBlobs:

@@ -13,7 +13,7 @@ from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import BEGINNING, ROWS, columns, offered_run
-from horae.stores.postgres.database import Database, Session, retried
+from horae.stores.postgres.connection.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap

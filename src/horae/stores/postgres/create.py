@@ -8,7 +8,7 @@ from horae.core.effects import due_signals
 from horae.core.model import Run
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import Places, new_runs
-from horae.stores.postgres.database import Collision, retried
+from horae.stores.postgres.connection.database import Collision, retried
 
 
 class PostgresCreate(PostgresBase):

@@ -14,7 +14,7 @@ from horae.core.errors import Invalid, Unavailable
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.database import TIMEOUT, Session
+from horae.stores.postgres.connection.database import TIMEOUT, Session
 
 LAST_POSITION = 2**63 - 1
 GLANCES = 5  # how often a read looks whether the writers of the moment are done

@@ -12,7 +12,7 @@ from horae.core.model import JobId, JobStatus, NodeId, Reason, Run, RunId, State
 from horae.core.records import RECEIPT_LIFE, KeyHolder, QueueSettings, Receipt
 from horae.stores.common.apply import Named
 from horae.stores.postgres.codecs import ROWS, columns, first_day, receipt, receipt_of
-from horae.stores.postgres.database import Session
+from horae.stores.postgres.connection.database import Session
 
 TRIES = 5  # a key or a receipt may be freed between the two looks at it, again and again
 

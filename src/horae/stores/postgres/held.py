@@ -9,7 +9,7 @@ from datetime import datetime
 
 from horae.core.model import NodeId, Run
 from horae.stores.postgres.codecs import BEGINNING, ROWS
-from horae.stores.postgres.database import Database, Session
+from horae.stores.postgres.connection.database import Database, Session
 
 LOOK_AT = 50_000  # runs in one statement
 

@@ -12,7 +12,7 @@ from horae.ports.reader import JobFilter, Ledger, Listing, RunFilter
 from horae.stores.common.listing import EARLIEST, micros_of, page
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import FIRST_DAY, ROWS, birthday, first_day, node_of
-from horae.stores.postgres.database import Session
+from horae.stores.postgres.connection.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery
 
 

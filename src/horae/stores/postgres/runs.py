@@ -13,7 +13,7 @@ from horae.core.signals import Kind, Signal
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.base import PostgresBase, due_at
 from horae.stores.postgres.codecs import columns, day_of
-from horae.stores.postgres.database import Database, Session, retried
+from horae.stores.postgres.connection.database import Database, Session, retried
 from horae.stores.postgres.held import left_behind
 
 

@@ -5,10 +5,11 @@ from datetime import datetime
 
 from horae.core.signals import Signal
 from horae.ports.blobs import Blobs
-from horae.stores.postgres import schema
+from horae.stores.common.schema import refuse_other_version
 from horae.stores.postgres.apply import PostgresApply
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim
+from horae.stores.postgres.connection import schema
 from horae.stores.postgres.create import PostgresCreate
 from horae.stores.postgres.dead_letters import PostgresLetters
 from horae.stores.postgres.events import PostgresEvents
@@ -53,7 +54,7 @@ class PostgresStore(
         await self._db.open()
         try:
             async with self._db.session() as session:
-                schema.refuse_other_version(await schema.read_version(session))
+                refuse_other_version("postgres", await schema.read_version(session))
                 name = await session.value("current_schema")
             await self._signals.open(name)
         except BaseException:

@@ -9,7 +9,7 @@ from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Beat
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import day_of, node_of
-from horae.stores.postgres.database import retried
+from horae.stores.postgres.connection.database import retried
 from horae.stores.postgres.held import left_behind
 
 

@@ -20,7 +20,7 @@ import structlog
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import NodeId
 from horae.core.signals import Kind, Signal
-from horae.stores.postgres.database import TIMEOUT, Address, Session, door
+from horae.stores.postgres.connection.database import TIMEOUT, Address, Session, door
 
 log = structlog.get_logger(__name__)
 

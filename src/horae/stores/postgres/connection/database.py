@@ -11,9 +11,9 @@ import asyncpg
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.stores.common.statements import load
-from horae.stores.postgres.connections import Connections
-from horae.stores.postgres.hosts import each_server
-from horae.stores.postgres.types import set_codecs
+from horae.stores.postgres.connection.connections import Connections
+from horae.stores.postgres.connection.hosts import each_server
+from horae.stores.postgres.connection.types import set_codecs
 
 P = ParamSpec("P")
 R = TypeVar("R")
