@@ -14,8 +14,8 @@ from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth, RunFilter
 from horae.stores.common.statements import load
 from horae.stores.postgres.connection.database import Address, Session
-from horae.stores.postgres.held import left_behind
 from horae.stores.postgres.store import PostgresStore
+from horae.stores.postgres.upkeep import find_held
 from tests import acts
 from tests.conformance.builders import (
     MINUTE,
@@ -179,8 +179,8 @@ async def test_what_is_left_behind_is_found_piece_by_piece_among_all_that_waits(
     await acts.unregister(store, gone)
 
     session, given = Session(connection), {"last_at": NOW, "at_once": 2}
-    assert sorted(ids(await left_behind(session, [gone], limit=100, **given))) == sorted(ids(left))
-    assert len(await left_behind(session, [gone], limit=3, **given)) == 3
+    assert sorted(ids(await find_held(session, [gone], limit=100, **given))) == sorted(ids(left))
+    assert len(await find_held(session, [gone], limit=3, **given)) == 3
     assert sorted(ids(await store.orphans(limit=100))) == sorted(ids(left))
 
 
@@ -207,7 +207,7 @@ async def test_one_looks_for_what_dead_nodes_left_behind_and_the_others_go_on(
     await acts.unregister(store, gone)
 
     async with connection.transaction():
-        assert await connection.fetchval(load("postgres")["lock_graves"])
+        assert await connection.fetchval(load("postgres")["lock_dead_nodes"])
         assert await store.orphans(limit=10) == []
     assert await store.orphans(limit=10) == [left]
 

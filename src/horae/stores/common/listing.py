@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
+LAST_POSITION = 2**63 - 1  # in the event log
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -56,6 +57,13 @@ def decode_cursor(token: str, *shape: object) -> tuple[Any, ...]:
         raise Invalid(
             "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
         ) from exc
+
+
+def event_position(text: str) -> int:
+    """The position in the event log that a client sent; Invalid for what cannot be one."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_POSITION)) and int(text) <= LAST_POSITION:
+        return int(text)
+    raise Invalid("the position is not one that this server gave out; begin without it")
 
 
 def micros_of(moment: datetime) -> int:

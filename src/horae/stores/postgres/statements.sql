@@ -1,29 +1,28 @@
--- Named statements of the PostgreSQL store. Batches come as arrays, one per column.
+-- Named statements of the PostgreSQL store. Batches come as arrays, one per column. `{name}` includes a fragment (see
+-- common/statements.py).
 --
--- Plans: connections force generic plans and switch off whatever reads a table as a whole (see database.py). A plan
--- that was made while a table was still empty would otherwise scan it, and go on to do so until statistics catch up; and
--- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by one index, which
--- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: `gate || ''` keeps the index of gates
--- away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table. A join with
--- `id BETWEEN given.id AND given.id` can only look up what is given: with `=`, a plan that was made when a vacuum had found
--- nothing in the table would go through all of it for each of them.
+-- Plans: connections force generic plans and switch off whatever reads a table as a whole (see connection/database.py). A plan
+-- that was made while a table was empty would otherwise scan it until statistics catch up; and a generic plan takes LIMIT $n
+-- for a tenth of the table. Every statement follows one index, which tests/conformance/test_postgres_plans.py watches. Hence
+-- some odd expressions: `gate || ''` keeps the index of gates away, and a scalar subquery is looked up where EXISTS would be
+-- answered by hashing the whole table. A join with `id BETWEEN given.id AND given.id` can only look up the given ids: with
+-- `=`, a plan that was made when a vacuum had found the table empty would read all of it for each of them.
 --
--- No index of `runs` names what a claim changes (state, node, fence), so that it stays within the page of the run and writes
--- none of them; only held runs of a queue with a limit are `counted` by an index. What is held in a gate is looked for
--- among the first 100 there: it was first when it was claimed, so only what was put in front of it later counts.
---
--- What several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
+-- Held runs of a gate are looked for among its first 100: a run was first when it was claimed, so only those count that were
+-- put in front of it later.
 
 
--- ---------------------------------------------------------------------------------------------- what statements share
+-- ------------------------------------------------------------------------------------------------------------- columns
+
+-- fragment: spec_columns
+task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets;
 
 -- fragment: job_columns
-id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-schedule, status, next_fire_at, plan_at, revision, created_at, updated_at;
+id, owner, created_by, {spec_columns}, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at;
 
 -- fragment: new_run_columns
-id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, requeue_of, lane, shelf;
+id, job_id, owner, created_by, {spec_columns}, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at,
+requeue_of, lane, shelf;
 
 -- fragment: node_columns
 id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead;
@@ -38,11 +37,11 @@ SELECT clock_timestamp();
 SELECT current_schema();
 
 -- name: submit_runs_function
--- Its name wherever it is called from; the server quotes it.
+-- Its qualified name; the server quotes it.
 SELECT format('%I.submit_runs', current_schema());
 
 -- name: schema_to_create
--- The statement that makes the schema that search_path names first; the server quotes it.
+-- The statement that creates the first schema of search_path; the server quotes it.
 SELECT format('CREATE SCHEMA IF NOT EXISTS %I', trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)))
  WHERE current_schema() IS NULL;
 
@@ -56,7 +55,7 @@ CREATE TABLE IF NOT EXISTS schema_versions (version integer PRIMARY KEY, applied
 SELECT coalesce(max(version), 0) FROM schema_versions;
 
 -- name: lock_migrations
--- Held to the end of the transaction: of several nodes that start at once, one migrates and the others find it done.
+-- Held to the end of the transaction: of several nodes that start at once, one migrates.
 SELECT pg_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_schema(), '')));
 
 -- name: add_version
@@ -70,7 +69,7 @@ SELECT pg_notify($1, $2);
 
 
 -- ------------------------------------------------------------------------------------------------- guards of changes
--- What is named is locked until the transaction ends, in the order of the ids.
+-- The rows that guards name are locked until the transaction ends, in the order of the ids.
 
 -- name: guarded_jobs
 SELECT id, revision, next_fire_at, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
@@ -79,7 +78,7 @@ SELECT id, revision, next_fire_at, status FROM jobs WHERE id = ANY($1::uuid[]) O
 SELECT id, state, fence, revision, stop FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: guarded_letters
--- $2: the first day to look at. `state || ''` keeps the indexes of letters away, which would be read as a whole to find an id.
+-- $2: the first day to look at. `state || ''` keeps the indexes of letters away, which would be read as a whole.
 SELECT id FROM history
  WHERE id = ANY($1::uuid[]) AND ended_on >= $2 AND state || '' = 'failed' AND resolution IS NULL
  ORDER BY id
@@ -131,8 +130,8 @@ SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(o
                     AS own(id, job_id, params, schedule, slot, due_at, wake_at, gate);
 
 -- name: create_runs
--- New one-shots, with their events. $2 whether some may be there already: sent again, because the answer was lost. Only then
--- are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
+-- New one-shots, with their events. $2 whether some may exist already, because they are sent again. Only then are they looked
+-- for: ON CONFLICT for all took a fifth of the server's time for this statement.
 WITH made AS (
     INSERT INTO runs ({new_run_columns})
     {new_run_rows}
@@ -142,8 +141,7 @@ WITH made AS (
 INSERT INTO events (kind, owner, subjects) SELECT 'job.created', owner, array_agg(job_id) FROM made GROUP BY owner;
 
 -- name: insert_runs
--- They are written in the order in which they wake, not job by job: so what is claimed and ends together lies in the same
--- pages.
+-- In the order in which they wake, not job by job, so that runs that are claimed and end together are in the same pages.
 INSERT INTO runs ({new_run_columns})
 {new_run_rows}
  ORDER BY wake_at;
@@ -179,11 +177,11 @@ INSERT INTO keys (owner, key, job_id) SELECT * FROM unnest($1::text[], $2::text[
     ON CONFLICT (owner, key) DO UPDATE SET job_id = excluded.job_id;
 
 -- name: hold_jobs
--- Locked, in the order of their ids as by firings, so that who cancels one waits for us or has happened.
+-- Locked in the order of their ids, as by firings, so that a cancel waits for us or is visible.
 SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 
 -- name: hold_one_shots
--- As above, of jobs that run once. A claim passes over what is locked, so it is told of them afterwards.
+-- As above, of one-shots. A claim skips locked runs, so it is signalled afterwards.
 SELECT * FROM live_runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 
 -- name: delete_keys
@@ -270,7 +268,7 @@ SELECT id, kind, owner, at, subjects FROM events
  LIMIT $3;
 
 -- name: expire_events
--- Only the first are looked at: numbers and times have the same order, but for what a clock does.
+-- Only the first are looked at: numbers and times have the same order, unless a clock was set back.
 DELETE FROM events
  WHERE id = ANY(ARRAY(SELECT id FROM (SELECT id, at FROM events ORDER BY id LIMIT $2) AS oldest WHERE at < $1))
 RETURNING 1;
@@ -348,8 +346,7 @@ FROM blocks WHERE blocks.gate = {run}.gate AND (blocks.due_at, blocks.run_id) < 
 -- fragment: open_lanes
 -- Both statements of a claim begin with this: $1 node, $2 lanes, $3 tasks, $4 now, $5 until, $6 floor, $8 full gates, $9
 -- queues whose limit is locked, $10 gates of other nodes whose due runs we have just read.
--- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else takes of
--- it: without its lock it gives nothing.
+-- The room of a queue with a limit is exact only while no other claim takes from it: without its lock it gives nothing.
 settings AS MATERIALIZED (
     SELECT queue, concurrency, changed_at,
            paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
@@ -358,8 +355,8 @@ settings AS MATERIALIZED (
             END AS room
       FROM queues
 ), open AS MATERIALIZED (
-    -- What could not be taken for a while lies below the floor: there it is looked for as long as there is a limit, and
-    -- for a while after any other setting has changed.
+    -- Runs that could not be taken for a while are below the floor: they are looked for while there is a limit, and for a
+    -- minute after any other setting has changed.
     SELECT lanes.id AS lane, priority, queue, room,
            CASE WHEN concurrency IS NULL AND coalesce(changed_at < $4::timestamptz - interval '1 min', true)
                 THEN $6::timestamptz ELSE '-infinity' END AS floor
@@ -368,7 +365,7 @@ settings AS MATERIALIZED (
 );
 
 -- fragment: claimable
--- Runs of gates that are full or another node's are none of our business before they are due.
+-- Runs of gates that are full or another node's are left alone before they are due.
 runs.lane = open.lane AND wake_at >= open.floor AND wake_at <= $5::timestamptz
 AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($3::text[])
 AND (gate IS NULL
@@ -377,13 +374,12 @@ AND (gate IS NULL
 
 -- fragment: offered_columns
 -- Of a run nothing is sent that is known, or the same for all.
-runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes, revision,
-progress, error, created_at, first_started_at, started_at, requeue_of;
+runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, {spec_columns}, schedule, trigger, slot, due_at, wake_at, gate,
+state, stop, fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of;
 
 -- name: offers
--- How much each lane has to give, counted up to $7: what is picked by `claim`, by the same conditions, or what nobody may
--- take would use up the share of what can be taken.
+-- How many runs each lane has, counted up to $7 by the conditions of `claim`: or runs that cannot be taken would use up the
+-- share of those that can.
 WITH {open_lanes}
 SELECT lane, count, first_at, room
   FROM open
@@ -396,11 +392,11 @@ SELECT lane, count, first_at, room
 
 -- name: claim
 -- $7 limit, $11 how many each lane gives (`core.decisions.fairness`), $12 gates that the node holds and has no run of.
--- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates of which nothing came.
+-- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates that gave nothing.
 WITH me AS MATERIALIZED (
     SELECT id FROM nodes WHERE id = $1
 ), {open_lanes}, found AS MATERIALIZED (
-    -- Where there is little room, a few more are looked at: what is blocked must not take the place of what is not.
+    -- Of a queue with a limit a few more are looked at: blocked runs must not take the place of others.
     SELECT run.*, given.share, open.lane, open.queue, open.priority, open.room
       FROM unnest($2::integer[], $11::integer[]) AS given(lane, share) JOIN open USING (lane)
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
@@ -410,7 +406,7 @@ WITH me AS MATERIALIZED (
                             FOR UPDATE SKIP LOCKED) AS run
      WHERE given.share > 0 AND coalesce(open.room, 1) > 0 AND EXISTS (SELECT FROM me)
 ), taker AS MATERIALIZED (
-    -- Locked, so that a burial waits for us, or we find ourselves buried; but not for nothing, for that is a write.
+    -- Locked, so that the removal of the node waits for us or is visible; but not for nothing, because that is a write.
     SELECT id FROM nodes WHERE id = $1 AND EXISTS (SELECT FROM found) FOR KEY SHARE
 ), heads AS MATERIALIZED (
     -- The first run of each gate, if all before it are ours, and none of them failed and blocks it.
@@ -420,7 +416,7 @@ WITH me AS MATERIALIZED (
        AND (SELECT true {ahead_in_gate(first)} AND ahead.node IS DISTINCT FROM $1 LIMIT 1) IS NULL
        AND (SELECT true {blocks_ahead(first)} LIMIT 1) IS NULL
 ), outside AS MATERIALIZED (
-    -- What could be taken, if there were room for it: the lanes of a queue share that, those of one priority in turn.
+    -- Runs beyond the room of their queue: its lanes share the room, those of one priority in turn.
     SELECT id
       FROM (SELECT id, share, room, place,
                    row_number() OVER (PARTITION BY queue
@@ -434,15 +430,15 @@ WITH me AS MATERIALIZED (
                    ) AS placed) AS ranked
      WHERE place > share OR place_in_queue > room
 ), kept AS MATERIALIZED (
-    -- Gates that are ours already are not written again, only locked: an earlier claim of ours whose answer was lost may
-    -- just be freeing them. Of our gates there may be many: hence no condition that the index of nodes could answer.
+    -- Gates that are ours already are only locked: an earlier claim of ours whose answer was lost may just be freeing
+    -- them. We may have many gates: hence no condition that the index of nodes could answer.
     SELECT gate FROM gates
      WHERE gate = ANY(ARRAY(SELECT gate FROM heads WHERE id NOT IN (SELECT id FROM outside)))
        AND node IS NOT DISTINCT FROM $1
      ORDER BY gate
        FOR KEY SHARE
 ), taken AS MATERIALIZED (
-    -- Whoever writes the gate first has it; in the order of their names, so that two claims never wait for each other.
+    -- The first to write a gate has it; in the order of their names, so that two claims never wait for each other.
     INSERT INTO gates (gate, node)
     SELECT gate, $1
       FROM heads
@@ -469,7 +465,7 @@ WITH me AS MATERIALIZED (
      WHERE runs.id BETWEEN chosen.id AND chosen.id AND EXISTS (SELECT FROM taker)
     RETURNING {offered_columns}
 ), blocked AS (
-    -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
+    -- Due, but behind another node's run, or in another node's gate. The one after a run just taken is only next.
     SELECT found.id
       FROM found
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
@@ -506,7 +502,7 @@ SELECT {offered_columns}, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
 -- name: lock_limits
--- In an order, so that two claims never wait for each other. No row is locked, for that would be a write.
+-- In an order, so that two claims never wait for each other. No row is locked, because that would be a write.
 SELECT pg_advisory_xact_lock(number)
   FROM (SELECT DISTINCT hashtext(current_schema() || ' limit of queue ' || queue) AS number
           FROM unnest($1::text[]) AS given(queue)
@@ -514,8 +510,7 @@ SELECT pg_advisory_xact_lock(number)
 
 -- name: contested_beyond_limits
 -- $1 queues with a limit, $2 tasks, $3 now, $4 how many to look at
--- What is left of these queues after a claim: if somebody is ahead of a run in its gate, it may overlap although there was
--- no room for it.
+-- Due runs of these queues that a claim left for lack of room: one that is behind another in its gate may still overlap.
 SELECT live_runs.*
   FROM lanes
  CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs
@@ -528,8 +523,8 @@ SELECT live_runs.*
    AND (EXISTS (SELECT {ahead_in_gate(next)}) OR EXISTS (SELECT {blocks_ahead(next)}));
 
 -- name: rivals
--- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
--- those can have started; the nearest of the same job is added, for it may wait further back.
+-- The runs ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, because only
+-- those can have started; the nearest of the same job is added, because it may wait further back.
 SELECT given.id, rival.id, rival.job_id, rival.first_started_at, rival.failed
   FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
  CROSS JOIN LATERAL (
@@ -574,29 +569,26 @@ RETURNING runs.id;
 -- name: end_runs
 -- $1 whether the runs are held; else they wait. $2 batches of runs that ended alike, $3 how many they are in all, $4 whether
 -- they leave their gates at once.
--- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. The secrets of what
--- succeeded are not needed any more; the names of events are those of `end_of_run`. Answers how many ended, which if not all,
--- and when runs wake because of them.
+-- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. Secrets are dropped as
+-- `effects_of_end` says, and events are named as by `end_of_run`. Returns how many ended, which if not all, and when runs wake
+-- because of them.
 WITH gone AS (
     DELETE FROM runs
      USING unnest($2::run_ends[]) AS batch
      CROSS JOIN LATERAL unnest(ids, results, first_started_ats, started_ats, finished_ats)
                         AS own(id, result, first_started_at, started_at, finished_at)
      WHERE runs.id BETWEEN own.id AND own.id AND runs.fence = batch.fence AND (runs.node IS NOT NULL) = $1::boolean
-    RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
-              runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy,
-              CASE WHEN batch.state <> 'succeeded' THEN runs.secrets END, runs.schedule, runs.trigger, runs.slot,
-              runs.due_at, runs.wake_at, runs.gate, batch.state, runs.paused, runs.stop, runs.node, runs.fence,
-              batch.attempt, batch.crashes, runs.revision, batch.progress, batch.error, own.result, batch.reason,
-              runs.created_at, coalesce(own.first_started_at, own.started_at), own.started_at, own.finished_at,
-              runs.requeue_of, runs.shelf
+    RETURNING runs.id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+              policy, CASE WHEN batch.state <> 'succeeded' THEN secrets END, schedule, trigger, slot, due_at, wake_at, gate,
+              batch.state, paused, stop, node, runs.fence, batch.attempt, batch.crashes, revision, batch.progress,
+              batch.error, result, reason, created_at, coalesce(own.first_started_at, own.started_at), own.started_at,
+              finished_at, requeue_of, shelf
 ), kept AS (
-    INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                         ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
-                         node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
+    INSERT INTO history (id, job_id, owner, created_by, {spec_columns}, schedule, trigger, slot, due_at, wake_at, gate, state,
+                         paused, stop, node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
                          first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
     SELECT *, (finished_at AT TIME ZONE interval '0')::date FROM gone  -- UTC, without a look at its rules for each
-), told AS (
+), new_events AS (
     INSERT INTO events (kind, owner, subjects)
     SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
 )
@@ -606,7 +598,6 @@ SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
   FROM gone;
 
 -- name: return_runs
--- To be tried again, or given back.
 UPDATE runs SET state = given.state, node = NULL, counted = false, going = false, wake_at = given.wake_at,
                 attempt = given.attempt, crashes = given.crashes, progress = given.progress, error = given.error,
                 first_started_at = given.first_started_at, started_at = given.started_at
@@ -617,7 +608,7 @@ UPDATE runs SET state = given.state, node = NULL, counted = false, going = false
 RETURNING runs.id, runs.fence;
 
 -- name: settled_before
--- Which results are in the store already: they were sent again because the answer was lost.
+-- Results that are in the store already: they were sent again because the answer was lost.
 SELECT given.id
   FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
   JOIN history ON history.id BETWEEN given.id AND given.id AND history.fence = given.fence AND history.state = given.state
@@ -665,7 +656,7 @@ DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS gi
  WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id;
 
 -- name: count_dead_letters
--- $1 bound. The order is that of the smallest index which has them all, and of no other.
+-- $1 bound. The order is that of the smallest index that has them all.
 SELECT count(*)
   FROM (SELECT FROM history
          WHERE state = 'failed' AND resolution IS NULL
@@ -717,16 +708,16 @@ DELETE FROM gates WHERE node = ANY($1::uuid[]);
 -- name: delete_nodes
 DELETE FROM nodes WHERE id = ANY($1::uuid[]);
 
--- name: graves
--- Nodes that are gone and may have left something behind.
+-- name: dead_nodes
+-- Removed nodes that may still hold runs.
 SELECT node, last_at FROM graves WHERE NOT EXISTS (SELECT FROM nodes WHERE nodes.id = graves.node);
 
--- name: lock_graves
--- Whether nobody else looks for what was left behind.
-SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' graves'));
+-- name: lock_dead_nodes
+-- Whether no other process looks for their runs.
+SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' dead nodes'));
 
 -- name: lanes_up_to
--- Those of which something wakes by $1.
+-- Those with runs that wake by $1.
 SELECT lanes.id
   FROM lanes
  CROSS JOIN LATERAL (SELECT FROM runs
@@ -735,8 +726,8 @@ SELECT lanes.id
 
 -- name: orphans
 -- $1 nodes, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
--- Each row tells how far it was looked, NULL at the end, and may have no run. What wakes at one instant is looked at in one
--- go: of a herd of millions nothing is kept but what is found.
+-- Each row has the time up to which was looked, NULL at the end, and may have no run. Runs that wake at one instant are looked
+-- at in one go, even millions: only those that are found are kept in memory.
 WITH last AS MATERIALIZED (
     SELECT (SELECT wake_at FROM runs
              WHERE lane = $2 AND wake_at > $3 AND wake_at <= $4 AND NOT parked AND NOT paused
@@ -753,10 +744,10 @@ SELECT orphan.*, last.wake_at
   LEFT JOIN (SELECT live_runs.*
                FROM found JOIN live_runs ON live_runs.id BETWEEN found.id AND found.id) AS orphan ON true;
 
--- name: level_graves
+-- name: forget_dead_nodes
 DELETE FROM graves WHERE node = ANY($1::uuid[]);
 
--- name: free_gates_of_the_gone
+-- name: free_gates_of_dead_nodes
 WITH RECURSIVE holders(node) AS (
     (SELECT node FROM gates ORDER BY node LIMIT 1)
     UNION ALL
@@ -773,8 +764,8 @@ DELETE FROM gates USING gone
 RETURNING gates.gate;
 
 -- name: wake_unblocked
--- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race; or the dead letter
--- that blocked it grew too old to be kept.
+-- From gate to gate: a parked run with nothing ahead of it and nothing held in its gate lost a race, or the dead letter that
+-- blocked it was pruned.
 WITH RECURSIVE waiting(gate) AS (
     (SELECT gate FROM runs WHERE parked ORDER BY gate LIMIT 1)
     UNION ALL
@@ -1010,14 +1001,14 @@ INSERT INTO queues (queue, paused, concurrency) SELECT * FROM unnest($1::text[],
 SELECT await_claims();
 
 -- name: lanes_to_count
--- $1 queue: its lanes, and the latest time at which something that nodes hold, or that gone ones held, wakes.
+-- $1 queue: its lanes, and the latest time at which a run wakes that a node holds, be it dead or alive.
 SELECT id, greatest((SELECT max(beat_at) + interval '3 h' FROM nodes), (SELECT max(last_at) FROM graves))
   FROM lanes
  WHERE queue = $1;
 
 -- name: count_held
--- $1 lane, $2 behind this time, $3 up to this one, $4 how many to look at. What is held counts against a limit from now on.
--- Answers how far it was looked; NULL at the end.
+-- $1 lane, $2 behind this time, $3 up to this one, $4 how many to look at. Held runs count against a limit from now on.
+-- Returns the time up to which was looked; NULL at the end.
 WITH looked AS MATERIALIZED (
     SELECT id, node, wake_at FROM runs
      WHERE lane = $1 AND wake_at > $2 AND wake_at <= $3 AND NOT parked AND NOT paused
@@ -1086,15 +1077,6 @@ SELECT run.*
  ORDER BY {position}
  LIMIT $4;
 
--- fragment: few_live(shelves, rows, order, position)
--- Of live runs that are few: nothing is read to find out which shelves have any.
-SELECT run.*
-  FROM shelves AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs AS run WHERE {rows} ORDER BY {order} LIMIT $4) AS run
- WHERE {shelves}
- ORDER BY {position}
- LIMIT $4;
-
 -- fragment: first_ended(places, rows, order, position, point, start, unsure)
 -- From the history, shelf by shelf and day by day. `place.since` is the point that ends the page. If it is unsure, the first
 -- few of every shelf are read before: the page does not reach beyond the last of them, `least`.
@@ -1151,10 +1133,10 @@ run.due_at DESC, run.id DESC;
 
 -- name: list_retried_runs
 -- Runs that wait for another try are few among those that wait for their first: all of them have an error.
-{few_live({run_shelf_filter}, shelf = place.id AND error IS NOT NULL AND {live_filter}, {latest}, {latest})};
+{first_live({run_shelf_filter}, shelf = place.id AND error IS NOT NULL AND {live_filter}, {latest}, {latest})};
 
 -- name: list_started_runs
-{few_live({run_shelf_filter}, shelf = place.id AND going AND {live_filter}, {latest}, {latest})};
+{first_live({run_shelf_filter}, shelf = place.id AND going AND {live_filter}, {latest}, {latest})};
 
 -- name: list_stopping_runs
 WITH stopping AS MATERIALIZED (
@@ -1300,8 +1282,8 @@ SELECT {job_columns} FROM jobs WHERE $1::text IS NULL AND id < $10::uuid AND {jo
 {first_live({shelf_filter}, {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}, {newest_of_shelf}, {newest})};
 
 -- name: list_paused_one_shots
-{few_live({shelf_filter}, {in_shelf} AND paused AND schedule || '' IS NOT NULL AND {one_shot_filter},
-          {newest_of_shelf}, {newest})};
+{first_live({shelf_filter}, {in_shelf} AND paused AND schedule || '' IS NOT NULL AND {one_shot_filter},
+            {newest_of_shelf}, {newest})};
 
 -- name: list_stopping_one_shots
 WITH stopping AS MATERIALIZED (

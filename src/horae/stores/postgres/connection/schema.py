@@ -60,7 +60,7 @@ async def _create_schema(connection: asyncpg.Connection) -> None:
     try:
         await connection.execute(statement)
     except asyncpg.UniqueViolationError:
-        return  # another process was quicker
+        return  # another process was first
 
 
 def _refuse_old_server(connection: asyncpg.Connection) -> None:
