@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -17,25 +16,26 @@ from horae.core.decisions.release import Rival
 from horae.core.decisions.results import Failure, cancel, fail, lost, start, succeed
 from horae.core.effects import park
 from horae.core.errors import Misconfigured, Unavailable
-from horae.core.model import Job, JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
+from horae.core.model import JobError, JobId, JobStatus, Policy, Run, RunId, State, Trigger
 from horae.core.records import QueueSettings
 from horae.core.schedule.types import Now
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.jobs.lookup import find_job, find_job_by_key, find_run
+from horae.jobs.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.stores.common.apply import Named
 from horae.stores.common.statements import load, migrations
-from horae.stores.postgres.database import Address, Collision, Session, door, retried
+from horae.stores.postgres.connection.database import Address, Collision, Session, door, retried
 from horae.stores.postgres.guards import lock
 from horae.stores.postgres.store import PostgresStore
 from tests import acts
-from tests.acts import Resolution, Retraction
+from tests.acts import Retraction
 from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
 from tests.conformance.test_store_retract import given_held, given_status
 from tests.postgres_server import postgres_url, scratch_schema
 
 NEWEST = migrations("postgres")[-1][0]
+NEWEST_UNRELEASED = migrations("postgres")[0][0] - 1
 LATER = NOW + timedelta(hours=1)
 NO = JobError(type="ValueError", message="no")
 
@@ -125,93 +125,30 @@ async def test_an_address_that_cannot_be_read_is_misconfigured(place: str) -> No
 # --- upgrades
 
 
-AT_VERSION_1 = """
-INSERT INTO lanes (queue, priority) VALUES ('default', 0);
-INSERT INTO shelves (owner, task, queue) VALUES ('ada', 'demo.echo', 'default');
-INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, key,
-                  due_at, wake_at, paused, revision, created_at, lane, shelf)
-VALUES ($1, $1, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}', '{"type":"now"}', 'schedule', 'k',
-        $5, $5, false, 1, $5, 1, 1);
-INSERT INTO keys VALUES ('ada', 'k', $1);
-SELECT ensure_history_day($6);
-INSERT INTO history (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at,
-                     wake_at, state, paused, fence, attempt, crashes, revision, error, created_at, first_started_at,
-                     started_at, finished_at, shelf, ended_on)
-SELECT id, id, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}', '{"type":"now"}', 'schedule', $5,
-       $5, state, false, 1, 1, 0, 1, error, $5, $5, $5, $5, 1, $6
-  FROM (VALUES ($2::uuid, 'succeeded', NULL),
-               ($3::uuid, 'failed', '{"type":"ValueError","message":"no"}')) AS ended(id, state, error);
-INSERT INTO jobs (id, owner, created_by, task, params, queue, priority, policy, schedule, status, next_fire_at, plan_at,
-                  revision, created_at, updated_at, shard)
-VALUES ($4, 'ada', 'ada', 'demo.echo', '{}', 'default', 0, '{}',
-        '{"type":"every","seconds":60,"anchor":"2026-03-01T12:00:00.123457Z"}', 'scheduled', $5, $5, 1, $5, $5, 0);
-"""
-
-
-async def given_version_1(url: str) -> tuple[Run, Run, Run, Job]:
-    """A store as the first version left it: a waiting run, one that succeeded, one that failed, and a job."""
+@pytest.mark.parametrize("version", [1, NEWEST_UNRELEASED])
+async def test_a_store_of_a_version_that_was_never_released_is_refused(url: str, version: int) -> None:
     connection = await Address(url).connect()
-    schema = url.split("search_path=")[1]
-    await connection.execute(f'CREATE SCHEMA "{schema}"')
+    await connection.execute(f'CREATE SCHEMA "{url.split("search_path=")[1]}"')
     await connection.execute("CREATE TABLE schema_versions (version integer PRIMARY KEY, applied_at timestamptz)")
-    await connection.execute(migrations("postgres")[0][1])
-    await connection.execute("INSERT INTO schema_versions (version) VALUES (1)")
-    waiting, fine, broken, job = one_shot(key="k"), one_shot(), one_shot(), recurring()
-    values = {1: waiting.id, 2: fine.id, 3: broken.id, 4: job.id, 5: NOW, 6: NOW.date()}
-    for statement in AT_VERSION_1.strip().removesuffix(";").split(";\n"):
-        text, used = statement, sorted({int(n) for n in re.findall(r"\$(\d)", statement)})
-        for place, number in enumerate(used, 1):
-            text = text.replace(f"${number}", f"${place}")
-        await connection.execute(text, *(values[number] for number in used))
+    await connection.execute("INSERT INTO schema_versions (version) VALUES ($1)", version)
     await connection.close()
-    return waiting, fine, broken, job
+    for refused in (PostgresStore(url).migrate(), PostgresStore(url).open()):
+        with pytest.raises(Misconfigured, match=f"version {version}, which was never released"):
+            await refused
 
 
-async def test_a_store_of_the_first_version_is_upgraded_with_all_that_is_in_it(url: str) -> None:
-    waiting, fine, broken, job = await given_version_1(url)
-    store = PostgresStore(url)
-    assert await store.status() == (1, NEWEST)
-    assert await store.migrate() == [number for number, _ in migrations("postgres")[1:]]
-    await store.open()
-    try:
-        found = [await find_run(store, run.id, owner="ada") for run in (waiting, fine, broken)]
-        assert [run and (run.state, run.spec.secrets, run.requeue_of) for run in found] == [
-            (State.SCHEDULED, None, None),
-            (State.SUCCEEDED, None, None),
-            (State.FAILED, None, None),
-        ]
-        assert await find_job(store, job.id, owner="ada") == job
-        holder = await find_job_by_key(store, "ada", "k")
-        assert holder is not None
-        assert holder.id == waiting.id
-        letters = await store.list_runs(RunFilter(dead_letters=True, owner="ada"), cursor=None, limit=10)
-        assert ids(letters.items) == [broken.id]
-
-        [taken] = (await claims_of(store, await given_node(store))).runs
-        assert await store.settle([succeed(start(taken, NOW), None, NOW)]) == [True]
-        assert await acts.resolve(store, [Resolution(run_id=broken.id)], now=NOW) == [True]
-        later = one_shot(NOW + timedelta(days=1), secrets="v1:sealed")
-        await acts.create(store, [later])
-        assert await store.settle([cancel(later, NOW + timedelta(days=1))]) == [True], "on a day that is made now"
-        ended = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=10)
-        assert sorted(ids(ended.items)) == sorted([waiting.id, fine.id, broken.id, later.id])
-    finally:
-        await store.close()
-
-
-async def test_days_are_sampled_little_whether_they_were_there_before_or_are_new(url: str) -> None:
-    await given_version_1(url)
+async def test_days_are_sampled_little(url: str) -> None:
     store = PostgresStore(url)
     await store.migrate()
     connection = await asyncpg.connect(url)
-    await connection.execute("SELECT ensure_history_day($1)", NOW.date() + timedelta(days=1))
+    await connection.execute("SELECT ensure_history_day($1)", NOW.date())
     found = await connection.fetch(
         "SELECT attrelid, array_agg(DISTINCT attstattarget) FROM pg_attribute"
         " WHERE attrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'history'::regclass) AND attnum > 0"
         " GROUP BY attrelid"
     )
     await connection.close()
-    assert [targets for _, targets in found] == [[10], [10]]
+    assert [targets for _, targets in found] == [[10]]
 
 
 # --- batches: what their items share is sent once

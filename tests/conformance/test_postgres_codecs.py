@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horae.stores.postgres.database import Address
+from horae.stores.postgres.connection.database import Address
 from tests.postgres_server import postgres_url
 
 ID = "0190a6e0c7b17f00bfffffffffffffff"

@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from horae.core.errors import Unavailable
-from horae.stores.postgres import connections as postgres_connections
-from horae.stores.postgres.connections import Connections
-from horae.stores.postgres.database import Address, Database
-from horae.stores.postgres.notify import Signals
+from horae.stores.postgres.connection import connections as postgres_connections
+from horae.stores.postgres.connection.connections import Connections
+from horae.stores.postgres.connection.database import Address, Database
+from horae.stores.postgres.connection.notify import Signals
 from tests.postgres_server import postgres_url
 
 

@@ -18,7 +18,7 @@ from horae.stores.common.apply import Named
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows
 from horae.stores.postgres.codecs import columns
-from horae.stores.postgres.database import Address, Session
+from horae.stores.postgres.connection.database import Address, Session
 from horae.stores.postgres.guards import lock
 from horae.stores.postgres.store import PostgresStore
 from tests import acts

@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.stores.postgres import database as postgres_pool
-from horae.stores.postgres.connections import Connections
-from horae.stores.postgres.database import Address, Database
-from horae.stores.postgres.hosts import each_server
+from horae.stores.postgres.connection import database as postgres_pool
+from horae.stores.postgres.connection.connections import Connections
+from horae.stores.postgres.connection.database import Address, Database
+from horae.stores.postgres.connection.hosts import each_server
 from tests.live import free_port
 from tests.postgres_server import postgres_url
 

@@ -9,20 +9,19 @@ import asyncpg
 import pytest
 
 from horae.core.decisions.results import give_back, lost, start, succeed
-from horae.core.model import NodeId, Reason, Run, State
+from horae.core.model import NodeId, Reason, State
 from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth, RunFilter
-from horae.stores.common.statements import load, migrations
-from horae.stores.postgres.database import Address, Session
-from horae.stores.postgres.held import left_behind
+from horae.stores.common.statements import load
+from horae.stores.postgres.connection.database import Address, Session
 from horae.stores.postgres.store import PostgresStore
+from horae.stores.postgres.upkeep import find_held
 from tests import acts
 from tests.conformance.builders import (
     MINUTE,
     NOW,
     SECOND,
     claimed,
-    claims_of,
     firing,
     given_claimed,
     given_node,
@@ -180,8 +179,8 @@ async def test_what_is_left_behind_is_found_piece_by_piece_among_all_that_waits(
     await acts.unregister(store, gone)
 
     session, given = Session(connection), {"last_at": NOW, "at_once": 2}
-    assert sorted(ids(await left_behind(session, [gone], limit=100, **given))) == sorted(ids(left))
-    assert len(await left_behind(session, [gone], limit=3, **given)) == 3
+    assert sorted(ids(await find_held(session, [gone], limit=100, **given))) == sorted(ids(left))
+    assert len(await find_held(session, [gone], limit=3, **given)) == 3
     assert sorted(ids(await store.orphans(limit=100))) == sorted(ids(left))
 
 
@@ -208,7 +207,7 @@ async def test_one_looks_for_what_dead_nodes_left_behind_and_the_others_go_on(
     await acts.unregister(store, gone)
 
     async with connection.transaction():
-        assert await connection.fetchval(load("postgres")["lock_graves"])
+        assert await connection.fetchval(load("postgres")["lock_dead_nodes"])
         assert await store.orphans(limit=10) == []
     assert await store.orphans(limit=10) == [left]
 
@@ -259,73 +258,3 @@ async def test_lists_tell_what_is_claimed_from_what_runs_and_what_waits(store: P
     assert ids((await store.list_runs(stopping, cursor=None, limit=10)).items) == [held.id, running.id]
     depth = QueueDepth(queue="default", depth=1, oldest_due_at=held.due_at, running=1)
     assert await store.queues(now=NOW) == [depth]
-
-
-# --- the upgrade
-
-AT_VERSION_6 = """
-INSERT INTO lanes (queue, priority) VALUES ('default', 0), ('narrow', 0);
-INSERT INTO shelves (owner, task, queue) VALUES ('ada', 'demo.echo', 'default'), ('ada', 'demo.echo', 'narrow');
-INSERT INTO queues (queue, paused, concurrency) VALUES ('narrow', false, 2);
-"""
-RUN_AT_VERSION_6 = """
-INSERT INTO runs (id, job_id, owner, created_by, task, params, queue, priority, policy, schedule, trigger, due_at,
-                  wake_at, paused, revision, created_at, lane, shelf, gate, node, state, fence, first_started_at,
-                  started_at, attempt, stop)
-SELECT $1, $1, 'ada', 'ada', 'demo.echo', '{}', $2, 0, '{}', '{"type":"now"}', 'schedule', $3,
-       $3, false, 1, $3, lanes.id, shelves.id, $4, $5, $6, $7, $8,
-       $8, $9, $10
-  FROM lanes JOIN shelves USING (queue)
- WHERE queue = $2
-"""
-
-
-async def write_at_version_6(connection: asyncpg.Connection, run: Run) -> None:
-    started, stop = run.started_at, None if run.stop is None else run.stop.value
-    values = (run.id, run.spec.queue, run.due_at, run.gate, run.node, run.state.value, run.fence, started, run.attempt)
-    await connection.execute(RUN_AT_VERSION_6, *values, stop)
-
-
-async def test_what_was_held_at_the_sixth_version_is_held_after_it(url: str) -> None:
-    connection = await Address(url).connect()
-    await connection.execute(f'CREATE SCHEMA "{url.split("search_path=")[1]}"')
-    await connection.execute("CREATE TABLE schema_versions (version integer PRIMARY KEY, applied_at timestamptz)")
-    for number, script in migrations("postgres")[:6]:
-        await connection.execute(script)
-        await connection.execute("INSERT INTO schema_versions (version) VALUES ($1)", number)
-    await connection.execute(AT_VERSION_6)
-    node, gone = NodeId("a" * 32), NodeId("b" * 32)
-    await connection.execute("INSERT INTO nodes VALUES ($1, 'n', '{worker}', '1', '{}', 1, $2, $2, 0, '{}')", node, NOW)
-    await connection.execute("INSERT INTO gates VALUES ('g', $1)", node)
-    await connection.execute("INSERT INTO graves VALUES ($1)", gone)
-    ours = {"state": State.CLAIMED, "node": node, "fence": 1}
-    plain, orphan = one_shot(**ours, stop=Reason.CANCELLED), one_shot(**{**ours, "node": gone})
-    gated, narrow = one_shot(**ours, gate="g"), one_shot(**ours, queue="narrow")
-    running = start(one_shot(**ours, queue="narrow"), NOW)
-    in_front, full = one_shot(NOW - MINUTE, gate="g"), one_shot(queue="narrow")
-    for run in (plain, orphan, gated, narrow, running, in_front, full):
-        await write_at_version_6(connection, run)
-
-    store = PostgresStore(url)
-    await store.migrate()
-    await store.open()
-    try:
-        held = [plain, orphan, gated, narrow, running]
-        assert await store.still_held(held) == [True] * 5
-        assert ids(await store.orphans(limit=10)) == [orphan.id]
-        assert await store.stops(node) == {plain.id: Reason.CANCELLED}
-        which = RunFilter(owner="ada", states=frozenset({State.RUNNING}))
-        assert ids((await store.list_runs(which, cursor=None, limit=10)).items) == [running.id]
-
-        claims = await claims_of(store, await given_node(store))
-        assert list(claims.runs) == [], "the queue is full, and somebody is in the gate"
-        [contested] = claims.contested
-        assert (contested.run.id, [rival.job_id for rival in contested.rivals]) == (in_front.id, [gated.job_id])
-
-        done = [succeed(run if run is running else start(run, NOW), None, NOW) for run in held]
-        assert await store.settle(done) == [True] * 5
-        assert await connection.fetch(COUNTED) == []
-        assert ids(await claimed(store, node)) == ids(sorted([in_front, full], key=lambda run: run.due_at))
-    finally:
-        await store.close()
-        await connection.close()

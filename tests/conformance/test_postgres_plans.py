@@ -19,7 +19,7 @@ from horae.core.model import Run, State
 from horae.core.values import replace
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows
-from horae.stores.postgres.database import Address
+from horae.stores.postgres.connection.database import Address
 from horae.stores.postgres.store import PostgresStore
 from tests.conformance.builders import new_id, one_shot
 from tests.postgres_server import postgres_url, scratch_schema
@@ -200,7 +200,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "held": (lambda: ([new_id()], [1], [NODE]), {"runs_pkey"}),
     "orphans": (lambda: ([NODE], 1, NOW - timedelta(days=1), NOW, 1000), {"runs_claim"}),
     "lanes_up_to": (lambda: (NOW,), {"runs_claim"}),
-    "free_gates_of_the_gone": (tuple, {"gates_node", "runs_gate"}),
+    "free_gates_of_dead_nodes": (tuple, {"gates_node", "runs_gate"}),
     "count_held": (lambda: (1, NOW - timedelta(days=1), NOW, 1000), {"runs_claim", "runs_pkey"}),
     "plannable_jobs": (lambda: (range(64), LATEST, 10, 50), {"jobs_plan", "runs_job"}),
     "next_plan_at": (lambda: (range(64), NOW), {"jobs_plan", "backfills_plan"}),

@@ -4,13 +4,14 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+from horae.stores.postgres.connection.database import Address
+
 from horae.core.changes import Change
 from horae.core.model import JobId
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, TaskSchema
 from horae.core.values import replace
 from horae.ports.store import Store
 from horae.stores.common.statements import migrations
-from horae.stores.postgres.database import Address
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.codecs import to_micros
 from horae.stores.sqlite.database import STATEMENTS, Database

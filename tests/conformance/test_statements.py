@@ -34,9 +34,35 @@ def test_a_statement_includes_the_fragments_that_it_names() -> None:
     }
 
 
+WITH_PARAMETERS = """
+-- fragment: due
+due_at <= $1;
+
+-- fragment: first(table, rows)
+SELECT {table}.id FROM {table} WHERE {rows};
+
+-- fragment: first_two(table, rows)
+{first({table}, {rows})} UNION {first(history, {rows})};
+
+-- name: first_runs
+{first_two(runs, {due} AND NOT paused)};
+"""
+
+
+def test_a_fragment_has_parameters_that_are_words_or_other_fragments() -> None:
+    assert parse(WITH_PARAMETERS) == {
+        "first_runs": "SELECT runs.id FROM runs WHERE due_at <= $1 AND NOT paused"
+        " UNION SELECT history.id FROM history WHERE due_at <= $1 AND NOT paused"
+    }
+
+
 @pytest.mark.parametrize(
     ("file", "problem"),
     [
+        ("-- fragment: a(b)\n{b};\n-- name: c\nSELECT {a};\n", "{a} has 0 arguments, but a has 1 parameters"),
+        ("-- fragment: a\nid;\n-- name: c\nSELECT {a(b)};\n", "{a(b)} has 1 arguments, but a has 0 parameters"),
+        ("-- fragment: a(b)\n{b};\n-- name: c\nSELECT {a({d})};\n", "{d} names no fragment that stands above it"),
+        ("-- fragment: a(b)\n{c};\n-- name: d\nSELECT {a(b)};\n", "{c} names no fragment that stands above it"),
         ("-- name: a\nSELECT {b};\n", "{b} names no fragment that stands above it"),
         ("-- name: a\nSELECT {b};\n-- fragment: b\nid;\n", "{b} names no fragment that stands above it"),
         ("-- name: a\nSELECT 1;\n-- name: b\nSELECT {a};\n", "{a} names no fragment that stands above it"),

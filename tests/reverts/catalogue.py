@@ -92,7 +92,7 @@ REVERTS = (
     Revert(
         protects="recovery",
         name="runs of dead nodes are not found on PostgreSQL",
-        change=Statement("postgres", "graves", never("not", "exists", "nodes")),
+        change=Statement("postgres", "dead_nodes", never("not", "exists", "nodes")),
         tests=_of(LIFE_TESTS, "test_orphans_are_the_runs_of_nodes_that_are_gone", on="postgres"),
     ),
     Revert(

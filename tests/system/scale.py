@@ -24,7 +24,7 @@ from horae.core.values import replace
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import ClaimRequest, Store
 from horae.stores.common.statements import load
-from horae.stores.postgres.database import SERVER_SETTINGS
+from horae.stores.postgres.connection.database import SERVER_SETTINGS
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.database import Database
 from horae.stores.sqlite.store import SqliteStore

@@ -298,12 +298,17 @@ def effects_of_end(run: Run) -> EndEffects | None:
     if not failed and run.gate is None and spec.key is None and spec.secrets is None:
         return None
     return EndEffects(
-        frees_key=spec.key is not None and run.one_shot,
+        frees_key=frees_key(run),
         drops_secrets=spec.secrets is not None and run.state is State.SUCCEEDED,
         is_letter=failed,
         blocks_gate=run.gate is not None and blocks_key(run),
         leaves_gate=run.gate is not None,  # also if it blocks the gate: a run before it may have waited for it
     )
+
+
+def frees_key(run: Run) -> bool:
+    """Whether the end of a run frees the key of its job."""
+    return run.spec.key is not None and run.one_shot
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

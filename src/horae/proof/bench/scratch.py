@@ -15,7 +15,7 @@ from horae.core.errors import Misconfigured
 from horae.proof.bench.machine import parent_of
 
 if TYPE_CHECKING:
-    from horae.stores.postgres.database import Address
+    from horae.stores.postgres.connection.database import Address
 
 STATEMENT_TIMEOUT = 300.0  # seconds
 
@@ -98,7 +98,7 @@ def _with_schema(url: str, schema: str) -> str:
 
 
 async def _execute(url: str, statement: str) -> None:
-    from horae.stores.postgres.database import door
+    from horae.stores.postgres.connection.database import door
 
     with door():
         connection = await _address(url).connect()
@@ -110,6 +110,6 @@ async def _execute(url: str, statement: str) -> None:
 
 
 def _address(url: str) -> "Address":
-    from horae.stores.postgres.database import Address  # late: it imports the driver
+    from horae.stores.postgres.connection.database import Address  # late: it imports the driver
 
     return Address(url)

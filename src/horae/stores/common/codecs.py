@@ -151,6 +151,23 @@ def decode_error(text: str | None) -> JobError | None:
     return None if text is None else msgspec.json.decode(text, type=JobError)
 
 
+def spec_columns(spec: Spec) -> tuple[Any, ...]:
+    """SPEC_COLUMNS."""
+    return (
+        spec.task,
+        spec.params,
+        spec.params_blob,
+        spec.name,
+        spec.key,
+        encode_labels(spec.labels),
+        spec.queue,
+        spec.priority,
+        spec.ordering_key,
+        encode_policy(spec.policy),
+        spec.secrets,
+    )
+
+
 class Rows:
     """Builds domain values from rows, given how a dialect shows times and ids."""
 

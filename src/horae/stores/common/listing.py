@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
+LAST_POSITION = 2**63 - 1  # in the event log
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -59,12 +60,11 @@ def decode_cursor(token: str, *shape: object) -> tuple[Any, ...]:
         ) from exc
 
 
-def decode_position(text: str) -> int:
-    """The number of an event position that a client sent back; any other text is refused."""
-    position = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LAST_NUMBER)) else None
-    if position is None or position > _LAST_NUMBER:
-        raise Invalid("the position is not one that this server gave out; begin without it")
-    return position
+def event_position(text: str) -> int:
+    """The position in the event log that a client sent; Invalid for what cannot be one."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_POSITION)) and int(text) <= LAST_POSITION:
+        return int(text)
+    raise Invalid("the position is not one that this server gave out; begin without it")
 
 
 def micros_of(moment: datetime) -> int:

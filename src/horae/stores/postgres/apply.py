@@ -1,4 +1,4 @@
-"""Applies changes in PostgreSQL: locks what the guards name, then writes what was admitted, table by table."""
+"""Changes in PostgreSQL: lock the rows that guards name, check them, and write what is admitted, table by table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,15 +18,14 @@ from horae.core.changes import (
 )
 from horae.core.model import Backfill, Job, Node, Run, Skip
 from horae.core.records import QueueSettings
-from horae.core.signals import Kind, Signal
 from horae.stores.common.apply import Named, Writes
 from horae.stores.common.records import RecordRow
 from horae.stores.postgres import codecs
-from horae.stores.postgres.base import PostgresBase
+from horae.stores.postgres.base import PostgresBase, due_from, wake_parked
 from horae.stores.postgres.codecs import Places, columns, first_day
-from horae.stores.postgres.database import Collision, Session, retried
+from horae.stores.postgres.connection.database import Collision, Session, retried
 from horae.stores.postgres.guards import Place, lock
-from horae.stores.postgres.held import count_held
+from horae.stores.postgres.upkeep import count_held
 
 Encode = Callable[[Any], tuple[Any, ...]]
 
@@ -55,7 +54,7 @@ class PostgresApply(PostgresBase):
 
     @retried
     async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
-        """Write each change whose guards hold; None, or the guard that does not. Earlier ones of the batch count."""
+        """Write each change whose guards hold; returns None or the guard that does not. Earlier changes count."""
         if not changes:
             return []
         places = await self._places_of(_runs_of(changes))
@@ -66,7 +65,7 @@ class PostgresApply(PostgresBase):
             writes = Writes.of(changes, refusals)
             _settle_reserved(writes, locked.reserved)
             woken = await _write(session, writes, places)
-        self._signals.send(_merged([*writes.signals, *map(_due, [*woken, *locked.passed_over])]))
+        self._signals.send([*writes.signals, *due_from([*woken, *locked.passed_over])])
         for queue in writes.puts[QueueSettings]:
             if queue.concurrency is not None and queue.concurrency != limits[queue.queue]:
                 await count_held(self._db, queue.queue)
@@ -93,24 +92,15 @@ async def _write(session: Session, writes: Writes, places: Places) -> list[datet
     """Write changes; returns when runs wake that wait behind others in their gates."""
     for table, kinds in ((_DELETES, writes.deletes), (_PUTS, writes.puts)):
         for kind, (statement, encode) in table.items():
-            if items := kinds.get(kind):
-                await session.rows(statement, *columns(encode, items))
+            await session.batch(statement, encode, kinds.get(kind, ()))
     for node in writes.puts[Node]:
         await session.rows("put_node", *codecs.node_columns(node))
     for revised in writes.puts[OneShotRevised]:
         await session.rows("revise_one_shot", *codecs.one_shot(revised.run, places))
     await _resolve(session, writes.puts[LetterResolved])
     await insert_runs(session, writes.puts[Run], places)
-    if writes.events:
-        await session.rows(
-            "add_events", *columns(lambda event: (event.kind, event.owner, event.subject), writes.events)
-        )
-    gates: dict[str, datetime] = {}
-    for left in writes.gates_left:
-        gates[left.gate] = max(left.at, gates.get(left.gate, left.at))
-    if not gates:
-        return []
-    return await session.value("wake_parked", list(gates), list(gates.values())) or []
+    await session.batch("add_events", lambda event: (event.kind, event.owner, event.subject), writes.events)
+    return await wake_parked(session, [(left.gate, left.at) for left in writes.gates_left])
 
 
 async def _resolve(session: Session, resolved: Sequence[LetterResolved]) -> None:
@@ -118,8 +108,7 @@ async def _resolve(session: Session, resolved: Sequence[LetterResolved]) -> None
         given = columns(lambda each: (each.letter.id, each.resolution), resolved)
         await session.rows("resolve_letters", *given, first_day(given[0]))
         gated = [each.letter for each in resolved if each.letter.gate is not None]
-        if gated:
-            await session.rows("delete_blocks", *columns(lambda run: (run.gate, run.due_at, run.id), gated))
+        await session.batch("delete_blocks", lambda run: (run.gate, run.due_at, run.id), gated)
 
 
 async def insert_runs(session: Session, runs: Sequence[Run], places: Places) -> None:
@@ -131,18 +120,3 @@ async def insert_runs(session: Session, runs: Sequence[Run], places: Places) -> 
         await session.rows("insert_runs", codecs.new_runs(once, places))
     except asyncpg.UniqueViolationError as exc:
         raise Collision("runs with these ids are being written; try again") from exc
-
-
-def _due(at: datetime) -> Signal:
-    return Signal(kind=Kind.DUE, at=at)
-
-
-def _merged(signals: Iterable[Signal]) -> list[Signal]:
-    """Each hint once: the earliest time of a kind, and every node."""
-    merged: dict[tuple[Any, ...], Signal] = {}
-    for signal in signals:
-        place = (signal.kind, signal.node)
-        other = merged.get(place)
-        if other is None or (signal.at is not None and other.at is not None and signal.at < other.at):
-            merged[place] = signal
-    return list(merged.values())

@@ -1,25 +1,27 @@
-"""What all parts of the PostgreSQL store share: the connections, the signals, and what is known to exist already."""
+"""What all parts of the PostgreSQL store share: connections, signals, and caches of lanes, shelves and days."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 
+from horae.core.decisions.fairness import Lane
 from horae.core.model import Run, band_of
 from horae.core.signals import Kind, Signal
 from horae.stores.postgres.codecs import Places
-from horae.stores.postgres.database import Database
-from horae.stores.postgres.notify import Signals
+from horae.stores.postgres.connection.database import Database, Session
+from horae.stores.postgres.connection.notify import Signals
 
-MAX_PLACES = 100_000  # that are remembered before they are forgotten and asked for anew
+MAX_PLACES = 100_000  # in the cache before it is emptied
 
 
 class PostgresBase:
-    """The ground that the parts of the store stand on."""
+    """The state that the parts of the store share."""
 
     def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
         self._db = Database(url, pool_size)
         self._signals = Signals(self._db.address, listens=listens)
         self._places: Places = {}
         self._days: set[date] = set()
+        self._lanes: Mapping[int, Lane] = {}  # all that were ever used, as far as we know
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
 
     async def _places_of(self, runs: Iterable[Run]) -> Places:
@@ -50,6 +52,11 @@ class PostgresBase:
             self._days.add(day)
 
 
-def due_at(times: Sequence[datetime]) -> list[Signal]:
-    """That runs can be claimed, from the earliest of these times on."""
+def due_from(times: Sequence[datetime]) -> list[Signal]:
+    """The signal that runs can be claimed from the earliest of these times on."""
     return [Signal(kind=Kind.DUE, at=min(times))] if times else []
+
+
+async def wake_parked(session: Session, left: Sequence[tuple[str | None, datetime | None]]) -> list[datetime]:
+    """Wake the next run of each gate that a run left, and when; returns the times at which they wake."""
+    return await session.value("wake_parked", *zip(*left, strict=True)) or [] if left else []

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from horae.stores.postgres.database import Database, retried
+from horae.stores.postgres.connection.database import Database, retried
 
 
 class PostgresBlobs:
@@ -13,7 +13,7 @@ class PostgresBlobs:
 
     @retried
     async def put(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Keep each blob durably under its key, replacing what was there."""
+        """Write each blob under its key, replacing an earlier one."""
         if items:
             latest = dict(items)  # of two with one key the later counts
             await self._db.rows("put_blobs", list(latest), list(latest.values()))

@@ -1,4 +1,4 @@
-"""Claiming in PostgreSQL: what lanes offer, what each gives, and one statement that takes it."""
+"""Claiming in PostgreSQL: what each lane has, its share, and one statement that takes the runs."""
 
 import asyncio
 from collections import defaultdict
@@ -13,10 +13,10 @@ from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import BEGINNING, ROWS, columns, offered_run
-from horae.stores.postgres.database import Database, Session, retried
+from horae.stores.postgres.connection.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
-LOOK_BEYOND = 100  # runs behind a full queue that are looked at in case they overlap
+LOOK_BEYOND = 100  # runs of a full queue that are looked at, because they may overlap
 _ID, _GATE = 0, 20  # among the columns of a run in `claim`
 # The last ones, after those of a run.
 _MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LANES, _LINED_UP_AT = range(-8, 0)
@@ -25,23 +25,19 @@ _MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LANES, _LINED_UP_AT = rang
 class PostgresClaim(PostgresBase):
     """The verb of the store that gives runs to nodes."""
 
-    def __init__(self, url: str, *, pool_size: int, listens: bool) -> None:
-        super().__init__(url, pool_size=pool_size, listens=listens)
-        self._lanes: Mapping[int, Lane] = {}  # all that were ever used, as far as we know
-
     async def claim(self, request: ClaimRequest) -> Claims:
         """Take runs for a node, shared out among lanes by `core.decisions.fairness`, within a lane by wake-up time."""
         known = self._limited
         lanes = self._lanes
         answer, *found = await self._claim(request, known, lanes)
         answers = [answer]
-        unseen = False  # whether there was no room to look at what was new to us
+        unseen = False  # whether there was no room left for lanes and limits that are new to us
         self._limited = limited = frozenset(answer[_LIMITED] or ())
         new_lanes = answer[_LANES] != len(lanes)
         if new_lanes:
             await self._learn_lanes()
         runs = await _taken(found, request.node)
-        if new_lanes or not limited <= known:  # of lanes and of queues with a limit that we did not know, nothing came
+        if new_lanes or not limited <= known:  # lanes and limits that we did not know gave nothing
             gates = {run.gate for run in runs if run.gate is not None}  # of each gate only one is taken in a call
             rest = replace(
                 request,
@@ -80,8 +76,8 @@ class PostgresClaim(PostgresBase):
     async def _claim(self, request: ClaimRequest, limited: frozenset[str], lanes: Mapping[int, Lane]) -> list[Any]:
         """Claim, with the limits of queues locked.
 
-        That is done before gates are written, so that claims never wait for each other in a ring, and in a statement of
-        its own, so that the claim sees whatever others have taken before us.
+        They are locked before gates are written, so that claims never deadlock, and in a statement of its own, so that
+        the claim sees the runs that other claims took before.
         """
         locked = sorted(limited.intersection(request.queues) if request.queues else limited)
         if not locked:
@@ -93,7 +89,7 @@ class PostgresClaim(PostgresBase):
     async def _take(
         self, place: Database | Session, request: ClaimRequest, locked: Sequence[str], known: Mapping[int, Lane]
     ) -> list[Any]:
-        """The answer to a claim, and the runs that it brought; a single lane gives what it can, unasked."""
+        """The answer to a claim, and its runs; a single lane needs no share."""
         wanted = request.queues
         lanes = {ident: lane for ident, lane in known.items() if not wanted or lane.queue in wanted}
         part = max(part_of_lane(len(lanes), request.limit), 1)
@@ -152,5 +148,5 @@ def _earliest(answers: Sequence[Any], column: int) -> datetime | None:
 
 
 def _turn(run: Run) -> tuple[Any, ...]:
-    """By what runs of one claim are ordered."""
+    """The order of the runs of one claim."""
     return -run.spec.priority, run.wake_at, run.due_at, run.id

@@ -1,14 +1,15 @@
-"""From domain values to the columns of PostgreSQL: batches as one array per column, or as what their items share."""
+"""Codecs between domain values and the columns of PostgreSQL; batches are one array per column."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 
 from horae.core.decisions.results import Settled
-from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Skip, Spec, shard_of
+from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Spec, shard_of
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,
     STATES,
@@ -19,9 +20,8 @@ from horae.stores.common.codecs import (
     decode_policy,
     decode_schedule,
     encode_error,
-    encode_labels,
-    encode_policy,
     encode_schedule,
+    spec_columns,
 )
 
 T = TypeVar("T")
@@ -34,33 +34,12 @@ HIGHEST_ID = "f" * 32
 FIRST_DAY, SECOND_DAY = date(1, 1, 1), date(1, 1, 2)
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-ROWS = Rows(time=_same, ident=_same)  # asyncpg speaks aware datetimes, and our codec hexadecimal ids
+ROWS = Rows(time=lambda time: time, ident=lambda ident: ident)  # connections have codecs for both, see `types`
 
 
 def columns(encode: Callable[[T], tuple[Any, ...]], items: Iterable[T]) -> list[tuple[Any, ...]]:
     """The items, of which there is at least one, as one sequence per column."""
     return list(zip(*map(encode, items), strict=True))
-
-
-def spec_columns(spec: Spec) -> tuple[Any, ...]:
-    """SPEC_COLUMNS."""
-    return (
-        spec.task,
-        spec.params,
-        spec.params_blob,
-        spec.name,
-        spec.key,
-        encode_labels(spec.labels),
-        spec.queue,
-        spec.priority,
-        spec.ordering_key,
-        encode_policy(spec.policy),
-        spec.secrets,
-    )
 
 
 NEW_RUN_COLUMNS = (
@@ -70,59 +49,40 @@ NEW_RUN_COLUMNS = (
     *("lane", "shelf"),
 )
 
+# Columns that are attributes, by the statement or type that they are of.
+skip = attrgetter("job_id", "revision", "start", "end", "count", "reason")  # insert_skips
+_NEW_RUN = attrgetter(*NEW_RUN_COLUMNS[NEW_RUN_COLUMNS.index("trigger") : NEW_RUN_COLUMNS.index("lane")])
+_ONE_SHOT = attrgetter("due_at", "wake_at", "gate", "paused", "revision")  # revise_one_shot
+_JOB = attrgetter("status", "next_fire_at", "plan_at", "revision", "created_at", "updated_at", "shard")  # put_jobs
+_BACKFILL = attrgetter("id", "job_id", "trigger", "start", "end", "plan_at", "created_at")  # put_backfills
+_RETURNED = attrgetter("id", "fence", "state", "wake_at", "attempt", "crashes", "progress")  # return_runs
+_ATTEMPT = attrgetter("run_id", "number", "fence", "node", "started_at", "ended_at", "outcome")  # add_attempts
+
 
 def new_run(run: Run, places: Places) -> tuple[Any, ...]:
-    """A `new_run` as PostgreSQL knows it: a run that nobody has touched yet."""
+    """NEW_RUN_COLUMNS."""
     spec = run.spec
     return (
-        run.id,
-        run.job_id,
-        run.owner,
-        run.created_by,
+        *(run.id, run.job_id, run.owner, run.created_by),
         *spec_columns(spec),
         None if run.schedule is None else encode_schedule(run.schedule),
-        run.trigger,
-        run.slot,
-        run.due_at,
-        run.wake_at,
-        run.gate,
-        run.paused,
-        run.revision,
-        run.created_at,
-        run.requeue_of,
+        *_NEW_RUN(run),
         *places[run.owner, spec.task, spec.queue, spec.priority],
     )
 
 
 def new_runs(runs: Iterable[Run], places: Places) -> list[tuple[Any, ...]]:
-    """Runs as `new_runs` of PostgreSQL: neighbours that are alike are one, so that what they share is sent once."""
+    """Runs as `new_runs` of PostgreSQL: what neighbours share is sent once."""
     return [_alike(list(alike), places) for _, alike in groupby(runs, key=_likeness)]
 
 
 def _likeness(run: Run) -> tuple[Any, ...]:
-    """What runs must share to be alike."""
+    """What runs must share to be alike; every run passes here, and attrgetter would take twice as long."""
     spec = run.spec
     return (
-        run.owner,
-        run.created_by,
-        spec.task,
-        spec.params_blob,
-        spec.name,
-        spec.key,
-        spec.labels,
-        spec.queue,
-        spec.priority,
-        spec.ordering_key,
-        spec.policy,
-        spec.secrets,
-        run.schedule is None,
-        run.trigger,
-        run.slot is None,
-        run.gate is None,
-        run.paused,
-        run.revision,
-        run.created_at,
-        run.requeue_of,
+        (run.owner, run.created_by, run.trigger, run.paused, run.revision, run.created_at, run.requeue_of),
+        (spec.task, spec.params_blob, spec.name, spec.key, spec.labels, spec.queue, spec.priority, spec.ordering_key),
+        (spec.policy, spec.secrets, run.schedule is None, run.slot is None, run.gate is None),
     )
 
 
@@ -157,18 +117,10 @@ def _differing(values: list[T]) -> list[T] | None:
 def job(item: Job) -> tuple[Any, ...]:
     """The columns of `put_jobs`."""
     return (
-        item.id,
-        item.owner,
-        item.created_by,
+        *(item.id, item.owner, item.created_by),
         *spec_columns(item.spec),
         encode_schedule(item.schedule),
-        item.status,
-        item.next_fire_at,
-        item.plan_at,
-        item.revision,
-        item.created_at,
-        item.updated_at,
-        item.shard,
+        *_JOB(item),
     )
 
 
@@ -179,32 +131,14 @@ def one_shot(run: Run, places: Places) -> tuple[Any, ...]:
         run.id,
         *spec_columns(spec),
         None if run.schedule is None else encode_schedule(run.schedule),
-        run.due_at,
-        run.wake_at,
-        run.gate,
-        run.paused,
-        run.revision,
+        *_ONE_SHOT(run),
         *places[run.owner, spec.task, spec.queue, spec.priority],
     )
 
 
-def skip(item: Skip) -> tuple[Any, ...]:
-    """The columns of `add_skips`."""
-    return item.job_id, item.revision, item.start, item.end, item.count, item.reason
-
-
 def backfill(item: Backfill) -> tuple[Any, ...]:
-    """The columns of `add_backfills`."""
-    return (
-        item.id,
-        item.job_id,
-        item.trigger,
-        item.start,
-        item.end,
-        item.plan_at,
-        item.created_at,
-        shard_of(item.job_id),
-    )
+    """The columns of `put_backfills`."""
+    return *_BACKFILL(item), shard_of(item.job_id)
 
 
 _OFFERED = 33  # columns of a run in `claim`
@@ -212,9 +146,9 @@ _OFFERED = 33  # columns of a run in `claim`
 
 # fmt: off
 def offered_run(row: Sequence[Any], node: NodeId | None) -> Run:
-    """A run as `claim` tells of it, before the columns of its answer; `node` if that holds it now.
+    """A run from the first columns of `claim`; `node` if that holds it now.
 
-    Every run comes this way: hence by position, and without the calls by which `Rows` serves any dialect.
+    Every run passes here: hence by position, and without the calls by which `Rows` serves any dialect.
     """
     (
         ident, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
@@ -245,29 +179,25 @@ def started(run: Run) -> tuple[Any, ...]:
 
 
 def run_ends(results: Iterable[Settled]) -> list[tuple[Any, ...]]:
-    """Results as `run_ends` of PostgreSQL: neighbours that ended alike are one."""
-    return [_ended_alike([result.run for result in alike]) for _, alike in groupby(results, key=_ending)]
+    """Results as `run_ends` of PostgreSQL: what neighbours share is sent once."""
+    return [_ended_alike(list(alike)) for _, alike in groupby(results, key=_ending)]
 
 
 def _ending(result: Settled) -> tuple[Any, ...]:
-    """What runs must share to have ended alike."""
     run = result.run
     return run.state, run.fence, run.attempt, run.crashes, run.progress, run.error, run.reason
 
 
-def _ended_alike(runs: Sequence[Run]) -> tuple[Any, ...]:
-    model = runs[0]
+def _ended_alike(alike: Sequence[Settled]) -> tuple[Any, ...]:
+    *model, error, reason = _ending(alike[0])
+    runs = [result.run for result in alike]
     results = [run.result for run in runs]
     first_started_ats = [run.first_started_at for run in runs]
     started_ats = [run.started_at for run in runs]
     return (
-        model.state,
-        model.fence,
-        model.attempt,
-        model.crashes,
-        model.progress,
-        encode_error(model.error),
-        model.reason,
+        *model,
+        encode_error(error),
+        reason,
         [run.id for run in runs],
         None if results.count(None) == len(results) else results,
         None if first_started_ats == started_ats else first_started_ats,
@@ -279,36 +209,16 @@ def _ended_alike(runs: Sequence[Run]) -> tuple[Any, ...]:
 def returned(item: Settled) -> tuple[Any, ...]:
     """The columns of `return_runs`."""
     run = item.run
-    return (
-        run.id,
-        run.fence,
-        run.state,
-        run.wake_at,
-        run.attempt,
-        run.crashes,
-        run.progress,
-        encode_error(run.error),
-        run.first_started_at,
-        run.started_at,
-    )
+    return *_RETURNED(run), encode_error(run.error), run.first_started_at, run.started_at
 
 
 def attempt(item: Attempt) -> tuple[Any, ...]:
     """The columns of `add_attempts`."""
-    return (
-        item.run_id,
-        item.number,
-        item.fence,
-        item.node,
-        item.started_at,
-        item.ended_at,
-        item.outcome,
-        encode_error(item.error),
-    )
+    return *_ATTEMPT(item), encode_error(item.error)
 
 
 def block(run: Run) -> tuple[Any, ...]:
-    """The columns of `add_blocks`: a run that failed, and what comes after it waits."""
+    """The columns of `insert_blocks`, of a failed run that blocks its gate."""
     assert run.finished_at is not None
     return run.gate, run.due_at, run.id, run.job_id, day_of(run.finished_at)
 
@@ -353,7 +263,7 @@ def day_of(moment: datetime) -> date:
 
 
 def birthday(ident: JobId | str) -> date | None:
-    """The day that a UUIDv7 was made, the last one for a time that no calendar has; None for an id of another kind."""
+    """The day of a UUIDv7, `date.max` for a time that no calendar has; None for an id of another kind."""
     if ident[12] != "7":
         return None
     try:

@@ -1,32 +1,30 @@
 """Events in PostgreSQL: an outbox that is written with every change, and read as far as its order is settled.
 
-Events are numbered when they are written and seen when they are committed, which may be in another order. They are
-listed only up to a number below which every transaction has ended, so that nobody who follows them misses one. Which
-transactions may still commit an event is known exactly: they hold a lock of the table (see `event_horizon` in the
-migration). Somebody else's long transaction does not hold up the feed.
+Events are numbered when they are written and visible when they are committed, which may be in another order. They are
+read only up to a number below which every transaction has ended, so that no reader misses one. Which transactions may
+still commit an event is known exactly: they hold a lock of the table (see `event_horizon` in the schema). Long
+transactions that write something else do not hold up the feed.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from horae.core.errors import Invalid, Unavailable
+from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
-from horae.stores.postgres.database import TIMEOUT, Database, Session
+from horae.stores.common.listing import event_position
+from horae.stores.postgres.connection.database import TIMEOUT, Database, Session
 
-LAST_POSITION = 2**63 - 1
-GLANCES = 5  # how often a read looks whether the writers of the moment are done
+LOOKS = 5  # of one read, to see whether the writers of the moment are done
 PAUSE = 0.005  # seconds between two looks: most transactions take less
-
-Told = tuple[EventKind, str, str]  # kind, owner, and the job or run that it is about
 
 
 class Horizon:
-    """How far the order of events is settled, by what was seen of the writers.
+    """How far the order of events is settled.
 
-    Two things are seen together: the last number given out, and the transactions that might still commit a number up to
-    it. When none of those is seen any more, everything up to that number is settled.
+    Each look sees the last number given out, and the transactions that may still commit a number up to it. When none of
+    those is seen any more, everything up to that number is settled.
     """
 
     def __init__(self) -> None:
@@ -34,7 +32,7 @@ class Horizon:
         self._awaited: tuple[int, frozenset[str]] | None = None  # a number, and the writers that may still commit it
 
     def see(self, last: int, writers: frozenset[str]) -> None:
-        """Take note of what was seen, later than all before."""
+        """Add a look that is later than all before."""
         if not writers:
             self.settled, self._awaited = last, None
         elif self._awaited is None:
@@ -49,14 +47,14 @@ class PostgresEventLog:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._horizon = Horizon()
-        self._looking = asyncio.Lock()  # what is seen must be noted in the order in which it was seen
+        self._looking = asyncio.Lock()  # `see` must be called in the order of the looks
 
     async def read(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
         """Batches in an order that never changes, those after a position; None begins with the oldest that is kept."""
-        since = 0 if after is None else _position(after)
+        since = 0 if after is None else event_position(after)
         async with self._db.session() as session:
             last = await self._look(session)
-            for _ in range(GLANCES):
+            for _ in range(LOOKS):
                 if self._horizon.settled >= last:
                     break
                 await asyncio.sleep(PAUSE)
@@ -78,23 +76,15 @@ class PostgresEventLog:
                     await asyncio.sleep(PAUSE)
                     await self._look(session)
         except TimeoutError as exc:
-            raise Unavailable("a transaction that tells of an event does not end; try again") from exc
+            raise Unavailable("a transaction that writes an event does not end; try again") from exc
         return str(last)
 
     async def _look(self, session: Session) -> int:
-        """See how things stand; answers the last number given out."""
+        """Look once; returns the last number given out."""
         async with self._looking:
             [(last, writers)] = await session.rows("event_horizon")
             self._horizon.see(last, frozenset(writers))
         return int(last)
-
-
-def _position(text: str) -> int:
-    """A position that a listener came back with, which may be anybody's invention."""
-    position = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_POSITION)) else None
-    if position is None or position > LAST_POSITION:
-        raise Invalid("the position is not one that this server gave out; begin without it")
-    return position
 
 
 def _batch(row: Sequence[Any]) -> EventBatch:

@@ -13,7 +13,7 @@ from horae.core.records import IDEMPOTENCY_LIFE, IdempotencyRecord, KeyHolder, Q
 from horae.stores.common.apply import Named
 from horae.stores.common.records import RecordRow, decode_record, encode_record
 from horae.stores.postgres.codecs import ROWS, columns, first_day
-from horae.stores.postgres.database import Session
+from horae.stores.postgres.connection.database import Session
 
 TRIES = 5  # a key may be freed between the two looks at it, again and again
 

@@ -1,4 +1,4 @@
-"""Filters of lists in PostgreSQL: which statements find what is asked for, each by its own index."""
+"""Lists in PostgreSQL: the statements that a filter needs, each of which follows one index."""
 
 import heapq
 from collections.abc import Collection, Sequence
@@ -19,24 +19,25 @@ _SECOND_DAY = date.min + timedelta(days=1)
 
 
 def latest_first(day: date) -> list[Days]:
-    """The history from about this day on, then what ended before it; if the page is full by then, that is quick."""
-    lately = (datetime.now(UTC) - RECENT).date()  # right or wrong, it only decides what is searched first
+    """The history from about this day on, and before it, which is quick when the page is full by then."""
+    lately = (datetime.now(UTC) - RECENT).date()  # decides only what is searched first, so any clock will do
     split = min(max(day, _SECOND_DAY) - timedelta(days=1), lately)
     return [(split, date.max), (date.min, split)]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A statement that finds part of a page: in these states, and of what ended on these days if it goes day by day."""
+    """A statement that finds part of a page, and its parameters: days if it goes day by day, and states, if of runs."""
 
     name: str
-    states: frozenset[State]
+    states: frozenset[State] = frozenset()
     days: Days | tuple[()] = ()
+    own: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """A filter as the range of an index and the rest."""
+    """A filter as the range of an index and further conditions."""
 
     which: RunFilter
     states: frozenset[State]
@@ -56,7 +57,7 @@ class RunQuery:
         return cls(which=which, states=states, start=start, before_at=before[0], before_id=before[1], limit=limit + 1)
 
     def searches(self) -> list[Search]:
-        """What finds the runs; live ones come first: what ends meanwhile is then seen twice, not never."""
+        """The statements; live runs come first, so that a run that ends meanwhile is found twice, not never."""
         live = frozenset() if self.which.dead_letters else self.states - FINAL
         ended = self.states & FINAL
         if self.which.job_id is not None:
@@ -70,33 +71,25 @@ class RunQuery:
         return [search for search in searches if search.states]
 
     def groups(self) -> Search:
-        """What finds the dead letters by what they failed of."""
-        return Search(
-            "group_dead_letters" if self.which.job_id is None else "group_dead_letters_of_job", self.states & FINAL
-        )
+        """The statement that groups dead letters by their errors."""
+        name = "group_dead_letters" if self.which.job_id is None else "group_dead_letters_of_job"
+        return Search(name, self.states & FINAL)
 
     def arguments(self, search: Search, found: Collection[Run] = ()) -> tuple[Any, ...]:
         """The parameters that a search takes when these were found before."""
         which = self.which
         full = len(found) >= self.limit
         return (
-            which.owner,
-            which.task,
-            which.queue,
-            self.limit,
-            which.job_id,
-            sorted(search.states),
-            which.stopping,
+            *(which.owner, which.task, which.queue, self.limit, which.job_id, sorted(search.states), which.stopping),
             heapq.nlargest(self.limit, (run.due_at for run in found))[-1] if full else self.start,
-            self.before_at,
-            self.before_id,
+            *(self.before_at, self.before_id),
             *((_error_begins(which.error_type),) if search.states <= FINAL else ()),
             *((*search.days, not full) if search.days else ()),
         )
 
 
 def _live_searches(states: frozenset[State], *, stopping: bool | None) -> list[Search]:
-    """What together finds live runs in these states; what waits for its first try may be much."""
+    """The statements that find live runs in these states; many runs may wait for their first try."""
     if stopping:
         return [Search("list_stopping_runs", states)]
     if State.SCHEDULED in states:
@@ -111,18 +104,9 @@ def _error_begins(kind: str | None) -> str | None:
     return None if text is None else text.removesuffix('"message":""}')
 
 
-@dataclass(frozen=True, slots=True)
-class JobSearch:
-    """A statement that finds part of a page of jobs, with the parameters that are its own."""
-
-    name: str
-    own: tuple[Any, ...]
-    days: Days | tuple[()] = ()  # on which what it finds has ended, if it goes day by day
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """A filter as the range of an index and the rest."""
+    """A filter as the range of an index and further conditions."""
 
     which: JobFilter
     before: str
@@ -133,27 +117,28 @@ class JobQuery:
         before = HIGHEST_ID if cursor is None else decode_cursor(cursor, Ident)[0]
         return cls(which=which, before=before, limit=limit + 1)
 
-    def searches(self) -> list[JobSearch]:
-        """What finds the jobs; those that have ended come last."""
+    def searches(self) -> list[Search]:
+        """The statements; those of ended jobs come last."""
         which, last = self.which, self.which.last_run_states
         due_by = which.now or LATEST
         live = (which.status, None if last is None else sorted(last - FINAL), due_by)
         recurring = (which.status, None if last is None else sorted(last), due_by)
         ended = sorted(_ended_states(which.status) & (FINAL if last is None else last))
-        searches = [JobSearch("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", recurring)]
+        searches = [Search("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", own=recurring)]
         if which.status is not JobStatus.FINISHED and live[1] != []:
-            searches.append(JobSearch(_live_statement(which), live))
+            searches.append(Search(_live_statement(which), own=live))
         if ended:
             searches += self._ended(ended, LATEST if last is None else due_by)
         return searches
 
-    def _ended(self, states: Sequence[State], due_by: datetime) -> list[JobSearch]:
+    def _ended(self, states: Sequence[State], due_by: datetime) -> list[Search]:
         if self.which.key is not None:
-            return [JobSearch("list_ended_one_shots_of_key", (states, due_by))]
+            return [Search("list_ended_one_shots_of_key", own=(states, due_by))]
         name = "list_ended_one_shots" if State.SUCCEEDED in states else "list_unsuccessful_one_shots"
-        return [JobSearch(name, (states, due_by), days) for days in latest_first(birthday(self.before) or date.max)]
+        split = latest_first(birthday(self.before) or date.max)
+        return [Search(name, days=days, own=(states, due_by)) for days in split]
 
-    def arguments(self, search: JobSearch, found: Collection[str]) -> tuple[Any, ...]:
+    def arguments(self, search: Search, found: Collection[str]) -> tuple[Any, ...]:
         """The parameters that a search takes when jobs with these ids were found before."""
         which = self.which
         label, value = which.label or (None, None)
@@ -175,7 +160,7 @@ def _live_statement(which: JobFilter) -> str:
 
 
 def _ended_states(status: JobStatus | None) -> frozenset[State]:
-    """The states of ended one-shots that stand so."""
+    """The states of ended one-shots that have this status."""
     match status:
         case None:
             return FINAL

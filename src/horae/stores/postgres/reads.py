@@ -15,7 +15,7 @@ from horae.stores.common.listing import EARLIEST, micros_of, page
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import ROWS, first_day, node_of
-from horae.stores.postgres.database import Session
+from horae.stores.postgres.connection.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery
 
 MAX_DEPTH = 10_000  # how far the runs of a queue, or dead letters, are counted

@@ -1,4 +1,4 @@
-"""The life of a run in PostgreSQL: started, settled, parked, stopped."""
+"""Runs in PostgreSQL: started, settled, stopped, and which of them nodes hold."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -6,16 +6,16 @@ from datetime import date, datetime
 import asyncpg
 
 from horae.core.decisions.results import Settled
-from horae.core.effects import effects_of_end
+from horae.core.effects import effects_of_end, frees_key
 from horae.core.lifecycle import FINAL
-from horae.core.model import NodeId, Reason, Run, RunId
+from horae.core.model import NodeId, Reason, Run, RunId, State
 from horae.core.signals import Kind, Signal
 from horae.stores.common.records import key_row
 from horae.stores.postgres import codecs as rows
-from horae.stores.postgres.base import PostgresBase, due_at
-from horae.stores.postgres.codecs import columns, day_of
-from horae.stores.postgres.database import Database, Session, retried
-from horae.stores.postgres.held import left_behind
+from horae.stores.postgres.base import PostgresBase, due_from, wake_parked
+from horae.stores.postgres.codecs import day_of
+from horae.stores.postgres.connection.database import Database, Session, retried
+from horae.stores.postgres.upkeep import find_held
 
 
 class PostgresRuns(PostgresBase):
@@ -24,10 +24,8 @@ class PostgresRuns(PostgresBase):
     @retried
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         """Write that attempts began, or their progress, if the fences still hold."""
-        if not runs:
-            return []
         ordered = sorted(runs, key=lambda run: run.id)
-        started = {row[0] for row in await self._db.rows("start_runs", *columns(rows.started, ordered))}
+        started = {row[0] for row in await self._db.batch("start_runs", rows.started, ordered)}
         return [run.id in started for run in runs]
 
     @retried
@@ -42,13 +40,12 @@ class PostgresRuns(PostgresBase):
         except asyncpg.CheckViolationError:  # the partition is gone: days that we know were dropped
             self._days.clear()
             raise
-        self._signals.send([*due_at(woken), *self._room_signal([result.run for result in written])])
+        self._signals.send([*due_from(woken), *self._room_signal([result.run for result in written])])
         if len(written) == len(results):
             return [True] * len(results)
         done = set(map(_claim_of, written))
         missed = [result for result in results if _claim_of(result) not in done]
-        given = columns(lambda result: (result.run.id, result.run.fence, result.run.state), missed)
-        found = {row[0] for row in await self._db.rows("settled_before", *given)}
+        found = {row[0] for row in await self._db.batch("settled_before", _outcome_of, missed)}
         done |= {_claim_of(result) for result in missed if result.run.id in found}
         return [_claim_of(result) in done for result in results]
 
@@ -60,7 +57,7 @@ class PostgresRuns(PostgresBase):
     async def _write_results(self, results: Sequence[Settled]) -> tuple[Sequence[Settled], list[datetime]]:
         """Write results; returns those whose fences held, and when runs wake because of them."""
         held = [result for result in results if result.run.state in FINAL and result.was_held]
-        if len(held) == len(results) and not any(map(_has_ties, held)):
+        if len(held) == len(results) and not any(map(_writes_more, held)):
             return await _end(self._db, held, held=True, leave=True)  # the usual case is one statement
         waiting = [result for result in results if not result.was_held]
         returned = [result for result in results if result.run.state not in FINAL]
@@ -69,8 +66,9 @@ class PostgresRuns(PostgresBase):
             for ended, is_held in ((held, True), (waiting, False)):
                 if ended:
                     over += (await _end(session, ended, held=is_held, leave=False))[0]
-            back = await _return(session, returned) if returned else []
-            await _add_attempts(session, [*over, *back])
+            back = await _return(session, returned)
+            attempts = [result.attempt for result in (*over, *back) if result.attempt is not None]
+            await session.batch("add_attempts", rows.attempt, attempts)
             woken = await _write_effects(session, [result.run for result in over])
         return [*over, *back], [*woken, *(result.run.wake_at for result in back)]
 
@@ -80,22 +78,20 @@ class PostgresRuns(PostgresBase):
 
     async def still_held(self, runs: Sequence[Run]) -> list[bool]:
         """Which of the runs their nodes still hold under the same fence."""
-        if not runs:
-            return []
-        given = columns(lambda run: (run.id, run.fence, run.node), runs)
-        found = {(row[0], row[1]) for row in await self._db.rows("held", *given)}
+        given = await self._db.batch("held", lambda run: (run.id, run.fence, run.node), runs)
+        found = {(row[0], row[1]) for row in given}
         return [(run.id, run.fence) in found for run in runs]
 
     async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
         """Everything that a node holds of what wakes up to a moment."""
         async with self._db.session() as session:
-            return await left_behind(session, [node], last_at=until)
+            return await find_held(session, [node], last_at=until)
 
 
 async def _end(
     place: Database | Session, ended: Sequence[Settled], *, held: bool, leave: bool
 ) -> tuple[Sequence[Settled], list[datetime]]:
-    """End runs; answers the results whose fences held, and when runs wake if these leave their gates at once."""
+    """End runs; returns the results whose fences held, and when runs wake if these leave their gates at once."""
     [(count, ids, fences, woken)] = await place.rows("end_runs", held, rows.run_ends(ended), len(ended), leave)
     if count == len(ended):
         return ended, woken or []
@@ -104,9 +100,14 @@ async def _end(
 
 
 async def _return(session: Session, returned: Sequence[Settled]) -> list[Settled]:
-    """Give runs back, or put them off; answers the results whose fences held."""
-    done = {(row[0], row[1]) for row in await session.rows("return_runs", *columns(rows.returned, returned))}
+    """Give runs back or have them retried; returns the results whose fences held."""
+    done = {(row[0], row[1]) for row in await session.batch("return_runs", rows.returned, returned)}
     return [result for result in returned if _claim_of(result) in done]
+
+
+def _writes_more(result: Settled) -> bool:
+    """Whether an end writes more than the run, its event and the next one of its gate; what fails has an attempt."""
+    return result.attempt is not None or frees_key(result.run)
 
 
 def _claim_of(result: Settled) -> tuple[str, int]:
@@ -114,42 +115,23 @@ def _claim_of(result: Settled) -> tuple[str, int]:
     return result.run.id, result.run.fence
 
 
-def _has_ties(result: Settled) -> bool:
-    """Whether the end of a run concerns more than its own row, its event and those behind it in its gate."""
-    if result.attempt is not None or result.run.spec.key is None:
-        return result.attempt is not None  # what fails comes with an attempt
-    effects = effects_of_end(result.run)
-    return effects is not None and effects.frees_key
+def _outcome_of(result: Settled) -> tuple[str, int, State]:
+    return result.run.id, result.run.fence, result.run.state
 
 
 def _days_of(results: Sequence[Settled]) -> set[date]:
-    """The days that something of these results is kept under."""
+    """The days of the partitions that these results are written to."""
     ends = [result.run.finished_at for result in results if result.run.finished_at is not None]
     ends += [result.attempt.ended_at for result in results if result.attempt is not None]
     days = {day_of(min(ends)), day_of(max(ends))} if ends else set()
     return days if len(days) < 2 else set(map(day_of, ends))
 
 
-async def _add_attempts(session: Session, results: Sequence[Settled]) -> None:
-    attempts = [result.attempt for result in results if result.attempt is not None]
-    if attempts:
-        await session.rows("add_attempts", *columns(rows.attempt, attempts))
-
-
 async def _write_effects(session: Session, ended: Sequence[Run]) -> list[datetime]:
-    """Write what ends bring with them; returns when runs wake that were parked behind them."""
+    """Write the effects of ends; returns when runs wake that were parked behind them."""
     effects = [(run, effects) for run in ended if (effects := effects_of_end(run)) is not None]
     keyed = [run for run, each in effects if each.frees_key]
-    if keyed:
-        await session.rows("delete_records", *columns(lambda run: key_row(run)[:4], keyed))
-    blocking = [run for run, each in effects if each.blocks_gate]
-    if blocking:
-        await session.rows("insert_blocks", *columns(rows.block, blocking))
-    left: dict[str, datetime] = {}
-    for run, each in effects:
-        if each.leaves_gate and run.gate is not None and run.finished_at is not None:
-            left[run.gate] = max(run.finished_at, left.get(run.gate, run.finished_at))
-    if not left:
-        return []
+    await session.batch("delete_records", lambda run: key_row(run)[:4], keyed)
+    await session.batch("insert_blocks", rows.block, [run for run, each in effects if each.blocks_gate])
     # A statement of its own, so that it sees what was parked meanwhile.
-    return await session.value("wake_parked", list(left), list(left.values())) or []
+    return await wake_parked(session, [(run.gate, run.finished_at) for run, each in effects if each.leaves_gate])

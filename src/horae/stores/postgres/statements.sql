@@ -1,29 +1,28 @@
--- Named statements of the PostgreSQL store. Batches come as arrays, one per column.
+-- Named statements of the PostgreSQL store. Batches come as arrays, one per column. `{name}` includes a fragment (see
+-- common/statements.py).
 --
--- Plans: connections force generic plans and switch off whatever reads a table as a whole (see database.py). A plan
--- that was made while a table was still empty would otherwise scan it, and go on to do so until statistics catch up; and
--- a generic plan takes LIMIT $n for a tenth of the table. Every statement is written to be driven by one index, which
--- tests/conformance/test_postgres_plans.py watches. Hence some odd ways to say things: `gate || ''` keeps the index of gates
--- away, and a scalar subquery is looked up where EXISTS would be answered by hashing the whole table. A join with
--- `id BETWEEN given.id AND given.id` can only look up what is given: with `=`, a plan that was made when a vacuum had found
--- nothing in the table would go through all of it for each of them.
+-- Plans: connections force generic plans and switch off whatever reads a table as a whole (see connection/database.py). A plan
+-- that was made while a table was empty would otherwise scan it until statistics catch up; and a generic plan takes LIMIT $n
+-- for a tenth of the table. Every statement follows one index, which tests/conformance/test_postgres_plans.py watches. Hence
+-- some odd expressions: `gate || ''` keeps the index of gates away, and a scalar subquery is looked up where EXISTS would be
+-- answered by hashing the whole table. A join with `id BETWEEN given.id AND given.id` can only look up the given ids: with
+-- `=`, a plan that was made when a vacuum had found the table empty would read all of it for each of them.
 --
--- No index of `runs` names what a claim changes (state, node, fence), so that it stays within the page of the run and writes
--- none of them; only held runs of a queue with a limit are `counted` by an index. What is held in a gate is looked for
--- among the first 100 there: it was first when it was claimed, so only what was put in front of it later counts.
---
--- What several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
+-- Held runs of a gate are looked for among its first 100: a run was first when it was claimed, so only those count that were
+-- put in front of it later.
 
 
--- ---------------------------------------------------------------------------------------------- what statements share
+-- ------------------------------------------------------------------------------------------------------------- columns
+
+-- fragment: spec_columns
+task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets;
 
 -- fragment: job_columns
-id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-schedule, status, next_fire_at, plan_at, revision, created_at, updated_at;
+id, owner, created_by, {spec_columns}, schedule, status, next_fire_at, plan_at, revision, created_at, updated_at;
 
 -- fragment: new_run_columns
-id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets,
-schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at, requeue_of, lane, shelf;
+id, job_id, owner, created_by, {spec_columns}, schedule, trigger, slot, due_at, wake_at, gate, paused, revision, created_at,
+requeue_of, lane, shelf;
 
 -- fragment: node_columns
 id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead;
@@ -38,11 +37,11 @@ SELECT clock_timestamp();
 SELECT current_schema();
 
 -- name: submit_runs_function
--- Its name wherever it is called from; the server quotes it.
+-- Its qualified name; the server quotes it.
 SELECT format('%I.submit_runs', current_schema());
 
 -- name: schema_to_create
--- The statement that makes the schema that search_path names first; the server quotes it.
+-- The statement that creates the first schema of search_path; the server quotes it.
 SELECT format('CREATE SCHEMA IF NOT EXISTS %I', trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)))
  WHERE current_schema() IS NULL;
 
@@ -56,7 +55,7 @@ CREATE TABLE IF NOT EXISTS schema_versions (version integer PRIMARY KEY, applied
 SELECT coalesce(max(version), 0) FROM schema_versions;
 
 -- name: lock_migrations
--- Held to the end of the transaction: of several nodes that start at once, one migrates and the others find it done.
+-- Held to the end of the transaction: of several nodes that start at once, one migrates.
 SELECT pg_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_schema(), '')));
 
 -- name: add_version
@@ -70,7 +69,7 @@ SELECT pg_notify($1, $2);
 
 
 -- ------------------------------------------------------------------------------------------------- guards of changes
--- What is named is locked until the transaction ends, in the order of the ids.
+-- The rows that guards name are locked until the transaction ends, in the order of the ids.
 
 -- name: guarded_jobs
 SELECT id, revision, next_fire_at, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
@@ -79,7 +78,7 @@ SELECT id, revision, next_fire_at, status FROM jobs WHERE id = ANY($1::uuid[]) O
 SELECT id, state, fence, revision, stop FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: guarded_letters
--- $2: the first day to look at. `state || ''` keeps the indexes of letters away, which would be read as a whole to find an id.
+-- $2: the first day to look at. `state || ''` keeps the indexes of letters away, which would be read as a whole.
 SELECT id FROM history
  WHERE id = ANY($1::uuid[]) AND ended_on >= $2 AND state || '' = 'failed' AND resolution IS NULL
  ORDER BY id
@@ -131,8 +130,8 @@ SELECT own.id, coalesce(own.job_id, own.id), owner, created_by, task, coalesce(o
                     AS own(id, job_id, params, schedule, slot, due_at, wake_at, gate);
 
 -- name: create_runs
--- New one-shots, with their events. $2 whether some may be there already: sent again, because the answer was lost. Only then
--- are they looked for: ON CONFLICT for all took a fifth of the server's time for this statement.
+-- New one-shots, with their events. $2 whether some may exist already, because they are sent again. Only then are they looked
+-- for: ON CONFLICT for all took a fifth of the server's time for this statement.
 WITH made AS (
     INSERT INTO runs ({new_run_columns})
     {new_run_rows}
@@ -142,8 +141,7 @@ WITH made AS (
 INSERT INTO events (kind, owner, subjects) SELECT 'job.created', owner, array_agg(job_id) FROM made GROUP BY owner;
 
 -- name: insert_runs
--- They are written in the order in which they wake, not job by job: so what is claimed and ends together lies in the same
--- pages.
+-- In the order in which they wake, not job by job, so that runs that are claimed and end together are in the same pages.
 INSERT INTO runs ({new_run_columns})
 {new_run_rows}
  ORDER BY wake_at;
@@ -163,11 +161,11 @@ SELECT *
        plan_at = excluded.plan_at, revision = excluded.revision, updated_at = excluded.updated_at;
 
 -- name: hold_jobs
--- Locked, in the order of their ids as by firings, so that who cancels one waits for us or has happened.
+-- Locked in the order of their ids, as by firings, so that a cancel waits for us or is visible.
 SELECT id, status FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 
 -- name: hold_one_shots
--- As above, of jobs that run once. A claim passes over what is locked, so it is told of them afterwards.
+-- As above, of one-shots. A claim skips locked runs, so it is signalled afterwards.
 SELECT * FROM live_runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE;
 
 -- name: insert_skips
@@ -251,7 +249,7 @@ SELECT id, kind, owner, at, subjects FROM events
  LIMIT $3;
 
 -- name: expire_events
--- Only the first are looked at: numbers and times have the same order, but for what a clock does.
+-- Only the first are looked at: numbers and times have the same order, unless a clock was set back.
 DELETE FROM events
  WHERE id = ANY(ARRAY(SELECT id FROM (SELECT id, at FROM events ORDER BY id LIMIT $2) AS oldest WHERE at < $1))
 RETURNING 1;
@@ -259,38 +257,30 @@ RETURNING 1;
 
 -- ---------------------------------------------------------------------------------------------------------- planning
 
+-- fragment: plannable(table)
+-- $1 shards, $2 now, $3 how many.
+(SELECT due.*
+   FROM unnest($1::smallint[]) AS shards(shard)
+  CROSS JOIN LATERAL (SELECT * FROM {table}
+                       WHERE {table}.shard = shards.shard AND plan_at <= $2
+                       ORDER BY plan_at
+                       LIMIT $3) AS due
+  ORDER BY due.plan_at
+  LIMIT $3);
+
+-- fragment: job_with_counts
+-- Of its runs as many as $4 are counted: those that have not started, and all.
+SELECT {job_columns},
+       (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
+                                 AND state IN ('scheduled', 'claimed') LIMIT $4) AS unstarted),
+       (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS live);
+
 -- name: plannable_jobs
-SELECT {job_columns}, unstarted.count, live.count
-  FROM (SELECT due.*
-          FROM unnest($1::smallint[]) AS shards(shard)
-         CROSS JOIN LATERAL (SELECT * FROM jobs
-                              WHERE jobs.shard = shards.shard AND plan_at <= $2
-                              ORDER BY plan_at
-                              LIMIT $3) AS due
-         ORDER BY due.plan_at
-         LIMIT $3) AS job
- CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
-                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS few) AS unstarted
- CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS few) AS live
- ORDER BY job.plan_at;
+{job_with_counts} FROM {plannable(jobs)} AS job ORDER BY plan_at;
 
 -- name: plannable_backfills
-SELECT job.id, job.owner, job.created_by, job.task, job.params, job.params_blob, job.name, job.key, job.labels, job.queue,
-       job.priority, job.ordering_key, job.policy, job.secrets, job.schedule, job.status, job.next_fire_at, job.plan_at,
-       job.revision, job.created_at, job.updated_at, unstarted.count, live.count,
-       page.id, page.job_id, page.trigger, page.start_at, page.end_at, page.plan_at, page.created_at
-  FROM (SELECT due.*
-          FROM unnest($1::smallint[]) AS shards(shard)
-         CROSS JOIN LATERAL (SELECT * FROM backfills
-                              WHERE backfills.shard = shards.shard AND plan_at <= $2
-                              ORDER BY plan_at
-                              LIMIT $3) AS due
-         ORDER BY due.plan_at
-         LIMIT $3) AS page
-  JOIN jobs AS job ON job.id = page.job_id
- CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id
-                                              AND state IN ('scheduled', 'claimed') LIMIT $4) AS few) AS unstarted
- CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM runs WHERE job_id = job.id AND job_id <> id LIMIT $4) AS few) AS live
+SELECT job.*, page.id, page.job_id, page.trigger, page.start_at, page.end_at, page.plan_at, page.created_at
+  FROM {plannable(backfills)} AS page CROSS JOIN LATERAL ({job_with_counts} FROM jobs AS job WHERE id = page.job_id) AS job
  ORDER BY page.plan_at;
 
 -- name: next_plan_at
@@ -328,11 +318,16 @@ UPDATE runs
 -- name: lanes
 SELECT id, queue, priority, band FROM lanes;
 
+-- fragment: ahead_in_gate(run)
+FROM runs AS ahead WHERE ahead.gate = {run}.gate AND (ahead.due_at, ahead.id) < ({run}.due_at, {run}.id);
+
+-- fragment: blocks_ahead(run)
+FROM blocks WHERE blocks.gate = {run}.gate AND (blocks.due_at, blocks.run_id) < ({run}.due_at, {run}.id);
+
 -- fragment: open_lanes
 -- Both statements of a claim begin with this: $1 node, $2 lanes, $3 tasks, $4 now, $5 until, $6 floor, $8 full gates, $9
 -- queues whose limit is locked, $10 gates of other nodes whose due runs we have just read.
--- Of a queue with a limit as many may be taken as nodes do not hold already. That is exact only while nobody else takes of
--- it: without its lock it gives nothing.
+-- The room of a queue with a limit is exact only while no other claim takes from it: without its lock it gives nothing.
 settings AS MATERIALIZED (
     SELECT queue, concurrency, changed_at,
            paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
@@ -341,8 +336,8 @@ settings AS MATERIALIZED (
             END AS room
       FROM queues
 ), open AS MATERIALIZED (
-    -- What could not be taken for a while lies below the floor: there it is looked for as long as there is a limit, and
-    -- for a while after any other setting has changed.
+    -- Runs that could not be taken for a while are below the floor: they are looked for while there is a limit, and for a
+    -- minute after any other setting has changed.
     SELECT lanes.id AS lane, priority, queue, room,
            CASE WHEN concurrency IS NULL AND coalesce(changed_at < $4::timestamptz - interval '1 min', true)
                 THEN $6::timestamptz ELSE '-infinity' END AS floor
@@ -351,16 +346,21 @@ settings AS MATERIALIZED (
 );
 
 -- fragment: claimable
--- Runs of gates that are full or another node's are none of our business before they are due.
+-- Runs of gates that are full or another node's are left alone before they are due.
 runs.lane = open.lane AND wake_at >= open.floor AND wake_at <= $5::timestamptz
 AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($3::text[])
 AND (gate IS NULL
      OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($10::text[])
      OR gate <> ALL($8::text[]) AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1::uuid) = $1::uuid);
 
+-- fragment: offered_columns
+-- Of a run nothing is sent that is known, or the same for all.
+runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, {spec_columns}, schedule, trigger, slot, due_at, wake_at, gate,
+state, stop, fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of;
+
 -- name: offers
--- How much each lane has to give, counted up to $7: what is picked by `claim`, by the same conditions, or what nobody may
--- take would use up the share of what can be taken.
+-- How many runs each lane has, counted up to $7 by the conditions of `claim`: or runs that cannot be taken would use up the
+-- share of those that can.
 WITH {open_lanes}
 SELECT lane, count, first_at, room
   FROM open
@@ -373,11 +373,11 @@ SELECT lane, count, first_at, room
 
 -- name: claim
 -- $7 limit, $11 how many each lane gives (`core.decisions.fairness`), $12 gates that the node holds and has no run of.
--- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates of which nothing came.
+-- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates that gave nothing.
 WITH me AS MATERIALIZED (
     SELECT id FROM nodes WHERE id = $1
 ), {open_lanes}, found AS MATERIALIZED (
-    -- Where there is little room, a few more are looked at: what is blocked must not take the place of what is not.
+    -- Of a queue with a limit a few more are looked at: blocked runs must not take the place of others.
     SELECT run.*, given.share, open.lane, open.queue, open.priority, open.room
       FROM unnest($2::integer[], $11::integer[]) AS given(lane, share) JOIN open USING (lane)
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
@@ -387,22 +387,17 @@ WITH me AS MATERIALIZED (
                             FOR UPDATE SKIP LOCKED) AS run
      WHERE given.share > 0 AND coalesce(open.room, 1) > 0 AND EXISTS (SELECT FROM me)
 ), taker AS MATERIALIZED (
-    -- Locked, so that a burial waits for us, or we find ourselves buried; but not for nothing, for that is a write.
+    -- Locked, so that the removal of the node waits for us or is visible; but not for nothing, because that is a write.
     SELECT id FROM nodes WHERE id = $1 AND EXISTS (SELECT FROM found) FOR KEY SHARE
 ), heads AS MATERIALIZED (
     -- The first run of each gate, if all before it are ours, and none of them failed and blocks it.
     SELECT first.*
       FROM (SELECT DISTINCT ON (gate) * FROM found WHERE gate IS NOT NULL ORDER BY gate, due_at, id) AS first
      WHERE gate <> ALL($8::text[]) AND EXISTS (SELECT FROM taker)
-       AND (SELECT true FROM runs AS ahead
-             WHERE ahead.gate = first.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id)
-               AND ahead.node IS DISTINCT FROM $1
-             LIMIT 1) IS NULL
-       AND (SELECT true FROM blocks
-             WHERE blocks.gate = first.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id)
-             LIMIT 1) IS NULL
+       AND (SELECT true {ahead_in_gate(first)} AND ahead.node IS DISTINCT FROM $1 LIMIT 1) IS NULL
+       AND (SELECT true {blocks_ahead(first)} LIMIT 1) IS NULL
 ), outside AS MATERIALIZED (
-    -- What could be taken, if there were room for it: the lanes of a queue share that, those of one priority in turn.
+    -- Runs beyond the room of their queue: its lanes share the room, those of one priority in turn.
     SELECT id
       FROM (SELECT id, share, room, place,
                    row_number() OVER (PARTITION BY queue
@@ -416,15 +411,15 @@ WITH me AS MATERIALIZED (
                    ) AS placed) AS ranked
      WHERE place > share OR place_in_queue > room
 ), kept AS MATERIALIZED (
-    -- Gates that are ours already are not written again, only locked: an earlier claim of ours whose answer was lost may
-    -- just be freeing them. Of our gates there may be many: hence no condition that the index of nodes could answer.
+    -- Gates that are ours already are only locked: an earlier claim of ours whose answer was lost may just be freeing
+    -- them. We may have many gates: hence no condition that the index of nodes could answer.
     SELECT gate FROM gates
      WHERE gate = ANY(ARRAY(SELECT gate FROM heads WHERE id NOT IN (SELECT id FROM outside)))
        AND node IS NOT DISTINCT FROM $1
      ORDER BY gate
        FOR KEY SHARE
 ), taken AS MATERIALIZED (
-    -- Whoever writes the gate first has it; in the order of their names, so that two claims never wait for each other.
+    -- The first to write a gate has it; in the order of their names, so that two claims never wait for each other.
     INSERT INTO gates (gate, node)
     SELECT gate, $1
       FROM heads
@@ -449,29 +444,20 @@ WITH me AS MATERIALIZED (
             UNION ALL
             SELECT id, room IS NOT NULL FROM passed) AS chosen
      WHERE runs.id BETWEEN chosen.id AND chosen.id AND EXISTS (SELECT FROM taker)
-    RETURNING runs.id, nullif(job_id, runs.id) AS job_id, owner, created_by, task, params, params_blob, name, key, labels,
-              queue, priority, ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop,
-              fence, attempt, crashes, revision, progress, error, created_at, first_started_at, started_at, requeue_of
+    RETURNING {offered_columns}
 ), blocked AS (
-    -- Due, but behind somebody else's run, or in somebody else's gate. The one after a run just taken is only next.
+    -- Due, but behind another node's run, or in another node's gate. The one after a run just taken is only next.
     SELECT found.id
       FROM found
      WHERE gate IS NOT NULL AND due_at <= $4::timestamptz AND wake_at <= $4::timestamptz
        AND id NOT IN (SELECT id FROM passed) AND id NOT IN (SELECT id FROM outside)
        AND (gate NOT IN (SELECT gate FROM ours)
-            OR EXISTS (SELECT FROM runs AS ahead
-                        WHERE ahead.gate = found.gate AND (ahead.due_at, ahead.id) < (found.due_at, found.id)
-                          AND ahead.node IS DISTINCT FROM $1
+            OR EXISTS (SELECT {ahead_in_gate(found)} AND ahead.node IS DISTINCT FROM $1
                           AND ahead.id NOT IN (SELECT id FROM passed))
-            OR EXISTS (SELECT FROM blocks
-                        WHERE blocks.gate = found.gate AND (blocks.due_at, blocks.run_id) < (found.due_at, found.id)))
+            OR EXISTS (SELECT {blocks_ahead(found)}))
 )
--- The answer comes first, without a run. Of a run nothing is told that is known, or the same for all.
-SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS task, NULL AS params, NULL AS params_blob,
-       NULL AS name, NULL AS key, NULL AS labels, NULL AS queue, NULL AS priority, NULL AS ordering_key, NULL AS policy,
-       NULL AS secrets, NULL AS schedule, NULL AS trigger, NULL AS slot, NULL AS due_at, NULL AS wake_at, NULL AS gate,
-       NULL AS state, NULL AS stop, NULL AS fence, NULL AS attempt, NULL AS crashes, NULL AS revision, NULL AS progress,
-       NULL AS error, NULL AS created_at, NULL AS first_started_at, NULL AS started_at, NULL AS requeue_of, NULL AS mine,
+-- The answer comes first, without a run.
+SELECT no_run.*, NULL AS mine,
        EXISTS (SELECT FROM taker) OR EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM found) AS alive,
        (SELECT min(later.wake_at)
           FROM open
@@ -488,18 +474,16 @@ SELECT NULL AS id, NULL AS job_id, NULL AS owner, NULL AS created_by, NULL AS ta
        (SELECT count(*) FROM lanes) AS lanes,  -- not the highest id: lanes may be committed in another order
        (SELECT min(wake_at) FROM found
          WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
+  FROM (SELECT) AS answer LEFT JOIN (SELECT {offered_columns} FROM runs WHERE false) AS no_run ON true
  UNION ALL
 SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
-SELECT runs.id, nullif(job_id, runs.id), owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-       ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, stop, fence, attempt, crashes,
-       revision, progress, error, created_at, first_started_at, started_at, requeue_of, false, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL
+SELECT {offered_columns}, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
 
 -- name: lock_limits
--- In an order, so that two claims never wait for each other. No row is locked, for that would be a write.
+-- In an order, so that two claims never wait for each other. No row is locked, because that would be a write.
 SELECT pg_advisory_xact_lock(number)
   FROM (SELECT DISTINCT hashtext(current_schema() || ' limit of queue ' || queue) AS number
           FROM unnest($1::text[]) AS given(queue)
@@ -507,8 +491,7 @@ SELECT pg_advisory_xact_lock(number)
 
 -- name: contested_beyond_limits
 -- $1 queues with a limit, $2 tasks, $3 now, $4 how many to look at
--- What is left of these queues after a claim: if somebody is ahead of a run in its gate, it may overlap although there was
--- no room for it.
+-- Due runs of these queues that a claim left for lack of room: one that is behind another in its gate may still overlap.
 SELECT live_runs.*
   FROM lanes
  CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs
@@ -518,19 +501,15 @@ SELECT live_runs.*
                       LIMIT $4) AS next
   JOIN live_runs ON live_runs.id BETWEEN next.id AND next.id
  WHERE lanes.queue = ANY($1::text[]) AND next.gate IS NOT NULL AND next.due_at <= $3
-   AND (EXISTS (SELECT FROM runs AS ahead
-                 WHERE ahead.gate = next.gate AND (ahead.due_at, ahead.id) < (next.due_at, next.id))
-        OR EXISTS (SELECT FROM blocks
-                    WHERE blocks.gate = next.gate AND (blocks.due_at, blocks.run_id) < (next.due_at, next.id)));
+   AND (EXISTS (SELECT {ahead_in_gate(next)}) OR EXISTS (SELECT {blocks_ahead(next)}));
 
 -- name: rivals
--- Who is ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, for only
--- those can have started; the nearest of the same job is added, for it may wait further back.
+-- The runs ahead of each run in its gate, or held in it by another node. The first few are enough to decide by, because only
+-- those can have started; the nearest of the same job is added, because it may wait further back.
 SELECT given.id, rival.id, rival.job_id, rival.first_started_at, rival.failed
   FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) AS given(id, job_id, gate, due_at)
  CROSS JOIN LATERAL (
-       (SELECT id, job_id, first_started_at, false AS failed FROM runs AS ahead
-         WHERE ahead.gate = given.gate AND (ahead.due_at, ahead.id) < (given.due_at, given.id)
+       (SELECT id, job_id, first_started_at, false AS failed {ahead_in_gate(given)}
          ORDER BY ahead.due_at, ahead.id
          LIMIT 20)
         UNION
@@ -547,8 +526,7 @@ SELECT given.id, rival.id, rival.job_id, rival.first_started_at, rival.failed
                  LIMIT 100) AS held
          WHERE held.node <> $1)
         UNION
-       (SELECT run_id, job_id, NULL, true FROM blocks
-         WHERE blocks.gate = given.gate AND (blocks.due_at, blocks.run_id) < (given.due_at, given.id)
+       (SELECT run_id, job_id, NULL, true {blocks_ahead(given)}
          ORDER BY blocks.due_at, blocks.run_id
          LIMIT 1)) AS rival;
 
@@ -572,29 +550,26 @@ RETURNING runs.id;
 -- name: end_runs
 -- $1 whether the runs are held; else they wait. $2 batches of runs that ended alike, $3 how many they are in all, $4 whether
 -- they leave their gates at once.
--- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. The secrets of what
--- succeeded are not needed any more; the names of events are those of `end_of_run`. Answers how many ended, which if not all,
--- and when runs wake because of them.
+-- The fence shuts out a worker that lost its claim: it deletes no row, so nothing enters the history. Secrets are dropped as
+-- `effects_of_end` says, and events are named as by `end_of_run`. Returns how many ended, which if not all, and when runs wake
+-- because of them.
 WITH gone AS (
     DELETE FROM runs
      USING unnest($2::run_ends[]) AS batch
      CROSS JOIN LATERAL unnest(ids, results, first_started_ats, started_ats, finished_ats)
                         AS own(id, result, first_started_at, started_at, finished_at)
      WHERE runs.id BETWEEN own.id AND own.id AND runs.fence = batch.fence AND (runs.node IS NOT NULL) = $1::boolean
-    RETURNING runs.id, runs.job_id, runs.owner, runs.created_by, runs.task, runs.params, runs.params_blob, runs.name,
-              runs.key, runs.labels, runs.queue, runs.priority, runs.ordering_key, runs.policy,
-              CASE WHEN batch.state <> 'succeeded' THEN runs.secrets END, runs.schedule, runs.trigger, runs.slot,
-              runs.due_at, runs.wake_at, runs.gate, batch.state, runs.paused, runs.stop, runs.node, runs.fence,
-              batch.attempt, batch.crashes, runs.revision, batch.progress, batch.error, own.result, batch.reason,
-              runs.created_at, coalesce(own.first_started_at, own.started_at), own.started_at, own.finished_at,
-              runs.requeue_of, runs.shelf
+    RETURNING runs.id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+              policy, CASE WHEN batch.state <> 'succeeded' THEN secrets END, schedule, trigger, slot, due_at, wake_at, gate,
+              batch.state, paused, stop, node, runs.fence, batch.attempt, batch.crashes, revision, batch.progress,
+              batch.error, result, reason, created_at, coalesce(own.first_started_at, own.started_at), own.started_at,
+              finished_at, requeue_of, shelf
 ), kept AS (
-    INSERT INTO history (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                         ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop,
-                         node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
+    INSERT INTO history (id, job_id, owner, created_by, {spec_columns}, schedule, trigger, slot, due_at, wake_at, gate, state,
+                         paused, stop, node, fence, attempt, crashes, revision, progress, error, result, reason, created_at,
                          first_started_at, started_at, finished_at, requeue_of, shelf, ended_on)
     SELECT *, (finished_at AT TIME ZONE interval '0')::date FROM gone  -- UTC, without a look at its rules for each
-), told AS (
+), new_events AS (
     INSERT INTO events (kind, owner, subjects)
     SELECT 'run.' || state, owner, array_agg(id) FROM gone GROUP BY state, owner
 )
@@ -604,7 +579,6 @@ SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
   FROM gone;
 
 -- name: return_runs
--- To be tried again, or given back.
 UPDATE runs SET state = given.state, node = NULL, counted = false, going = false, wake_at = given.wake_at,
                 attempt = given.attempt, crashes = given.crashes, progress = given.progress, error = given.error,
                 first_started_at = given.first_started_at, started_at = given.started_at
@@ -615,7 +589,7 @@ UPDATE runs SET state = given.state, node = NULL, counted = false, going = false
 RETURNING runs.id, runs.fence;
 
 -- name: settled_before
--- Which results are in the store already: they were sent again because the answer was lost.
+-- Results that are in the store already: they were sent again because the answer was lost.
 SELECT given.id
   FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS given(id, fence, state)
   JOIN history ON history.id BETWEEN given.id AND given.id AND history.fence = given.fence AND history.state = given.state
@@ -663,7 +637,7 @@ DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS gi
  WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id;
 
 -- name: count_dead_letters
--- $1 bound. The order is that of the smallest index which has them all, and of no other.
+-- $1 bound. The order is that of the smallest index that has them all.
 SELECT count(*)
   FROM (SELECT FROM history
          WHERE state = 'failed' AND resolution IS NULL
@@ -695,16 +669,16 @@ DELETE FROM gates WHERE node = ANY($1::uuid[]);
 -- name: delete_nodes
 DELETE FROM nodes WHERE id = ANY($1::uuid[]);
 
--- name: graves
--- Nodes that are gone and may have left something behind.
+-- name: dead_nodes
+-- Removed nodes that may still hold runs.
 SELECT node, last_at FROM graves WHERE NOT EXISTS (SELECT FROM nodes WHERE nodes.id = graves.node);
 
--- name: lock_graves
--- Whether nobody else looks for what was left behind.
-SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' graves'));
+-- name: lock_dead_nodes
+-- Whether no other process looks for their runs.
+SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' dead nodes'));
 
 -- name: lanes_up_to
--- Those of which something wakes by $1.
+-- Those with runs that wake by $1.
 SELECT lanes.id
   FROM lanes
  CROSS JOIN LATERAL (SELECT FROM runs
@@ -713,8 +687,8 @@ SELECT lanes.id
 
 -- name: orphans
 -- $1 nodes, $2 lane, $3 behind this time, $4 up to this one, $5 how many to look at.
--- Each row tells how far it was looked, NULL at the end, and may have no run. What wakes at one instant is looked at in one
--- go: of a herd of millions nothing is kept but what is found.
+-- Each row has the time up to which was looked, NULL at the end, and may have no run. Runs that wake at one instant are looked
+-- at in one go, even millions: only those that are found are kept in memory.
 WITH last AS MATERIALIZED (
     SELECT (SELECT wake_at FROM runs
              WHERE lane = $2 AND wake_at > $3 AND wake_at <= $4 AND NOT parked AND NOT paused
@@ -731,10 +705,10 @@ SELECT orphan.*, last.wake_at
   LEFT JOIN (SELECT live_runs.*
                FROM found JOIN live_runs ON live_runs.id BETWEEN found.id AND found.id) AS orphan ON true;
 
--- name: level_graves
+-- name: forget_dead_nodes
 DELETE FROM graves WHERE node = ANY($1::uuid[]);
 
--- name: free_gates_of_the_gone
+-- name: free_gates_of_dead_nodes
 WITH RECURSIVE holders(node) AS (
     (SELECT node FROM gates ORDER BY node LIMIT 1)
     UNION ALL
@@ -751,8 +725,8 @@ DELETE FROM gates USING gone
 RETURNING gates.gate;
 
 -- name: wake_unblocked
--- From gate to gate: a parked run with nothing ahead of it, and nothing held in its gate, lost a race; or the dead letter
--- that blocked it grew too old to be kept.
+-- From gate to gate: a parked run with nothing ahead of it and nothing held in its gate lost a race, or the dead letter that
+-- blocked it was pruned.
 WITH RECURSIVE waiting(gate) AS (
     (SELECT gate FROM runs WHERE parked ORDER BY gate LIMIT 1)
     UNION ALL
@@ -762,20 +736,18 @@ WITH RECURSIVE waiting(gate) AS (
 )
 UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
   FROM waiting
- CROSS JOIN LATERAL (SELECT id, due_at FROM runs AS first
+ CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS first
                       WHERE first.gate = waiting.gate AND parked
                       ORDER BY first.due_at, first.id
                       LIMIT 1) AS first
  WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
-   AND NOT EXISTS (SELECT FROM runs AS ahead
-                    WHERE ahead.gate = waiting.gate AND (ahead.due_at, ahead.id) < (first.due_at, first.id))
+   AND NOT EXISTS (SELECT {ahead_in_gate(first)})
    AND NOT EXISTS (SELECT FROM (SELECT node FROM runs AS line
                                  WHERE line.gate = waiting.gate
                                  ORDER BY line.due_at, line.id
                                  LIMIT 100) AS line
                     WHERE line.node IS NOT NULL)
-   AND NOT EXISTS (SELECT FROM blocks
-                    WHERE blocks.gate = waiting.gate AND (blocks.due_at, blocks.run_id) < (first.due_at, first.id))
+   AND NOT EXISTS (SELECT {blocks_ahead(first)})
 RETURNING runs.wake_at;
 
 
@@ -973,14 +945,14 @@ INSERT INTO queues (queue, paused, concurrency) SELECT * FROM unnest($1::text[],
 SELECT await_claims();
 
 -- name: lanes_to_count
--- $1 queue: its lanes, and the latest time at which something that nodes hold, or that gone ones held, wakes.
+-- $1 queue: its lanes, and the latest time at which a run wakes that a node holds, be it dead or alive.
 SELECT id, greatest((SELECT max(beat_at) + interval '3 h' FROM nodes), (SELECT max(last_at) FROM graves))
   FROM lanes
  WHERE queue = $1;
 
 -- name: count_held
--- $1 lane, $2 behind this time, $3 up to this one, $4 how many to look at. What is held counts against a limit from now on.
--- Answers how far it was looked; NULL at the end.
+-- $1 lane, $2 behind this time, $3 up to this one, $4 how many to look at. Held runs count against a limit from now on.
+-- Returns the time up to which was looked; NULL at the end.
 WITH looked AS MATERIALIZED (
     SELECT id, node, wake_at FROM runs
      WHERE lane = $1 AND wake_at > $2 AND wake_at <= $3 AND NOT parked AND NOT paused
@@ -1021,25 +993,58 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
 
 
 -- -------------------------------------------------------------------------------------------------------------- lists
--- All lists take $1 owner, $2 task, $3 queue (NULL means any), $4 how many, and then what is said at those of runs and of
--- jobs. They differ in the index that they follow: shelf by shelf or all at once. Where there are many shelves they are
--- merged in two steps: one whose first run is not among the first of all has nothing to add. Those that look into the
--- history, shelf by shelf and day by day, have three more as their last: the first day, the one after the last, and whether
--- to look first how far the page reaches at most, by the first few of every shelf: `least` is that point. `place` is the
--- shelf that is being looked at, and in the history `place.since` or `place.least` the point that ends its page.
+-- All lists take $1 owner, $2 task, $3 queue (NULL means any), $4 how many, and then what the lists of runs and of jobs say.
+-- They differ in the index that they follow. Most read shelf by shelf: `place` is the shelf that is read, `order` the order of
+-- the index, and `position` that of the list.
 
 -- fragment: shelf_filter
 place.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
    AND ($2::text IS NULL OR place.task = $2) AND ($3::text IS NULL OR place.queue = $3);
 
--- fragment: all_if_few
-SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20;
+-- fragment: first_live(shelves, rows, order, position)
+-- Many shelves are merged in two steps: one whose first run is not among the first of all has nothing to add.
+WITH places AS MATERIALIZED (
+    SELECT id FROM shelves AS place WHERE {shelves}
+), heads AS MATERIALIZED (
+    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
+    UNION ALL
+    (SELECT place.id
+       FROM places AS place
+      CROSS JOIN LATERAL (SELECT due_at, id FROM live_runs AS run WHERE {rows} ORDER BY {order} LIMIT 1) AS run
+      WHERE (SELECT count(*) FROM places) > 20
+      ORDER BY {position}
+      LIMIT $4)
+)
+SELECT run.*
+  FROM heads AS place
+ CROSS JOIN LATERAL (SELECT * FROM live_runs AS run WHERE {rows} ORDER BY {order} LIMIT $4) AS run
+ ORDER BY {position}
+ LIMIT $4;
 
--- fragment: first_few
-LIMIT 1 + $4 / (SELECT count(*) FROM places);
+-- fragment: first_ended(places, rows, order, position, point, start, unsure)
+-- From the history, shelf by shelf and day by day. `place.since` is the point that ends the page. If it is unsure, the first
+-- few of every shelf are read before: the page does not reach beyond the last of them, `least`.
+WITH places AS MATERIALIZED (
+    {places}
+), least AS MATERIALIZED (
+    SELECT run.{point}
+      FROM (SELECT *, {start} AS since FROM places) AS place
+     CROSS JOIN LATERAL (SELECT {point} FROM ended_runs AS run WHERE {rows}
+                          ORDER BY {order} LIMIT 1 + $4 / (SELECT count(*) FROM places)) AS run
+     WHERE {unsure}::boolean
+     ORDER BY run.{point} DESC
+    OFFSET $4 - 1
+     LIMIT 1
+)
+SELECT run.*
+  FROM (SELECT *, coalesce((SELECT {point} FROM least), {start}) AS since FROM places) AS place
+ CROSS JOIN LATERAL (SELECT * FROM ended_runs AS run WHERE {rows} ORDER BY {order} LIMIT $4) AS run
+ ORDER BY {position}
+ LIMIT $4;
 
 -- Lists of runs go on with $5 job, $6 states, $7 stopping ($5 and $7 may be NULL), $8 due from, ($9, $10) before this
--- position; those of ended runs with $11: how the error begins, which is with its type, or NULL.
+-- position; those of ended runs with $11: how the error begins, which is with its type, or NULL; those that go day by day with
+-- $12 the first day, $13 the one after the last, $14 unsure.
 
 -- fragment: run_filter
 ($1::text IS NULL OR owner = $1) AND ($2::text IS NULL OR task = $2) AND ($3::text IS NULL OR queue = $3);
@@ -1047,11 +1052,12 @@ LIMIT 1 + $4 / (SELECT count(*) FROM places);
 -- fragment: run_shelf_filter
 {shelf_filter} AND $5::uuid IS NULL;
 
--- fragment: due_filter
-due_at >= $8::timestamptz AND (due_at, id) < ($9::timestamptz, $10::uuid);
+-- fragment: due_filter(start)
+due_at >= {start} AND (due_at, id) < ($9::timestamptz, $10::uuid);
 
 -- fragment: live_filter
-{due_filter} AND state = ANY($6::text[]) AND ($7::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $7);
+{due_filter($8::timestamptz)} AND state = ANY($6::text[])
+AND ($7::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $7);
 
 -- fragment: none_stopping
 -- What has ended is not being stopped.
@@ -1063,178 +1069,124 @@ due_at >= $8::timestamptz AND (due_at, id) < ($9::timestamptz, $10::uuid);
 -- fragment: history_filter
 {error_filter} AND ended_on >= $12::date AND ended_on < $13::date;
 
--- fragment: latest_first
-ORDER BY due_at DESC, id DESC LIMIT $4;
-
--- fragment: last_of_first_few
-WHERE $14::boolean ORDER BY first.due_at DESC OFFSET $4 - 1 LIMIT 1;
-
--- fragment: places_from_start
-(SELECT *, $8::timestamptz AS since FROM places) AS place;
-
--- fragment: places_from_least
-(SELECT *, coalesce((SELECT due_at FROM least), $8::timestamptz) AS since FROM places) AS place;
+-- fragment: latest
+run.due_at DESC, run.id DESC;
 
 -- name: list_live_runs
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves AS place WHERE {run_shelf_filter}
-), heads AS MATERIALIZED (
-    {all_if_few}
-    UNION ALL
-    (SELECT place.id
-       FROM places AS place
-      CROSS JOIN LATERAL (SELECT due_at, id FROM runs WHERE shelf = place.id AND {live_filter}
-                           ORDER BY due_at DESC, id DESC LIMIT 1) AS head
-      WHERE (SELECT count(*) FROM places) > 20
-      ORDER BY head.due_at DESC, head.id DESC
-      LIMIT $4)
-)
-SELECT run.*
-  FROM heads AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE shelf = place.id AND {live_filter} {latest_first}) AS run
- {latest_first};
+{first_live({run_shelf_filter}, shelf = place.id AND {live_filter}, {latest}, {latest})};
 
 -- name: list_retried_runs
 -- Runs that wait for another try are few among those that wait for their first: all of them have an error.
-SELECT run.*
-  FROM shelves AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE shelf = place.id AND error IS NOT NULL AND {live_filter} {latest_first}) AS run
- WHERE {run_shelf_filter}
- {latest_first};
+{first_live({run_shelf_filter}, shelf = place.id AND error IS NOT NULL AND {live_filter}, {latest}, {latest})};
 
 -- name: list_started_runs
--- What runs is little beside what waits.
-SELECT run.*
-  FROM shelves AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE shelf = place.id AND going AND {live_filter} {latest_first}) AS run
- WHERE {run_shelf_filter}
- {latest_first};
+{first_live({run_shelf_filter}, shelf = place.id AND going AND {live_filter}, {latest}, {latest})};
 
 -- name: list_stopping_runs
 WITH stopping AS MATERIALIZED (
     SELECT * FROM live_runs WHERE stop IS NOT NULL AND {run_filter} AND $5::uuid IS NULL
 )
-SELECT * FROM stopping WHERE {live_filter} {latest_first};
+SELECT * FROM stopping AS run WHERE {live_filter} ORDER BY {latest} LIMIT $4;
 
 -- name: list_live_runs_of_job
 SELECT * FROM (
     (SELECT * FROM live_runs WHERE id = $5::uuid AND job_id = id)
      UNION ALL
-    (SELECT * FROM live_runs WHERE job_id = $5::uuid AND job_id <> id)) AS each
+    (SELECT * FROM live_runs WHERE job_id = $5::uuid AND job_id <> id)) AS run
  WHERE {live_filter} AND {run_filter}
- {latest_first};
+ ORDER BY {latest}
+ LIMIT $4;
 
--- fragment: in_ended_runs
-FROM ended_runs
- WHERE shelf = place.id AND due_at >= place.since AND (due_at, id) < ($9::timestamptz, $10::uuid)
-   AND state = ANY($6::text[]) AND {history_filter};
+-- fragment: run_shelves
+SELECT id FROM shelves AS place WHERE {run_shelf_filter} AND {none_stopping};
+
+-- fragment: ended_in_shelf
+shelf = place.id AND {due_filter(place.since)} AND state = ANY($6::text[]) AND {history_filter};
 
 -- name: list_ended_runs
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves AS place WHERE {run_shelf_filter} AND {none_stopping}
-), least AS MATERIALIZED (
-    SELECT first.due_at
-      FROM {places_from_start}
-     CROSS JOIN LATERAL (SELECT due_at {in_ended_runs} ORDER BY due_at DESC, id DESC {first_few}) AS first
-     {last_of_first_few}
-)
-SELECT run.*
-  FROM {places_from_least} CROSS JOIN LATERAL (SELECT * {in_ended_runs} {latest_first}) AS run
- {latest_first};
+{first_ended({run_shelves}, {ended_in_shelf}, {latest}, {latest}, due_at, $8::timestamptz, $14)};
 
--- fragment: in_unsuccessful_runs
-FROM ended_runs
- WHERE shelf = place.id AND state <> 'succeeded' AND state = place.state
-   AND due_at >= place.since AND (due_at, id) < ($9::timestamptz, $10::uuid) AND {history_filter};
+-- fragment: run_shelves_by_state
+SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($6::text[]) AS wanted(state)
+ WHERE {run_shelf_filter} AND {none_stopping};
+
+-- fragment: unsuccessful_in_shelf
+shelf = place.id AND state <> 'succeeded' AND state = place.state AND {due_filter(place.since)} AND {history_filter};
 
 -- name: list_unsuccessful_runs
 -- State by state: what did not succeed has an index of its own, in which the few failed ones are found among the many.
-WITH places AS MATERIALIZED (
-    SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($6::text[]) AS wanted(state)
-     WHERE {run_shelf_filter} AND {none_stopping}
-), least AS MATERIALIZED (
-    SELECT first.due_at
-      FROM {places_from_start}
-     CROSS JOIN LATERAL (SELECT due_at {in_unsuccessful_runs} ORDER BY due_at DESC, id DESC {first_few}) AS first
-     {last_of_first_few}
-)
-SELECT run.*
-  FROM {places_from_least} CROSS JOIN LATERAL (SELECT * {in_unsuccessful_runs} {latest_first}) AS run
- {latest_first};
+{first_ended({run_shelves_by_state}, {unsuccessful_in_shelf}, {latest}, {latest}, due_at, $8::timestamptz, $14)};
+
+-- fragment: ended_filter
+{due_filter($8::timestamptz)} AND state = ANY($6::text[]) AND {error_filter} AND {run_filter};
 
 -- name: list_ended_runs_of_job
 SELECT * FROM (
     (SELECT * FROM ended_runs WHERE id = $5::uuid AND job_id = id)
      UNION ALL
-    (SELECT * FROM ended_runs
-      WHERE job_id = $5::uuid AND job_id <> id AND {due_filter} AND state = ANY($6::text[]) AND {error_filter} AND {run_filter}
-      {latest_first})) AS each
- WHERE {due_filter} AND state = ANY($6::text[]) AND {error_filter} AND {run_filter} AND {none_stopping}
- {latest_first};
+    (SELECT * FROM ended_runs AS run WHERE job_id = $5::uuid AND job_id <> id AND {ended_filter}
+      ORDER BY {latest} LIMIT $4)) AS run
+ WHERE {ended_filter} AND {none_stopping}
+ ORDER BY {latest}
+ LIMIT $4;
 
 -- Dead letters, and their groups by task and error: the most frequent first, with the newest as an example.
 
--- fragment: in_letters
-FROM ended_runs
- WHERE (shelf, due_at) >= (place.id, place.since) AND (shelf, due_at, id) < (place.id, $9::timestamptz, $10::uuid)
-   AND state = 'failed' AND resolution IS NULL;
+-- fragment: letter_shelf_filter
+{run_shelf_filter} AND 'failed' = ANY($6::text[]) AND {none_stopping};
+
+-- fragment: letter_shelves
+SELECT id FROM shelves AS place WHERE {letter_shelf_filter};
+
+-- fragment: letters_in_shelf
+(shelf, due_at) >= (place.id, place.since) AND (shelf, due_at, id) < (place.id, $9::timestamptz, $10::uuid)
+AND state = 'failed' AND resolution IS NULL;
+
+-- fragment: latest_of_shelf
+run.shelf DESC, run.due_at DESC, run.id DESC;
 
 -- fragment: letters_of_job
-FROM ended_runs
+SELECT * FROM ended_runs
  WHERE (job_id, due_at) >= ($5::uuid, $8::timestamptz) AND (job_id, due_at, id) < ($5::uuid, $9::timestamptz, $10::uuid)
    AND state = 'failed' AND resolution IS NULL AND {error_filter} AND {run_filter}
    AND 'failed' = ANY($6::text[]) AND {none_stopping}
  ORDER BY job_id DESC, due_at DESC, id DESC
  LIMIT $4;
 
--- fragment: letter_shelf_filter
-{run_shelf_filter} AND 'failed' = ANY($6::text[]) AND {none_stopping};
-
--- fragment: group_columns
-task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1];
-
--- fragment: by_error
-GROUP BY task, error ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+-- fragment: groups(letters)
+SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
+  FROM ({letters}) AS letters
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
 
 -- name: list_dead_letters
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves AS place WHERE {letter_shelf_filter}
-), least AS MATERIALIZED (
-    SELECT first.due_at
-      FROM {places_from_start}
-     CROSS JOIN LATERAL (SELECT due_at {in_letters} AND {history_filter}
-                          ORDER BY shelf DESC, due_at DESC, id DESC {first_few}) AS first
-     {last_of_first_few}
-)
-SELECT run.*
-  FROM {places_from_least}
- CROSS JOIN LATERAL (SELECT * {in_letters} AND {history_filter}
-                      ORDER BY shelf DESC, due_at DESC, id DESC LIMIT $4) AS run
- {latest_first};
+{first_ended({letter_shelves}, {letters_in_shelf} AND {history_filter}, {latest_of_shelf}, {latest},
+             due_at, $8::timestamptz, $14)};
 
 -- name: list_dead_letters_of_job
-SELECT * {letters_of_job};
+{letters_of_job};
+
+-- fragment: letters_of_all
+SELECT run.*
+  FROM (SELECT *, $8::timestamptz AS since FROM shelves) AS place
+ CROSS JOIN LATERAL (SELECT task, error, due_at, id FROM ended_runs AS run WHERE {letters_in_shelf} AND {error_filter}
+                      ORDER BY {latest_of_shelf} LIMIT $4) AS run
+ WHERE {letter_shelf_filter}
+ ORDER BY {latest}
+ LIMIT $4;
 
 -- name: group_dead_letters
-SELECT {group_columns}
-  FROM (SELECT run.*
-          FROM (SELECT *, $8::timestamptz AS since FROM shelves) AS place
-         CROSS JOIN LATERAL (SELECT task, error, due_at, id {in_letters} AND {error_filter}
-                              ORDER BY shelf DESC, due_at DESC, id DESC LIMIT $4) AS run
-         WHERE {letter_shelf_filter}
-         {latest_first}) AS letters
- {by_error};
+{groups({letters_of_all})};
 
 -- name: group_dead_letters_of_job
-SELECT {group_columns} FROM (SELECT task, error, due_at, id {letters_of_job}) AS letters {by_error};
+{groups({letters_of_job})};
 
 -- Lists of jobs go on with $5 name, $6 key, $7 label and $8 its value, $9 text (any of them may be NULL), $10 below this id;
 -- then $11 the status, $12 the states of the last run and $13 the time that it must be due by; for ended one-shots $11 the
--- states, $12 that time, and, shelf by shelf, $13 the least id, and $14 to $16 as above. `shelf >= s AND (shelf, id) < (s, i)`
--- is `shelf = s AND id < i`, ordered by both, said so that only the index of both will do: by the order of ids alone the
--- planner would walk the primary key through all other shelves. `due_at + interval '0'` keeps the index of due times away,
--- and `schedule || ''` that of all one-shots.
+-- states, $12 that time, and, day by day, $13 the least id, $14 the first day, $15 the one after the last, $16 unsure.
+-- `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that only the index of both will
+-- do: by the order of ids alone the planner would walk the primary key through all other shelves. `due_at + interval '0'`
+-- keeps the index of due times away, and `schedule || ''` that of all one-shots.
 
 -- fragment: spec_filter
 spec_wanted(task, name, key, queue, labels, $2, $5, $6, $3, $7, $8, $9);
@@ -1255,17 +1207,11 @@ schedule IS NOT NULL AND due_at + interval '0' <= $12::timestamptz AND {spec_fil
 -- fragment: in_shelf
 shelf >= place.id AND (shelf, id) < (place.id, $10::uuid);
 
--- fragment: newest_first
-ORDER BY id DESC LIMIT $4;
+-- fragment: newest
+run.id DESC;
 
--- fragment: last_id_of_first_few
-WHERE $16::boolean ORDER BY first.id DESC OFFSET $4 - 1 LIMIT 1;
-
--- fragment: places_from_id
-(SELECT *, $13::uuid AS least FROM places) AS place;
-
--- fragment: places_from_least_id
-(SELECT *, coalesce((SELECT id FROM least), $13::uuid) AS least FROM places) AS place;
+-- fragment: newest_of_shelf
+run.shelf DESC, run.id DESC;
 
 -- name: list_jobs_of_owner
 SELECT {job_columns} FROM jobs
@@ -1274,43 +1220,21 @@ SELECT {job_columns} FROM jobs
  LIMIT $4;
 
 -- name: list_jobs_of_all
-SELECT {job_columns} FROM jobs WHERE $1::text IS NULL AND id < $10::uuid AND {job_filter} {newest_first};
+SELECT {job_columns} FROM jobs WHERE $1::text IS NULL AND id < $10::uuid AND {job_filter} ORDER BY id DESC LIMIT $4;
 
 -- name: list_live_one_shots
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves AS place WHERE {shelf_filter}
-), heads AS MATERIALIZED (
-    {all_if_few}
-    UNION ALL
-    (SELECT place.id
-       FROM places AS place
-      CROSS JOIN LATERAL (SELECT id FROM runs WHERE {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}
-                           ORDER BY shelf DESC, id DESC LIMIT 1) AS head
-      WHERE (SELECT count(*) FROM places) > 20
-      ORDER BY head.id DESC
-      LIMIT $4)
-)
-SELECT run.*
-  FROM heads AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs WHERE {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}
-                      ORDER BY shelf DESC, id DESC LIMIT $4) AS run
- {newest_first};
+{first_live({shelf_filter}, {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}, {newest_of_shelf}, {newest})};
 
 -- name: list_paused_one_shots
-SELECT run.*
-  FROM shelves AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs
-                      WHERE {in_shelf} AND paused AND schedule || '' IS NOT NULL AND {one_shot_filter}
-                      ORDER BY shelf DESC, id DESC LIMIT $4) AS run
- WHERE {shelf_filter}
- {newest_first};
+{first_live({shelf_filter}, {in_shelf} AND paused AND schedule || '' IS NOT NULL AND {one_shot_filter},
+            {newest_of_shelf}, {newest})};
 
 -- name: list_stopping_one_shots
 WITH stopping AS MATERIALIZED (
     SELECT * FROM live_runs
      WHERE stop IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1) AND {one_shot_filter}
 )
-SELECT * FROM stopping WHERE id < $10::uuid {newest_first};
+SELECT * FROM stopping WHERE id < $10::uuid ORDER BY id DESC LIMIT $4;
 
 -- fragment: of_key
 key >= $6 AND (key, id) < ($6, $10::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1);
@@ -1323,40 +1247,25 @@ SELECT * FROM ended_runs
  WHERE {of_key} AND state = ANY($11::text[]) AND {ended_one_shot_filter}
  ORDER BY key DESC, id DESC LIMIT $4;
 
--- fragment: in_ended_one_shots
-FROM ended_runs
- WHERE (shelf, id) >= (place.id, place.least) AND (shelf, id) < (place.id, $10::uuid)
-   AND state = ANY($11::text[]) AND {one_shot_history_filter};
+-- fragment: shelves_in_filter
+SELECT id FROM shelves AS place WHERE {shelf_filter};
+
+-- fragment: ended_one_shots_in_shelf
+(shelf, id) >= (place.id, place.since) AND (shelf, id) < (place.id, $10::uuid)
+AND state = ANY($11::text[]) AND {one_shot_history_filter};
 
 -- name: list_ended_one_shots
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves AS place WHERE {shelf_filter}
-), least AS MATERIALIZED (
-    SELECT first.id
-      FROM {places_from_id}
-     CROSS JOIN LATERAL (SELECT id {in_ended_one_shots} ORDER BY shelf DESC, id DESC {first_few}) AS first
-     {last_id_of_first_few}
-)
-SELECT run.*
-  FROM {places_from_least_id}
- CROSS JOIN LATERAL (SELECT * {in_ended_one_shots} ORDER BY shelf DESC, id DESC LIMIT $4) AS run
- {newest_first};
+{first_ended({shelves_in_filter}, {ended_one_shots_in_shelf}, {newest_of_shelf}, {newest}, id, $13::uuid, $16)};
 
--- fragment: in_unsuccessful_one_shots
-FROM ended_runs
- WHERE (shelf, state, id) >= (place.id, place.state, place.least) AND (shelf, state, id) < (place.id, place.state, $10::uuid)
-   AND state <> 'succeeded' AND {one_shot_history_filter};
+-- fragment: shelves_by_state
+SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($11::text[]) AS wanted(state) WHERE {shelf_filter};
+
+-- fragment: unsuccessful_one_shots_in_shelf
+(shelf, state, id) >= (place.id, place.state, place.since) AND (shelf, state, id) < (place.id, place.state, $10::uuid)
+AND state <> 'succeeded' AND {one_shot_history_filter};
+
+-- fragment: newest_of_state
+run.shelf DESC, run.state DESC, run.id DESC;
 
 -- name: list_unsuccessful_one_shots
-WITH places AS MATERIALIZED (
-    SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($11::text[]) AS wanted(state) WHERE {shelf_filter}
-), least AS MATERIALIZED (
-    SELECT first.id
-      FROM {places_from_id}
-     CROSS JOIN LATERAL (SELECT id {in_unsuccessful_one_shots} ORDER BY shelf DESC, state DESC, id DESC {first_few}) AS first
-     {last_id_of_first_few}
-)
-SELECT run.*
-  FROM {places_from_least_id}
- CROSS JOIN LATERAL (SELECT * {in_unsuccessful_one_shots} ORDER BY shelf DESC, state DESC, id DESC LIMIT $4) AS run
- {newest_first};
+{first_ended({shelves_by_state}, {unsuccessful_one_shots_in_shelf}, {newest_of_state}, {newest}, id, $13::uuid, $16)};

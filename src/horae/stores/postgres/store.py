@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: many nodes, one truth. Its verbs are in the modules beside this one, by their subject."""
+"""The store on PostgreSQL. Its verbs are in the modules beside this one, by their subject."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,25 +6,22 @@ from datetime import datetime
 from horae.core.signals import Signal
 from horae.ports.blobs import Blobs
 from horae.ports.events import EventLog
-from horae.stores.postgres import schema
+from horae.stores.common.schema import refuse_other_version
 from horae.stores.postgres.apply import PostgresApply
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim
+from horae.stores.postgres.connection import schema
 from horae.stores.postgres.create import PostgresCreate
 from horae.stores.postgres.events import PostgresEventLog
-from horae.stores.postgres.planning import PostgresPlanning
 from horae.stores.postgres.reads import PostgresReads
 from horae.stores.postgres.runs import PostgresRuns
-from horae.stores.postgres.transactional import PostgresEnlistment
 from horae.stores.postgres.upkeep import PostgresUpkeep
 
 
 class PostgresStore(
     PostgresReads,
     PostgresCreate,
-    PostgresEnlistment,
     PostgresApply,
-    PostgresPlanning,
     PostgresClaim,
     PostgresRuns,
     PostgresUpkeep,
@@ -32,8 +29,8 @@ class PostgresStore(
     """A store in one schema of a PostgreSQL database.
 
     The address is any that libpq takes; options that it does not know become settings of the server: `search_path`
-    chooses the schema. `pooler=1` is for poolers that change connections between transactions. One that does not listen
-    hears no signals of other processes, and is not woken by them.
+    chooses the schema. `pooler=1` is for poolers that change connections between transactions. A store that does not
+    listen gets no signals of other processes.
     """
 
     blobs: Blobs
@@ -49,7 +46,7 @@ class PostgresStore(
         await self._db.open()
         try:
             async with self._db.session() as session:
-                schema.refuse_other_version(await schema.read_version(session))
+                refuse_other_version("postgres", await schema.read_version(session))
                 name = await session.value("current_schema")
             await self._signals.open(name)
         except BaseException:
@@ -57,12 +54,12 @@ class PostgresStore(
             raise
 
     async def close(self) -> None:
-        """Finish what was begun and let go of every connection."""
+        """Finish what was begun and close every connection."""
         await self._signals.close()
         await self._db.close()
 
     async def migrate(self) -> list[int]:
-        """Bring the schema to the newest version; answers the steps that were taken."""
+        """Migrate the schema to the newest version; returns the steps that were taken."""
         return await schema.migrate(self._db.address)
 
     async def status(self) -> tuple[int, int]:

@@ -1,20 +1,39 @@
-"""Heartbeats in PostgreSQL, what dead nodes leave behind, and the removal of what is too old to be kept."""
+"""The background duties in PostgreSQL: planning, heartbeats, runs of dead nodes, retention."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
+from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.model import NodeId, Run
 from horae.core.records import IDEMPOTENCY_LIFE
 from horae.core.signals import Kind, Signal
 from horae.ports.events import EVENT_LIFE
-from horae.ports.store import Beat
+from horae.ports.store import Beat, Plannable
+from horae.stores.common.codecs import JOB_COLUMNS
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import day_of, node_of
-from horae.stores.postgres.database import retried
-from horae.stores.postgres.held import left_behind
+from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of, node_of
+from horae.stores.postgres.connection.database import Database, Session, retried
+
+LOOK_AT = 50_000  # runs in one statement that looks for held ones
+_COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
+_PAGE = _COUNTS + 2  # where the columns of a backfill follow these
 
 
 class PostgresUpkeep(PostgresBase):
-    """The verbs of the store that keep it in order."""
+    """The verbs of the store that planners, the janitor and retention use."""
+
+    async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
+        """Jobs and backfills whose `plan_at` has come."""
+        async with self._db.session() as session:
+            jobs = await session.rows("plannable_jobs", shards, now, limit, MAX_UNSTARTED)
+            pages = await session.rows("plannable_backfills", shards, now, limit, MAX_UNSTARTED)
+            next_at = await session.value("next_plan_at", shards, now)
+        return Plannable(
+            jobs=[_due(row) for row in jobs],
+            backfills=[(ROWS.backfill(row[_PAGE:]), _due(row)) for row in pages],
+            next_at=next_at,
+        )
 
     @retried
     async def beat(
@@ -28,28 +47,28 @@ class PostgresUpkeep(PostgresBase):
         return Beat(nodes=[node_of(row) for row in found])
 
     async def orphans(self, *, limit: int) -> list[Run]:
-        """Held runs whose node is not registered; those of nodes that left nothing are not looked for again.
+        """Held runs whose node is not registered; dead nodes that hold nothing are not looked for again.
 
-        To look for them takes long while much waits, so one does it for all.
+        The search takes long while many runs wait, so one process does it for all.
         """
-        gone = await self._db.rows("graves")
-        if not gone:
+        dead = await self._db.rows("dead_nodes")
+        if not dead:
             return []
-        nodes, last_at = [row[0] for row in gone], max(row[1] for row in gone)
+        nodes, last_at = [row[0] for row in dead], max(row[1] for row in dead)
         async with self._db.transaction() as session:
-            if not await session.value("lock_graves"):
+            if not await session.value("lock_dead_nodes"):
                 return []
-            found = await left_behind(session, nodes, last_at=last_at, limit=limit)
+            found = await find_held(session, nodes, last_at=last_at, limit=limit)
             if len(found) < limit:  # that is all
-                await session.rows("level_graves", sorted({*nodes} - {run.node for run in found}))
+                await session.rows("forget_dead_nodes", sorted({*nodes} - {run.node for run in found}))
         return found
 
     @retried
     async def tidy(self, *, now: datetime) -> int:
-        """Free gates of nodes that are gone, and wake parked runs that nothing blocks; how many were found."""
-        await self._ensure_days({day_of(now), day_of(now + timedelta(days=1))})  # so that nobody waits at midnight
+        """Free gates of dead nodes, and wake parked runs that nothing blocks; how many were found."""
+        await self._ensure_days({day_of(now), day_of(now + timedelta(days=1))})  # so that no result waits at midnight
         async with self._db.session() as session:
-            freed = await session.rows("free_gates_of_the_gone")
+            freed = await session.rows("free_gates_of_dead_nodes")
             woken = await session.rows("wake_unblocked", now)
         if woken or freed:
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
@@ -74,3 +93,35 @@ class PostgresUpkeep(PostgresBase):
             skips = await session.rows("prune_skips", midnight, limit)
             blobs = await session.rows("prune_blobs", midnight, limit)
         return int(days) + len(skips) + len(blobs)
+
+
+def _due(row: Sequence[Any]) -> Due:
+    """A job with how many of its runs are alive, from JOB_COLUMNS and two counts."""
+    return Due(job=ROWS.job(row), unstarted=row[_COUNTS], live=row[_COUNTS + 1])
+
+
+# Held runs have no index of their own. They are looked for among all that may be claimed, which takes long while many
+# runs wait: so piece by piece, and only where a node is dead, a limit is new, or a claim of a node got no answer.
+
+
+async def find_held(
+    session: Session, nodes: Sequence[NodeId], *, last_at: datetime, limit: int | None = None, at_once: int = LOOK_AT
+) -> list[Run]:
+    """Runs that the nodes hold and that wake by `last_at`; if there are fewer than `limit`, all."""
+    found: list[Run] = []
+    for (lane,) in await session.rows("lanes_up_to", last_at):
+        place: datetime | None = BEGINNING
+        while place is not None and (limit is None or len(found) < limit):
+            rows = await session.rows("orphans", nodes, lane, place, last_at, at_once)
+            place = rows[0][-1]
+            found += [ROWS.run(row) for row in rows if row[0] is not None]
+    return found[:limit]
+
+
+async def count_held(database: Database, queue: str) -> None:
+    """Count the held runs of a queue that has a new limit; claims that know of the limit count theirs themselves."""
+    await database.rows("await_claims")
+    for lane, last_at in await database.rows("lanes_to_count", queue):
+        place = BEGINNING if last_at is not None else None  # else there never was a node
+        while place is not None:
+            place = await database.value("count_held", lane, place, last_at, LOOK_AT)

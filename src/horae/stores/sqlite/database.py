@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.stores.common.statements import expected_version, load, migrations_after
+from horae.stores.common.schema import expected_version, migrations_after
+from horae.stores.common.statements import load
 from horae.stores.sqlite.codecs import to_micros
 
 OLDEST = (3, 35, 0)  # RETURNING came with it

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
-from horae.stores.common.listing import decode_position
+from horae.stores.common.listing import event_position
 from horae.stores.sqlite.codecs import to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import SqliteExecutor, Transaction
@@ -33,7 +33,7 @@ class SqliteEventLog:
         self._executor = executor
 
     async def read(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
-        since = 0 if after is None else decode_position(after)
+        since = 0 if after is None else event_position(after)
         return await self._executor.read(lambda db: _read(db, since, owner, limit))
 
     async def last(self) -> str:

@@ -11,7 +11,7 @@ from horae.core.signals import Signal
 from horae.core.values import replace
 from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
-from horae.stores.common.statements import expected_version
+from horae.stores.common.schema import expected_version
 from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
 from horae.stores.sqlite.apply import apply

@@ -1,13 +1,16 @@
-"""How ids and times travel to PostgreSQL and back, and arrays of them: as hexadecimal digits and aware datetimes."""
+"""The types of PostgreSQL on the wire: ids as hexadecimal digits, times as aware datetimes, and arrays of them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_MOST_MOMENTS = 4096  # that are remembered
+_MOST_MOMENTS = 4096  # in the cache
 
 _TEXT, _TIMESTAMPTZ, _UUID = 25, 1184, 2950  # the numbers of these types in every server
 _HEAD = Struct(">iiIii")  # of an array: dimensions, flags, the type of its elements, their number, the first index
@@ -19,10 +22,10 @@ _ID_SIZE = _SIZE.pack(16)
 
 
 async def set_codecs(connection: Any) -> None:
-    """Teach a connection to speak our ids and times, one by one and in arrays.
+    """Set the codecs of a connection for ids and times, one by one and in arrays.
 
-    Arrays are made as a whole: the driver asks of every element what it is, which takes two to five times as long. For
-    an array it lets nobody but itself set a codec, hence the way around its door.
+    Arrays are encoded as a whole: the driver checks the type of every element, which takes two to five times as long.
+    It has no public way to set the codec of an array.
     """
     await connection.set_type_codec(
         "uuid", schema="pg_catalog", encoder=bytes.fromhex, decoder=bytes.hex, format="binary"
@@ -31,9 +34,12 @@ async def set_codecs(connection: Any) -> None:
         "timestamptz", schema="pg_catalog", encoder=_encode_time, decoder=_decode_time, format="binary"
     )
     add = connection._protocol.get_settings().add_python_codec
-    add(1009, "_text", "pg_catalog", [], "scalar", encode_texts, decode_texts, "binary")
-    add(1185, "_timestamptz", "pg_catalog", [], "scalar", encode_times, decode_times, "binary")
-    add(2951, "_uuid", "pg_catalog", [], "scalar", encode_ids, decode_ids, "binary")
+    for oid, name, encode, decode in (
+        (1009, "_text", encode_texts, bytes.decode),
+        (1185, "_timestamptz", encode_times, _decode_time),
+        (2951, "_uuid", encode_ids, bytes.hex),
+    ):
+        add(oid, name, "pg_catalog", [], "scalar", encode, partial(decode_array, decode), "binary")
 
 
 def encode_ids(ids: Collection[str | None]) -> bytes:
@@ -45,25 +51,15 @@ def encode_ids(ids: Collection[str | None]) -> bytes:
         return head + b"".join([_NULL if ident is None else _ID_SIZE + bytes.fromhex(ident) for ident in ids])
 
 
-def decode_ids(data: bytes) -> list[str | None]:
-    """The inverse of `encode_ids`."""
-    return [None if element is None else element.hex() for element in _elements(data)]
-
-
 def encode_times(moments: Collection[datetime | None]) -> bytes:
     """A `timestamptz[]`."""
     pack, sent = _TIME.pack, [_HEAD.pack(1, 0, _TIMESTAMPTZ, len(moments), 1)]
     last, data = None, _NULL
     for moment in moments:
-        if moment is not last:  # what comes together often has its time in common
+        if moment is not last:  # the items of a batch often share their time
             last, data = moment, _NULL if moment is None else pack(8, (moment - _EPOCH) // _MICROSECOND)
         sent.append(data)
     return b"".join(sent)
-
-
-def decode_times(data: bytes) -> list[datetime | None]:
-    """The inverse of `encode_times`."""
-    return [None if element is None else _decode_time(element) for element in _elements(data)]
 
 
 def encode_texts(texts: Collection[str | None]) -> bytes:
@@ -78,20 +74,15 @@ def encode_texts(texts: Collection[str | None]) -> bytes:
     return b"".join(sent)
 
 
-def decode_texts(data: bytes) -> list[str | None]:
-    """The inverse of `encode_texts`."""
-    return [None if element is None else element.decode() for element in _elements(data)]
-
-
-def _elements(array: bytes) -> list[bytes | None]:
-    """What an array holds, each as it was sent."""
-    found: list[bytes | None] = []
+def decode_array(decode: Callable[[bytes], T], array: bytes) -> list[T | None]:
+    """The elements of an array, each decoded."""
+    found: list[T | None] = []
     at = _HEAD.size  # beyond the end of an empty array, whose head is shorter
     while at < len(array):
         (size,) = _SIZE.unpack_from(array, at)
         begin = at + _SIZE.size
         at = begin + max(size, 0)
-        found.append(None if size < 0 else array[begin:at])
+        found.append(None if size < 0 else decode(array[begin:at]))
     return found
 
 
@@ -101,7 +92,7 @@ def _encode_time(moment: datetime) -> bytes:
 
 
 class _Moments(dict[bytes, datetime]):
-    """Times by what PostgreSQL sends for them: rows that are read together have most of their times in common."""
+    """A cache of times by their bytes: rows that are read together share most of their times."""
 
     def __missing__(self, sent: bytes) -> datetime:
         if len(self) >= _MOST_MOMENTS:

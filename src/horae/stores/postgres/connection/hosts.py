@@ -1,4 +1,4 @@
-"""The servers that an address of PostgreSQL names: one, or several of which one takes writes at a time."""
+"""The servers that an address of PostgreSQL names: one, or several of which one at a time takes writes."""
 
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlencode

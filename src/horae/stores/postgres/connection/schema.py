@@ -1,29 +1,13 @@
-"""The schema in PostgreSQL: its version, and the way to the newest one."""
+"""The schema in PostgreSQL: its version, and its migrations."""
 
 import asyncpg
 
 from horae.core.errors import Misconfigured
+from horae.stores.common.schema import expected_version, refuse_unreleased
 from horae.stores.common.statements import migrations
-from horae.stores.postgres.database import Address, Session, door
+from horae.stores.postgres.connection.database import Address, Session, door
 
 OLDEST_SERVER = 140000  # PostgreSQL 14
-
-
-def expected_version() -> int:
-    """The version of the schema that this code is written for."""
-    return migrations("postgres")[-1][0]
-
-
-def refuse_other_version(version: int) -> None:
-    """Raise unless the schema is the expected one, and say what to do."""
-    if version < expected_version():
-        raise Misconfigured(
-            f"the schema is at version {version} and this Horae needs {expected_version()}: run `horae db migrate`"
-        )
-    if version > expected_version():
-        raise Misconfigured(
-            f"the schema is at version {version}, newer than this Horae knows ({expected_version()}): upgrade Horae"
-        )
 
 
 async def read_version(session: Session) -> int:
@@ -38,13 +22,13 @@ async def status(address: Address) -> tuple[int, int]:
     with door():
         connection = await address.connect()
         try:
-            return await read_version(Session(connection)), expected_version()
+            return await read_version(Session(connection)), expected_version("postgres")
         finally:
             await connection.close()
 
 
 async def migrate(address: Address) -> list[int]:
-    """Bring the schema to the expected version, step by step; answers the steps taken. Several may do so at once."""
+    """Migrate the schema step by step; returns the steps taken. Several processes may do so at once."""
     with door():
         connection = await address.connect()
         try:
@@ -60,7 +44,9 @@ async def _step(connection: asyncpg.Connection, version: int, script: str) -> bo
         session = Session(connection)
         await session.rows("lock_migrations")
         await session.rows("create_versions")
-        if await session.value("schema_version") >= version:
+        current = await session.value("schema_version")
+        refuse_unreleased("postgres", current)
+        if current >= version:
             return False
         await connection.execute(script, timeout=None)  # a migration may have much to do
         await session.rows("add_version", version)
@@ -74,7 +60,7 @@ async def _create_schema(connection: asyncpg.Connection) -> None:
     try:
         await connection.execute(statement)
     except asyncpg.UniqueViolationError:
-        return  # another process was quicker
+        return  # another process was first
 
 
 def _refuse_old_server(connection: asyncpg.Connection) -> None:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that are handed round: few, open for long, each used by one at a time."""
+"""A pool of connections to PostgreSQL: few, open for long, each used by one task at a time."""
 
 import asyncio
 import time
@@ -9,52 +9,52 @@ from typing import Any
 
 import asyncpg
 
-IDLE = 300.0  # seconds after which a connection that nobody needed is closed
+IDLE = 300.0  # seconds after which an unused connection is closed
 
 _UNFIT = (
-    TimeoutError,  # the statement may still be at work on the server: asyncpg is about to tell it
+    TimeoutError,  # the statement may still run on the server: asyncpg is about to cancel it
     asyncpg.ReadOnlySQLTransactionError,  # a standby: another connection may lead to the server that takes writes now
 )
 
 
 class Connections:
-    """Up to so many connections; the one that was left last is taken up first, so that few are kept busy.
+    """Up to `size` connections; the one that was released last is used first, so that few are kept busy.
 
-    asyncpg's own pool does the same with a task for every time that one is given back: 80 µs for each statement, more
-    than most of them take the client in all.
+    asyncpg's own pool starts a task for every release: 80 µs for each statement, more than most of them cost the client
+    in all.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], *, size: int, patience: float) -> None:
         self._connect = connect
         self._size = size
-        self._patience = patience  # seconds to wait for one that is free, and for those at work when all are closed
+        self._patience = patience  # seconds to wait for a free one, and for busy ones when all are closed
         self._places = asyncio.Semaphore(size)
-        self._free: deque[tuple[float, Any]] = deque()  # with when it was left; the last one at the end
+        self._free: deque[tuple[float, Any]] = deque()  # with when it was released; the last one at the end
         self._busy: set[Any] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
-        """A connection of one's own for a while; TimeoutError when none becomes free."""
+        """Lend a connection; TimeoutError when none becomes free."""
         connection = await self._take()
         try:
             yield connection
         except BaseException as exc:
             if isinstance(exc, TimeoutError):
                 self._doubt()
-            self._leave(connection, fit=isinstance(exc, Exception) and not isinstance(exc, _UNFIT))
+            self._release(connection, fit=isinstance(exc, Exception) and not isinstance(exc, _UNFIT))
             raise
-        self._leave(connection, fit=True)
+        self._release(connection, fit=True)
 
     async def close(self) -> None:
-        """Close all, those at work when they are left, at the latest when they have had their time."""
+        """Close all, busy ones when they are released, at the latest after `patience`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 for _ in range(self._size):
                     await self._places.acquire()
                 for _, connection in self._free:
-                    await _quietly(connection.close())
-                await asyncio.gather(*self._leaving)
+                    await _ignore_errors(connection.close())
+                await asyncio.gather(*self._closing)
         for connection in (*self._busy, *(connection for _, connection in self._free)):
             connection.terminate()
 
@@ -65,51 +65,51 @@ class Connections:
         else:
             await self._places.acquire()  # at once: a timer would cost more than the rest of this
         try:
-            connection = self._left_last() or await self._connect()
+            connection = self._released_last() or await self._connect()
         except BaseException:
             self._places.release()
             raise
         self._busy.add(connection)
         return connection
 
-    def _left_last(self) -> Any:
+    def _released_last(self) -> Any:
         while self._free:
             _, connection = self._free.pop()
             if not connection.is_closed():
                 return connection
         return None
 
-    def _leave(self, connection: Any, *, fit: bool) -> None:
+    def _release(self, connection: Any, *, fit: bool) -> None:
         now = time.monotonic()
         if fit and not connection.is_closed() and not connection.is_in_transaction():
             self._busy.discard(connection)
             self._free.append((now, connection))
             self._places.release()
         else:
-            self._see_off(self._dismiss(connection))
+            self._in_background(self._discard(connection))
         if self._free and self._free[0][0] < now - IDLE:
-            self._see_off(self._free.popleft()[1].close(timeout=self._patience))
+            self._in_background(self._free.popleft()[1].close(timeout=self._patience))
 
     def _doubt(self) -> None:
-        """Let go of those that nobody has used since: a server that is silent on one is so on others, one by one."""
+        """Drop those that were not used since a statement began that timed out: they would time out one by one."""
         began_at = time.monotonic() - self._patience
         while self._free and self._free[0][0] < began_at:
             self._free.popleft()[1].terminate()
 
-    async def _dismiss(self, connection: Any) -> None:
-        """Close a connection that nobody may use any more; only then is there a place for another."""
+    async def _discard(self, connection: Any) -> None:
+        """Close a connection that must not be used again; only then is there a place for another."""
         try:
             await connection.close(timeout=self._patience)
         finally:
             self._busy.discard(connection)
             self._places.release()
 
-    def _see_off(self, farewell: Any) -> None:
-        task = asyncio.ensure_future(_quietly(farewell))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+    def _in_background(self, closing: Any) -> None:
+        task = asyncio.ensure_future(_ignore_errors(closing))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
-async def _quietly(farewell: Any) -> None:
+async def _ignore_errors(closing: Any) -> None:
     with suppress(Exception):  # a connection that cannot be closed is gone as well
-        await farewell
+        await closing

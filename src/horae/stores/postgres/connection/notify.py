@@ -1,16 +1,16 @@
-"""Signals between processes through NOTIFY: one for all that happened since the last was sent, heard by LISTEN.
+"""Signals between processes through NOTIFY and LISTEN.
 
-A NOTIFY inside the transaction that it tells of would hold a lock of the whole database until the commit is on disk,
+A NOTIFY inside the transaction that it is about would hold a lock of the whole database until the commit is on disk,
 one commit after the other. So signals are sent after the commit, from a connection of their own that writes nothing,
-and what piles up while one is under way goes as one. Whoever is killed in between never gave an answer either, and what
-a lost signal told of is found by the next scan.
+and those that come while one is under way go as one. A signal that is lost with its process costs only time: the next
+scan finds the change.
 """
 
 import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,13 +19,13 @@ import structlog
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import NodeId
-from horae.core.signals import Kind, Signal
-from horae.stores.postgres.database import TIMEOUT, Address, Session, door
+from horae.core.signals import Kind, Signal, merged
+from horae.stores.postgres.connection.database import TIMEOUT, Address, Session, door
 
 log = structlog.get_logger(__name__)
 
-CHECK_EVERY = 5.0  # seconds between looks at an idle connection
-POLL_EVERY = 1.0  # seconds between hints behind a pooler, where nothing can be heard
+CHECK_EVERY = 5.0  # seconds between checks of an idle connection
+POLL_EVERY = 1.0  # seconds between hints behind a pooler, where LISTEN does not work
 BACKOFF = (0.05, 5.0)  # seconds: the first wait before a reconnect, and the longest
 MAX_PAYLOAD = 7000  # bytes; PostgreSQL takes 8000
 
@@ -34,14 +34,14 @@ _TICK = timedelta(microseconds=1)
 
 
 class Signals:
-    """Tells subscribers of this process and of all others what changed."""
+    """Passes signals to the subscribers of this process and of all others."""
 
     def __init__(self, address: Address, *, listens: bool) -> None:
         self._address = address
         self._listens = listens
         self._channel = ""
         self._subscribers: list[Callable[[Signal], None]] = []
-        self._pending: dict[tuple[Kind, NodeId | None], Signal] = {}
+        self._pending: list[Signal] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._own: int | None = None  # the server process behind our connection: its signals are our own
@@ -77,19 +77,17 @@ class Signals:
         return stop
 
     def send(self, signals: Iterable[Signal]) -> None:
-        """Tell this process at once and the others in a moment."""
-        for signal in signals:
-            self._tell(signal)
-            self._enqueue(signal)
+        """Pass signals to this process at once and to the others in a moment."""
+        new = merged(signals)
+        for signal in new:
+            self._pass_on(signal)
+        self._enqueue(new)
 
-    def _enqueue(self, signal: Signal) -> None:
-        place = (signal.kind, signal.node)
-        earlier = self._pending.get(place)
-        if earlier is None or signal.at is None or (earlier.at is not None and signal.at < earlier.at):
-            self._pending[place] = signal
+    def _enqueue(self, signals: Sequence[Signal]) -> None:
+        self._pending = merged([*self._pending, *signals])
         self._wake.set()
 
-    def _tell(self, signal: Signal) -> None:
+    def _pass_on(self, signal: Signal) -> None:
         for heard in list(self._subscribers):
             heard(signal)
 
@@ -110,9 +108,7 @@ class Signals:
             except (Unavailable, Misconfigured, asyncpg.PostgresError) as exc:  # whatever it is, we try again
                 log.warning("signals_interrupted", error=str(exc))
                 if time.monotonic() - began_at > longest:
-                    wait = (
-                        first  # what was lost after a while is back soon; what is lost at once, again and again, is not
-                    )
+                    wait = first  # a connection that lasted is replaced soon, but not one that always fails at once
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(wait * 2, longest)
 
@@ -122,26 +118,25 @@ class Signals:
             await connection.add_listener(self._channel, self._hear)
         connection.add_termination_listener(lambda _: self._wake.set())
         if listening.is_set():
-            self._tell(Signal(kind=Kind.ANY))  # who knows what was said meanwhile
+            self._pass_on(Signal(kind=Kind.ANY))  # signals may have been lost meanwhile
         listening.set()
         session = Session(connection)
         while True:
             await self._next_turn()
             if connection.is_closed():
                 raise Unavailable("the connection for signals was lost")
-            pending, self._pending = self._pending, {}
+            pending, self._pending = self._pending, []
             try:
                 if not pending:
-                    await session.value("store_time")  # is anybody still there?
-                for payload in _payloads(pending.values()):
+                    await session.value("store_time")  # does the server still answer?
+                for payload in _payloads(pending):
                     await session.rows("notify", self._channel, payload)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                for signal in pending.values():
-                    self._enqueue(signal)
+                self._enqueue(pending)
                 raise
 
     async def _next_turn(self) -> None:
-        """Wait for something to send, or for the time to see whether the connection still lives."""
+        """Wait for a signal to send, or for the time to check the connection."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CHECK_EVERY):
                 await self._wake.wait()
@@ -150,12 +145,12 @@ class Signals:
     def _hear(self, _: Any, sender: int, __: str, payload: str) -> None:
         if sender != self._own:
             for line in payload.split("\n"):
-                self._tell(_decode(line))
+                self._pass_on(_decode(line))
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_EVERY)
-            self._tell(Signal(kind=Kind.ANY))
+            self._pass_on(Signal(kind=Kind.ANY))
 
 
 def _payloads(signals: Iterable[Signal]) -> list[str]:
@@ -175,7 +170,7 @@ def _encode(signal: Signal) -> str:
 
 
 def _decode(line: str) -> Signal:
-    """The inverse of `_encode`; what a newer version says is at least a hint."""
+    """The inverse of `_encode`; a kind that only a newer version knows is ANY."""
     kind, at, node = [*line.split(" "), "", ""][:3]
     if kind not in set(Kind):
         return Signal(kind=Kind.ANY)

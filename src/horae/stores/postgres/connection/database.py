@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL: how they are opened, how long they may take, and what their failures mean to the rest."""
+"""Named statements on connections to PostgreSQL: addresses, settings, timeouts, and errors of the driver."""
 
 import functools
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -11,16 +11,17 @@ import asyncpg
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.stores.common.statements import load
-from horae.stores.postgres.connections import Connections
-from horae.stores.postgres.hosts import each_server
-from horae.stores.postgres.types import set_codecs
+from horae.stores.postgres.connection.connections import Connections
+from horae.stores.postgres.connection.hosts import each_server
+from horae.stores.postgres.connection.types import set_codecs
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 TIMEOUT = 10.0  # seconds that any one command, or a wait for a connection, may take
 
-# Sent when a connection starts. The statements are made to follow indexes, whatever statistics say: see postgres.sql.
+# Sent when a connection starts. The statements are made to follow indexes, whatever statistics say: see statements.sql.
 SERVER_SETTINGS = {
     "application_name": "horae",
     "plan_cache_mode": "force_generic_plan",
@@ -63,11 +64,11 @@ _REFUSED = (
 
 
 class Collision(Unavailable):
-    """Two transactions stood in each other's way and the server ended ours; nothing of it was written."""
+    """The server aborted our transaction because it conflicted with another; nothing of it was written."""
 
 
 def retried(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Do a verb once more when it collided with another; it had written nothing."""
+    """Retry a verb once when it collided with another transaction."""
 
     @functools.wraps(verb)
     async def again(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -81,7 +82,7 @@ def retried(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[
 
 @contextmanager
 def door() -> Iterator[None]:
-    """Where errors of the driver become ours."""
+    """Translate errors of the driver into ours."""
     try:
         yield
     except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as exc:
@@ -134,7 +135,7 @@ class Address:
 
 
 async def prepare_connection(connection: Any) -> None:
-    """Show ids as 32 hexadecimal digits and times as aware datetimes, and notice a peer that vanished."""
+    """Set the codecs of ids and times, and keepalives that notice a lost peer."""
     await set_codecs(connection)
     transport = getattr(connection, "_transport", None)  # asyncpg offers no other way to the socket
     peer = None if transport is None else transport.get_extra_info("socket")
@@ -146,14 +147,22 @@ async def prepare_connection(connection: Any) -> None:
 
 
 class Session:
-    """Named statements on one connection, inside one transaction."""
+    """Named statements on one connection."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
+    def transaction(self) -> Any:
+        """A block of statements, all or none."""
+        return self._connection.transaction()
+
     async def rows(self, name: str, *arguments: Any) -> list[Any]:
-        """The rows that a statement answers."""
+        """The rows of a statement."""
         return await self._connection.fetch(_STATEMENTS[name], *arguments)  # type: ignore[no-any-return]
+
+    async def batch(self, name: str, encode: Callable[[T], tuple[Any, ...]], items: Collection[T]) -> list[Any]:
+        """The rows of a statement that takes the columns of items as arrays; it is left out when there are no items."""
+        return await self.rows(name, *zip(*map(encode, items), strict=True)) if items else []
 
     async def value(self, name: str, *arguments: Any) -> Any:
         """The first column of the first row, or None."""
@@ -161,7 +170,7 @@ class Session:
 
 
 class Database:
-    """Named statements on connections that are handed round; each statement on its own commits on its own."""
+    """Named statements on a pool of connections."""
 
     def __init__(self, url: str, pool_size: int) -> None:
         self.address = Address(url)
@@ -176,15 +185,20 @@ class Database:
                 self._connections = connections
 
     async def close(self) -> None:
-        """Let go of every connection, at the latest when those at work have had their time."""
+        """Close every connection, at the latest when busy ones have had their time."""
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.close()
 
     async def rows(self, name: str, *arguments: Any) -> list[Any]:
-        """The rows that a statement answers; it is its own transaction."""
+        """The rows of a statement, which is its own transaction."""
         async with self.session() as session:
             return await session.rows(name, *arguments)
+
+    async def batch(self, name: str, encode: Callable[[T], tuple[Any, ...]], items: Collection[T]) -> list[Any]:
+        """As `Session.batch`, in its own transaction."""
+        async with self.session() as session:
+            return await session.batch(name, encode, items)
 
     async def value(self, name: str, *arguments: Any) -> Any:
         """The first column of the first row, or None."""
@@ -203,11 +217,8 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
         """Several statements, all or none."""
-        if self._connections is None:
-            raise Unavailable("the store is not open")
-        with door():
-            async with self._connections.one() as connection, connection.transaction():
-                yield Session(connection)
+        async with self.session() as session, session.transaction():
+            yield session
 
 
 _STATEMENTS = load("postgres")

@@ -1,0 +1,1 @@
+"""Connections to PostgreSQL: addresses, the pool, the types on the wire, the schema and NOTIFY."""
