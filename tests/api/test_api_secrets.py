@@ -14,7 +14,7 @@ from horae.api.app import create_app
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import JobId, NodeId
-from horae.jobs.lookup import find_job
+from horae.lookup import find_job
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.secrets.sealer import Sealer

@@ -39,6 +39,13 @@ class Terminal:
             pass
         return self.shown
 
+    def wait_until_loaded(self, library: str) -> None:
+        """Wait until the command is in the middle of its imports, of which this is one."""
+        deadline = time.monotonic() + READY_SECONDS
+        while library not in Path(f"/proc/{self.process.pid}/maps").read_text():
+            assert time.monotonic() < deadline, f"{library} was not imported"
+            time.sleep(0.002)
+
     def _read(self) -> bool:
         try:
             piece = os.read(self.screen, 4096)
@@ -89,7 +96,7 @@ def test_ctrl_c_ends_dev_with_one_line(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_a_command_starts_shows_no_traceback(tmp_path: Path) -> None:
     with terminal(tmp_path, "dev", "--port", str(free_port())) as shown:
-        time.sleep(0.3)
+        shown.wait_until_loaded("uvloop")
         shown.process.send_signal(signal.SIGINT)
         assert "Traceback" not in shown.read_to_the_end()
         assert shown.process.wait(READY_SECONDS) in (0, 130, -signal.SIGINT)

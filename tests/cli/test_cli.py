@@ -117,7 +117,7 @@ def test_a_store_is_prepared_and_its_schema_shown(tmp_path: Path) -> None:
     before = horae("db", "status", "--store", store)
     assert before.returncode == 1
     assert "run `horae db migrate`" in before.stdout
-    assert "applied 1" in horae("db", "migrate", "--store", store).stdout
+    assert "applied 4" in horae("db", "migrate", "--store", store).stdout
     assert "nothing to do" in horae("db", "migrate", "--store", store).stdout
     after = horae("db", "status", "--store", store, "-o", "json")
     assert after.returncode == 0

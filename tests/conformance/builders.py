@@ -30,7 +30,7 @@ from horae.core.model import (
 )
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.reader import Listing
 from horae.ports.store import ClaimRequest, Claims, Store
 from tests import acts

@@ -21,7 +21,7 @@ from horae.core.records import QueueSettings
 from horae.core.schedule.types import Now
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.stores.common.apply import Named
 from horae.stores.common.statements import load, migrations

@@ -13,7 +13,7 @@ from horae.core.model import JobId, JobStatus, Reason, Run
 from horae.core.records import IdempotencyRecord
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.stores.common.apply import Named
 from horae.stores.common.statements import load
 from horae.stores.postgres import codecs as rows

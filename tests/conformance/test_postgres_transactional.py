@@ -15,7 +15,7 @@ from horae.core.model import Run
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
 from horae.engine.worker.scan_floor import FLOOR_AGE
-from horae.jobs.lookup import find_job_by_key, find_run
+from horae.lookup import find_job_by_key, find_run
 from horae.stores.postgres.store import PostgresStore
 from tests import acts
 from tests.conformance.builders import ODD, claims_of, given_node, ids, new_id, one_shot, unusual_policy

@@ -4,14 +4,13 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-from horae.stores.postgres.connection.database import Address
-
 from horae.core.changes import Change
 from horae.core.model import JobId
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, TaskSchema
 from horae.core.values import replace
 from horae.ports.store import Store
 from horae.stores.common.statements import migrations
+from horae.stores.postgres.connection.database import Address
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.codecs import to_micros
 from horae.stores.sqlite.database import STATEMENTS, Database
@@ -80,6 +79,16 @@ async def test_a_postgres_schema_of_the_version_before_keeps_its_records() -> No
             await store.close()
 
 
+TABLES_OF_VERSION_10 = """
+CREATE TABLE keys (owner text COLLATE "C", key text COLLATE "C", job_id uuid NOT NULL, PRIMARY KEY (owner, key));
+CREATE TABLE receipts (owner text COLLATE "C", key text COLLATE "C", fingerprint text NOT NULL, answer text NOT NULL,
+                       created_at timestamptz NOT NULL, PRIMARY KEY (owner, key));
+CREATE TABLE declarations (owner text COLLATE "C", app text COLLATE "C", key text COLLATE "C", digest text COLLATE "C",
+                           seen_at timestamptz NOT NULL, PRIMARY KEY (owner, app, key, digest));
+CREATE TABLE tasks (name text COLLATE "C" PRIMARY KEY, schema text NOT NULL);
+"""
+
+
 async def given_version_10(url: str) -> None:
     connection = await Address(url).connect()
     schema = url.split("search_path=")[1]
@@ -90,6 +99,7 @@ async def given_version_10(url: str) -> None:
             async with connection.transaction():
                 await connection.execute(script)
                 await connection.execute("INSERT INTO schema_versions (version) VALUES ($1)", number)
+    await connection.execute(TABLES_OF_VERSION_10)
     await connection.execute("INSERT INTO keys VALUES ($1, $1, $2)", TEXT, HOLDER.job_id)
     await connection.execute("INSERT INTO receipts VALUES ($1, $1, 'f', $1, $2)", TEXT, NOW)
     await connection.execute("INSERT INTO declarations VALUES ($1, $1, $2, 'd', $3)", TEXT, DECLARED.key, NOW)

@@ -21,7 +21,7 @@ from horae.core.model import Reason, RunId, State, Trigger
 from horae.core.records import TaskSchema
 from horae.core.signals import Kind, Signal
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from horae.stores.common.statements import migrations
@@ -167,7 +167,7 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("INSERT INTO migrations VALUES (999, 0)")
-    with pytest.raises(Misconfigured, match="newer version; upgrade Horae"):
+    with pytest.raises(Misconfigured, match="newer than this Horae knows .*: upgrade Horae"):
         await SqliteStore(path).open()
 
 
@@ -177,7 +177,7 @@ async def test_a_database_from_before_the_first_release_is_refused(tmp_path: Pat
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(STATEMENTS["create_versions"])
         db.execute(STATEMENTS["add_version"], (STEPS[0] - 1, 0))
-    with pytest.raises(Misconfigured, match="before the first release; use a new database"):
+    with pytest.raises(Misconfigured, match="which was never released and cannot be migrated"):
         await SqliteStore(path).open()
 
 

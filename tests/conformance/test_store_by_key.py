@@ -4,7 +4,7 @@ from horae.core.decisions.results import cancel, start, succeed
 from horae.core.job_rules import job_of
 from horae.core.model import JobStatus
 from horae.core.values import replace
-from horae.jobs.lookup import find_job_by_key
+from horae.lookup import find_job_by_key
 from horae.ports.store import Store
 from tests import acts
 from tests.acts import JobChange

@@ -9,7 +9,7 @@ import pytest
 
 from horae.core.decisions.results import give_back, start, succeed
 from horae.core.model import NodeId, Run, State, band_of
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.store import Store
 from tests import acts
 from tests.conformance.builders import (

@@ -13,7 +13,7 @@ from horae.core.model import Job, JobStatus, Reason, Run, Trigger
 from horae.core.records import TaskSchema
 from horae.core.schedule.types import CronSchedule, Now
 from horae.core.values import replace
-from horae.jobs.lookup import find_job, find_run
+from horae.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

@@ -9,7 +9,7 @@ from horae.core.decisions.results import Failure, Settled, cancel, fail
 from horae.core.model import JobError, Run, RunId, State, Trigger
 from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
-from horae.jobs.lookup import find_request, find_run
+from horae.lookup import find_request, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

@@ -13,7 +13,7 @@ from horae.core.events import EventKind
 from horae.core.model import JobStatus, Reason, Run
 from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.ports.store import Store
 from tests import acts

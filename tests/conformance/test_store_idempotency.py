@@ -12,7 +12,7 @@ from horae.core.decisions.results import start, succeed
 from horae.core.model import JobStatus, Run
 from horae.core.records import IDEMPOTENCY_LIFE, IdempotencyRecord
 from horae.core.values import replace
-from horae.jobs.lookup import find_job, find_request, find_run
+from horae.lookup import find_job, find_request, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

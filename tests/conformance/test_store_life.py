@@ -6,7 +6,7 @@ from horae.core.decisions.results import Settled, cancel, give_back, lost, skip,
 from horae.core.lifecycle import FINAL, HELD, MOVES, WAITING, Move
 from horae.core.model import Outcome, Reason, Run, RunId, State
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

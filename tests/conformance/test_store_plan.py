@@ -10,7 +10,7 @@ from horae.core.decisions.results import cancel, start
 from horae.core.model import SHARDS, Job, JobStatus, Reason, Run, Skip, State, Trigger, shard_of
 from horae.core.schedule.types import At, Every
 from horae.core.values import replace
-from horae.jobs.lookup import find_job, find_run
+from horae.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 from horae.core.decisions.results import start, succeed
 from horae.core.model import JobStatus, Run
-from horae.jobs.lookup import find_job, find_run
+from horae.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts

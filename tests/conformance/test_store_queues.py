@@ -13,7 +13,7 @@ from horae.core.model import JobStatus, NodeId, Run
 from horae.core.records import QueueSettings
 from horae.core.signals import Kind
 from horae.core.values import replace
-from horae.jobs.lookup import queue_settings
+from horae.lookup import queue_settings
 from horae.ports.reader import QueueDepth
 from horae.ports.store import Store
 from tests import acts

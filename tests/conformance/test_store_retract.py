@@ -7,7 +7,7 @@ import pytest
 from horae.core.decisions.results import start
 from horae.core.model import Job, JobStatus, NodeId, Run
 from horae.core.values import replace
-from horae.jobs.lookup import find_job, find_run
+from horae.lookup import find_job, find_run
 from horae.ports.store import Store
 from tests import acts
 from tests.acts import JobChange, Retraction

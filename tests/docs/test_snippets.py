@@ -13,6 +13,7 @@ PLAYED = [page for page in PAGES if page.name != "README.md" and any(block.is_ru
 # Blocks that cannot be run in a test. Before you add one, look for a way to run it.
 UNRUN = {
     ("README.md", "sh"): 2,  # `make dev`, which the test and `tests/acceptance/test_01_dev.py` start; `pip install`
+    ("docs/internals/benchmarking.md", "sh"): 1,  # a comparison of half an hour
     ("docs/operations/deploy.md", "haproxy"): 1,
     ("docs/operations/deploy.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
     ("docs/operations/deploy.md", "nginx"): 1,

@@ -17,7 +17,7 @@ from horae.engine.duties.planner import Planner
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.engine.worker.worker import Worker
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.loop import Wakeup
 from horae.metrics import Metrics
 from horae.ports.store import Store

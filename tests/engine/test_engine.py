@@ -27,7 +27,7 @@ from horae.core.model import (
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
-from horae.jobs.lookup import find_job
+from horae.lookup import find_job
 from tests import acts
 from tests.acts import JobChange
 from tests.conformance.builders import attempts_of

@@ -19,7 +19,7 @@ from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
 from horae.jobs import cancel
-from horae.jobs.lookup import find_request
+from horae.lookup import find_request
 from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
 from horae.jobs.task_catalog import TaskCatalog

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from horae import Horae, every
 from horae.app import Role
 from horae.core.errors import Misconfigured
-from horae.jobs.lookup import find_job_by_key
+from horae.lookup import find_job_by_key
 from horae.ports.store import Store
 from horae.runtime.asgi import Embedded
 from tests.sdk.tasks import declare

@@ -11,7 +11,7 @@ from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import JobStatus, Misfire, Overlap
 from horae.core.schedule.types import CronSchedule
 from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
-from horae.jobs.lookup import find_job_by_key
+from horae.lookup import find_job_by_key
 from horae.ports.reader import JobFilter
 from horae.ports.store import Store
 from horae.sdk.connection import Connection

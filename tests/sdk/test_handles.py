@@ -9,7 +9,7 @@ import pytest
 from horae import Horae, Invalid, RunCancelled, RunFailed, RunSkipped, Unavailable
 from horae.core.errors import Conflict, NotFound
 from horae.core.model import Run, RunId
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.store import Store
 from horae.sdk.wait import PollingWaiter
 from tests.sdk.conftest import Work, node

@@ -12,7 +12,7 @@ import pytest
 from horae import Handle, Horae, Invalid, KeyTaken
 from horae.core.errors import RequestChanged, TooLarge
 from horae.core.model import OnFailure, Run, RunId
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests.sdk.conftest import Work

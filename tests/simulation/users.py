@@ -20,7 +20,7 @@ from horae.core.values import replace
 from horae.jobs.dead_letters import Selection
 from horae.jobs.declared import DeclaredSchedules
 from horae.jobs.idempotency import Ask, answer_of, fingerprint
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.proof.checking.findings import job_name, run_name
 from horae.proof.checking.history.records import Action, Definition
 from tests.simulation.reads import LETTERS, read_everything

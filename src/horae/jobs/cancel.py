@@ -11,7 +11,7 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, RunId, State
 from horae.core.values import replace
 from horae.jobs.catch_up import CatchUp
-from horae.jobs.lookup import get_job, get_run
+from horae.lookup import get_job, get_run
 from horae.jobs.optimistic import (
     TRIES,
     always_changing,

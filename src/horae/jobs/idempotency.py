@@ -9,7 +9,7 @@ from typing import TypeVar
 from horae.core.effects import keep_record
 from horae.core.errors import InFlight, RequestChanged
 from horae.core.records import IdempotencyRecord
-from horae.jobs.lookup import find_request
+from horae.lookup import find_request
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 

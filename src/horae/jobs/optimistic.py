@@ -10,7 +10,7 @@ from horae.core.events import EventKind
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
 from horae.core.values import replace
-from horae.jobs.lookup import get_job
+from horae.lookup import get_job
 from horae.ports.reader import Reader, RunFilter
 from horae.ports.store import Store
 

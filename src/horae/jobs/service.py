@@ -10,7 +10,7 @@ from horae.jobs.cancel import Canceller
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.create import Creator
 from horae.jobs.idempotency import Idempotency
-from horae.jobs.lookup import get_job
+from horae.lookup import get_job
 from horae.jobs.params import Parameters
 from horae.jobs.pause import Pauser
 from horae.jobs.prepare import Preparation

@@ -17,7 +17,7 @@ from horae.core.values import replace
 from horae.jobs.cancel import Canceller
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.create import Creator
-from horae.jobs.lookup import find_job_by_key
+from horae.lookup import find_job_by_key
 from horae.jobs.optimistic import (
     TRIES,
     always_changing,

@@ -82,7 +82,7 @@ class QueueDepth(Value, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """Look-ups and lists. Look-ups by id find rows of any owner; `horae.jobs.lookup` checks whose they are."""
+    """Look-ups and lists. Look-ups by id find rows of any owner; `horae.lookup` checks whose they are."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
         """Return jobs; missing ones are left out. A one-shot comes with its run, live or ended."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from horae.core.errors import Gone
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, Run, RunId
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader

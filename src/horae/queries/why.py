@@ -9,7 +9,7 @@ from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Node, Reason, Run, RunId, State
 from horae.core.records import QueueSettings
 from horae.core.schedule.timestamps import rfc3339
-from horae.jobs.lookup import get_run, queue_settings
+from horae.lookup import get_run, queue_settings
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from horae.core.errors import NotFound, RunCancelled, RunFailed, RunSkipped
 from horae.core.model import JobId, Reason, Run, RunId, State
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection

@@ -9,7 +9,7 @@ from horae.core.decisions.results import Settled
 from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId
 from horae.core.values import replace
-from horae.jobs.lookup import find_run
+from horae.lookup import find_run
 from horae.ports.store import ClaimRequest, Claims
 from horae.stores.sqlite.store import SqliteStore
 

@@ -25,7 +25,7 @@ from horae.core.model import (
     State,
 )
 from horae.core.schedule.timestamps import rfc3339
-from horae.jobs.lookup import find_job
+from horae.lookup import find_job
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from horae.proof.checking import Code

@@ -24,7 +24,7 @@ from horae.core.errors import Invalid, NotFound, Unavailable
 from horae.core.events import EventKind
 from horae.core.model import JobId
 from horae.events.event import EventFilter, EventId, FeedEvent
-from horae.jobs.lookup import find_job
+from horae.lookup import find_job
 
 EVERYBODY = "*"
 ENCODED = 500  # messages that are cached for other listeners

@@ -43,7 +43,7 @@ from horae.core.drafts import Draft
 from horae.core.model import Job, JobId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
-from horae.jobs.lookup import find_job_by_key
+from horae.lookup import find_job_by_key
 from horae.queries.jobs import Overview
 
 Creation = Issue[Job]  # here, because annotations of an inner function are evaluated at every call

@@ -1,5 +1,6 @@
 """`horae dev`, `serve` and `worker`: start a node and run until a signal stops it."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -75,6 +76,9 @@ def _run(
 ) -> int:
     from horae.cli.banner import Banner
     from horae.log_setup import shows_banner
+
+    # Python can lose a Ctrl-C that arrives during an import. Until the node handles it, it ends the process at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     from horae.runtime.launch import run_node  # late: it imports everything
     from horae.runtime.plan import DEFAULT_CONCURRENCY, NodePlan, checked_roles
 

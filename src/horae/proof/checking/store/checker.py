@@ -12,7 +12,7 @@ from typing import Protocol
 
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, Run, RunId, State
-from horae.jobs.lookup import find_job, find_run
+from horae.lookup import find_job, find_run
 from horae.ports.events import EventLog
 from horae.ports.reader import Reader, RunFilter
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run, run_name

@@ -1,4 +1,4 @@
--- The schema of Horae. Migrations 1 to 9 were never released; this one replaces them.
+-- The schema of Horae, with 011. Migrations 1 to 9 were never released; this one replaces them.
 -- Text that is compared or indexed is in the "C" collation: cheaper, and the same on every machine.
 
 
@@ -209,14 +209,6 @@ CREATE TABLE shelves (
     UNIQUE (owner, task, queue)
 );
 
--- Keys of unfinished jobs.
-CREATE TABLE keys (
-    owner            text        COLLATE "C" NOT NULL,
-    key              text        COLLATE "C" NOT NULL,
-    job_id           uuid        NOT NULL,
-    PRIMARY KEY (owner, key)
-);
-
 -- The node that may claim the next runs of a gate.
 CREATE TABLE gates (
     gate             text        COLLATE "C" PRIMARY KEY,
@@ -262,12 +254,6 @@ CREATE TABLE graves (
     last_at          timestamptz NOT NULL
 );
 
--- Every task that a node ever registered.
-CREATE TABLE tasks (
-    name             text        COLLATE "C" PRIMARY KEY,
-    schema           text        NOT NULL
-);
-
 -- Logs and large payloads. Their age serves retention alone, so the server's own clock will do.
 CREATE TABLE blobs (
     key              text        COLLATE "C" PRIMARY KEY,
@@ -276,27 +262,6 @@ CREATE TABLE blobs (
 );
 CREATE INDEX blobs_created ON blobs (created_at);
 ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;  -- written and read whole, so not worth compressing
-
--- Idempotency: answers to requests that may be repeated.
-CREATE TABLE receipts (
-    owner            text        COLLATE "C" NOT NULL,
-    key              text        COLLATE "C" NOT NULL,
-    fingerprint      text        NOT NULL,
-    answer           text        NOT NULL,
-    created_at       timestamptz NOT NULL,
-    PRIMARY KEY (owner, key)
-);
-CREATE INDEX receipts_created ON receipts (created_at);
-
--- Every version of every schedule that code declared.
-CREATE TABLE declarations (
-    owner            text        COLLATE "C" NOT NULL,
-    app              text        COLLATE "C" NOT NULL,
-    key              text        COLLATE "C" NOT NULL,
-    digest           text        COLLATE "C" NOT NULL,
-    seen_at          timestamptz NOT NULL,
-    PRIMARY KEY (owner, app, key, digest)
-);
 
 -- The outbox of events: a row for each kind and owner of a batch, written in the transaction of the change itself. `at` is
 -- of the server's own clock, which the nodes follow as well.
@@ -504,38 +469,6 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER dig_grave AFTER DELETE ON nodes FOR EACH ROW EXECUTE FUNCTION dig_grave();
-
--- Write one-shot runs in the transaction of the caller. `given` is a list of `new_run` in JSON; it is a text, because drivers
--- can be configured to encode JSON themselves.
-CREATE FUNCTION submit_runs(given text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    made new_run[] := ARRAY(SELECT run FROM jsonb_populate_recordset(NULL::new_run, given::jsonb) AS run);
-    lost record;
-BEGIN
-    INSERT INTO keys (owner, key, job_id)
-    SELECT owner, key, job_id FROM unnest(made) WHERE key IS NOT NULL ORDER BY owner, key, id
-        ON CONFLICT DO NOTHING;
-    SELECT run.key, run.owner, keys.job_id AS holder INTO lost
-      FROM unnest(made) AS run LEFT JOIN keys USING (owner, key)
-     WHERE run.key IS NOT NULL AND keys.job_id IS DISTINCT FROM run.job_id
-     LIMIT 1;
-    IF FOUND THEN
-        RAISE unique_violation USING
-            MESSAGE = format('the key "%s" is taken by another unfinished job of %s', lost.key, lost.owner),
-            DETAIL = coalesce(replace(lost.holder::text, '-', ''), ''),
-            HINT = 'Choose another key, or wait until that job has ended.',
-            TABLE = 'keys', CONSTRAINT = 'keys_pkey';
-    END IF;
-    INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority,
-                      ordering_key, policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, paused, revision,
-                      created_at, requeue_of, lane, shelf)
-    SELECT * FROM unnest(made);
-    INSERT INTO enlisted (owner, runs) SELECT owner, array_agg(id) FROM unnest(made) GROUP BY owner;
-    PERFORM pg_notify(left('horae_' || current_schema(), 63),
-                      format('due %s ', (extract(epoch FROM min(wake_at)) * 1000000)::bigint))
-       FROM unnest(made)
-     HAVING count(*) > 0;
-END $$;
 
 -- When the caller commits, however long that took: only now is there an event, or it would hold up all others; and runs that
 -- have been due for a second wake now, because claims look back for two seconds only.

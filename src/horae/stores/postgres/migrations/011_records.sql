@@ -1,5 +1,5 @@
--- One table for small records instead of one for each kind. Keys of several texts are JSON arrays, written as the code
--- writes them.
+-- One table for small records: the keys of unfinished jobs, idempotency records, versions of declared schedules, and tasks
+-- that a node ever registered. Keys of several texts are JSON arrays, written as the code writes them.
 
 CREATE TABLE records (
     kind             text        COLLATE "C" NOT NULL,
@@ -11,23 +11,29 @@ CREATE TABLE records (
 );
 CREATE INDEX records_idempotency ON records (at) WHERE kind = 'idempotency';
 
-INSERT INTO records (kind, owner, key, value, at)
-SELECT 'key', owner, key, replace(job_id::text, '-', ''), NULL FROM keys
- UNION ALL
-SELECT 'idempotency', owner, key, json_build_array(fingerprint, answer)::text, created_at FROM receipts
- UNION ALL
-SELECT 'declaration', owner, concat('[', to_json(app), ',', to_json(key), ',', to_json(digest), ']'), '', seen_at
-  FROM declarations
- UNION ALL
-SELECT 'task', '', name, schema, NULL FROM tasks;
-
-DROP TABLE keys, receipts, declarations, tasks;
+-- What the tables before it held, in a database that has them.
+DO $$
+BEGIN
+    IF to_regclass(format('%I.receipts', current_schema())) IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO records (kind, owner, key, value, at)
+    SELECT 'key', owner, key, replace(job_id::text, '-', ''), NULL FROM keys
+     UNION ALL
+    SELECT 'idempotency', owner, key, json_build_array(fingerprint, answer)::text, created_at FROM receipts
+     UNION ALL
+    SELECT 'declaration', owner, concat('[', to_json(app), ',', to_json(key), ',', to_json(digest), ']'), '', seen_at
+      FROM declarations
+     UNION ALL
+    SELECT 'task', '', name, schema, NULL FROM tasks;
+    DROP TABLE keys, receipts, declarations, tasks;
+END $$;
 
 -- The function is called on connections of users, whose search_path is their own: ours is kept with it.
 SELECT set_config('search_path', quote_ident(current_schema()), true);
 
--- Write one-shot runs in the transaction of the caller. `given` is a list of `new_run` in JSON; as a text, for drivers can
--- be told to encode JSON themselves.
+-- Write one-shot runs in the transaction of the caller. `given` is a list of `new_run` in JSON; it is a text, because drivers
+-- can be configured to encode JSON themselves.
 CREATE OR REPLACE FUNCTION submit_runs(given text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     made new_run[] := ARRAY(SELECT run FROM jsonb_populate_recordset(NULL::new_run, given::jsonb) AS run);
