@@ -24,8 +24,8 @@ from horae.core.records import SETTINGS, Declaration, IdempotencyRecord, KeyHold
 from horae.core.values import Value, replace
 from horae.engine.worker.retraction import Retraction, retract
 from horae.jobs.create import NewItem, write_new
-from horae.lookup import queue_settings
 from horae.jobs.optimistic import write_change
+from horae.lookup import queue_settings
 from horae.planning import write_firings, write_pages
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store

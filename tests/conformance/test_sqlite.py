@@ -167,7 +167,7 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("INSERT INTO migrations VALUES (999, 0)")
-    with pytest.raises(Misconfigured, match="newer than this Horae knows .*: upgrade Horae"):
+    with pytest.raises(Misconfigured, match="newer than this Horae knows"):
         await SqliteStore(path).open()
 
 

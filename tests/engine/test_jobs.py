@@ -19,10 +19,10 @@ from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import count_between, next_after
 from horae.core.values import replace
 from horae.jobs import cancel
-from horae.lookup import find_request
 from horae.jobs.params import Parameters
 from horae.jobs.service import Jobs
 from horae.jobs.task_catalog import TaskCatalog
+from horae.lookup import find_request
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.queries.jobs import JobQueries

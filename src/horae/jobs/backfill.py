@@ -12,8 +12,8 @@ from horae.core.records import IdempotencyRecord
 from horae.core.schedule.evaluate import SlotRange, range_between
 from horae.core.schedule.timestamps import TICK, rfc3339
 from horae.jobs.idempotency import Issue
-from horae.lookup import get_job
 from horae.jobs.optimistic import job_ended, refuse_cancelled
+from horae.lookup import get_job
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 

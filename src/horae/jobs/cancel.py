@@ -11,7 +11,6 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, RunId, State
 from horae.core.values import replace
 from horae.jobs.catch_up import CatchUp
-from horae.lookup import get_job, get_run
 from horae.jobs.optimistic import (
     TRIES,
     always_changing,
@@ -20,6 +19,7 @@ from horae.jobs.optimistic import (
     update,
     write_change,
 )
+from horae.lookup import get_job, get_run
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
 from horae.ports.reader import RunFilter

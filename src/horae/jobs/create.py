@@ -18,9 +18,9 @@ from horae.core.model import Job, JobId, JobStatus, Run
 from horae.core.records import IdempotencyRecord, KeyHolder
 from horae.core.values import Value, replace
 from horae.jobs.idempotency import Ask, Idempotency, Issue, answer_of
-from horae.lookup import get_job
 from horae.jobs.optimistic import job_ended, refuse_cancelled
 from horae.jobs.prepare import Item, Preparation
+from horae.lookup import get_job
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 

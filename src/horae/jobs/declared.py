@@ -16,8 +16,8 @@ from horae.core.effects import declare
 from horae.core.errors import Conflict, Invalid
 from horae.core.model import Job
 from horae.core.records import Declaration
-from horae.lookup import find_job_by_key
 from horae.jobs.service import Jobs
+from horae.lookup import find_job_by_key
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 

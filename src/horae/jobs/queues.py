@@ -7,8 +7,8 @@ from datetime import timedelta
 from horae.core.effects import set_queue
 from horae.core.records import SETTINGS, QueueSettings
 from horae.core.values import replace
-from horae.lookup import queue_settings
 from horae.jobs.optimistic import TRIES, always_changing
+from horae.lookup import queue_settings
 from horae.ports.clock import Clock
 from horae.ports.reader import QueueDepth
 from horae.ports.store import Store

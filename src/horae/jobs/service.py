@@ -10,12 +10,12 @@ from horae.jobs.cancel import Canceller
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.create import Creator
 from horae.jobs.idempotency import Idempotency
-from horae.lookup import get_job
 from horae.jobs.params import Parameters
 from horae.jobs.pause import Pauser
 from horae.jobs.prepare import Preparation
 from horae.jobs.task_catalog import TaskCatalog
 from horae.jobs.update import Updater
+from horae.lookup import get_job
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
 from horae.ports.store import Store

@@ -17,7 +17,6 @@ from horae.core.values import replace
 from horae.jobs.cancel import Canceller
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.create import Creator
-from horae.lookup import find_job_by_key
 from horae.jobs.optimistic import (
     TRIES,
     always_changing,
@@ -28,6 +27,7 @@ from horae.jobs.optimistic import (
     write_change,
 )
 from horae.jobs.prepare import Item, Preparation
+from horae.lookup import find_job_by_key
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 

@@ -12,8 +12,8 @@ from horae.core.schedule.evaluate import jittered
 from horae.core.schedule.preview import preview
 from horae.core.schedule.timestamps import TICK, parse_timestamp, rfc3339
 from horae.core.values import Value, replace
-from horae.lookup import find_job, get_job
 from horae.jobs.params import Parameters
+from horae.lookup import find_job, get_job
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import JobFilter, Listing, Reader

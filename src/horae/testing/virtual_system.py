@@ -15,8 +15,8 @@ from horae.core.ids import Ids
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
 from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
-from horae.lookup import find_run
 from horae.jobs.params import Parameters
+from horae.lookup import find_run
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
 from horae.run_logs import read_log

@@ -18,6 +18,7 @@ from horae.core.model import (
     Job,
     JobError,
     JobStatus,
+    Node,
     Outcome,
     Policy,
     Reason,
@@ -168,6 +169,16 @@ def spec_columns(spec: Spec) -> tuple[Any, ...]:
     )
 
 
+def encode_tasks(tasks: Mapping[str, str]) -> str:
+    """The tasks of a node, with their schemas, as JSON text."""
+    return msgspec.json.encode(dict(tasks)).decode()
+
+
+@lru_cache(256)  # every heartbeat reads every node, and the tasks of a node never change
+def _decode_tasks(text: str) -> Mapping[str, str]:
+    return MappingProxyType(msgspec.json.decode(text, type=dict[str, str]))
+
+
 class Rows:
     """Builds domain values from rows, given how a dialect shows times and ids."""
 
@@ -243,6 +254,13 @@ class Rows:
             outcome=Outcome(row[6]),
             error=decode_error(row[7]),
         )
+
+    def node(self, row: Sequence[Any]) -> Node:
+        """A node from its fields, in their order in the model; tasks as JSON text."""
+        fields = dict(zip(Node.__struct_fields__, row, strict=True))
+        times = {name: self._time(fields[name]) for name in ("started_at", "beat_at")}
+        names = {name: tuple(fields[name]) for name in ("roles", "queues")}
+        return Node(**fields | times | names | {"id": self._ident(row[0]), "tasks": _decode_tasks(fields["tasks"])})
 
     def skip(self, row: Sequence[Any]) -> Skip:
         """A range of skipped slots from (job_id, revision, start_at, end_at, count, reason)."""

@@ -1,6 +1,6 @@
 """Changes in PostgreSQL: lock the rows that guards name, check them, and write what is admitted, table by table."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -54,7 +54,6 @@ class PostgresApply(PostgresBase):
 
     @retried
     async def apply(self, changes: Sequence[Change]) -> list[Refusal | None]:
-        """Write each change whose guards hold; returns None or the guard that does not. Earlier changes count."""
         if not changes:
             return []
         places = await self._places_of(_runs_of(changes))
@@ -68,17 +67,14 @@ class PostgresApply(PostgresBase):
         self._signals.send([*writes.signals, *due_from([*woken, *locked.passed_over])])
         for queue in writes.puts[QueueSettings]:
             if queue.concurrency is not None and queue.concurrency != limits[queue.queue]:
+                self._limited |= {queue.queue}
                 await count_held(self._db, queue.queue)
         return refusals
 
 
-def _runs_of(changes: Sequence[Change]) -> Iterable[Run]:
-    for change in changes:
-        for put in change.puts:
-            if isinstance(put, Run):
-                yield put
-            elif isinstance(put, OneShotRevised):
-                yield put.run
+def _runs_of(changes: Sequence[Change]) -> list[Run]:
+    puts = [put for change in changes for put in change.puts if isinstance(put, Run | OneShotRevised)]
+    return [put.run if isinstance(put, OneShotRevised) else put for put in puts]
 
 
 def _settle_reserved(writes: Writes, reserved: Mapping[Place, RecordRow]) -> None:

@@ -1,12 +1,12 @@
 """What all parts of the PostgreSQL store share: connections, signals, and caches of lanes, shelves and days."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 
 from horae.core.decisions.fairness import Lane
-from horae.core.model import Run, band_of
+from horae.core.model import JobId, Run, RunId, band_of
 from horae.core.signals import Kind, Signal
-from horae.stores.postgres.codecs import Places
+from horae.stores.postgres.codecs import ROWS, Places, first_day
 from horae.stores.postgres.connection.database import Database, Session
 from horae.stores.postgres.connection.notify import Signals
 
@@ -21,7 +21,7 @@ class PostgresBase:
         self._signals = Signals(self._db.address, listens=listens)
         self._places: Places = {}
         self._days: set[date] = set()
-        self._lanes: Mapping[int, Lane] = {}  # all that were ever used, as far as we know
+        self._lanes: dict[int, Lane] = {}  # all that were ever used, as far as we know
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
 
     async def _places_of(self, runs: Iterable[Run]) -> Places:
@@ -44,6 +44,7 @@ class PostgresBase:
         for owner, task, queue, priority in specs:
             lane, shelf = lane_of[queue, priority, band_of(owner)], shelf_of[owner, task, queue]
             self._places[owner, task, queue, priority] = (lane, shelf)
+            self._lanes[lane] = Lane(queue, priority, band_of(owner))
 
     async def _ensure_days(self, days: set[date]) -> None:
         """Make the partitions for what ends on these days."""
@@ -60,3 +61,9 @@ def due_from(times: Sequence[datetime]) -> list[Signal]:
 async def wake_parked(session: Session, left: Sequence[tuple[str | None, datetime | None]]) -> list[datetime]:
     """Wake the next run of each gate that a run left, and when; returns the times at which they wake."""
     return await session.value("wake_parked", *zip(*left, strict=True)) or [] if left else []
+
+
+async def find_ended(session: Session, ids: Sequence[RunId | JobId], first: date | None = None) -> list[Run]:
+    """Ended runs by id, from a day on; None begins with the day of the earliest id."""
+    rows = await session.rows("ended_runs_among", ids, first or first_day(ids)) if ids else []
+    return [ROWS.run(row) for row in rows]

@@ -13,21 +13,17 @@ class PostgresBlobs:
 
     @retried
     async def put(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Write each blob under its key, replacing an earlier one."""
         if items:
             latest = dict(items)  # of two with one key the later counts
             await self._db.rows("put_blobs", list(latest), list(latest.values()))
 
     async def get(self, key: str) -> bytes | None:
-        """The blob, or None."""
         data: bytes | None = await self._db.value("get_blob", key)
         return data
 
     async def under(self, prefix: str, *, after: str = "", limit: int = 100) -> list[tuple[str, bytes]]:
-        """Blobs whose key begins with the prefix and sorts after `after`, in order of their keys."""
         return [(row[0], row[1]) for row in await self._db.rows("blobs_under", prefix, after, limit)]
 
     @retried
     async def delete(self, prefix: str) -> None:
-        """Remove every blob whose key begins with the prefix."""
         await self._db.rows("delete_blobs", prefix)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,8 +17,8 @@ from horae.stores.postgres.connection.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
 LOOK_BEYOND = 100  # runs of a full queue that are looked at, because they may overlap
-_ID, _GATE = 0, 20  # among the columns of a run in `claim`
-# The last ones, after those of a run.
+_TIMES = ("next_at", "first_at", "lined_up_at")  # of a claim
+# The last columns of `claim`, after those of a run.
 _MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LANES, _LINED_UP_AT = range(-8, 0)
 
 
@@ -26,84 +26,65 @@ class PostgresClaim(PostgresBase):
     """The verb of the store that gives runs to nodes."""
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        """Take runs for a node, shared out among lanes by `core.decisions.fairness`, within a lane by wake-up time."""
-        known = self._limited
-        lanes = self._lanes
-        answer, *found = await self._claim(request, known, lanes)
-        answers = [answer]
-        unseen = False  # whether there was no room left for lanes and limits that are new to us
-        self._limited = limited = frozenset(answer[_LIMITED] or ())
-        new_lanes = answer[_LANES] != len(lanes)
-        if new_lanes:
-            await self._learn_lanes()
-        runs = await _taken(found, request.node)
-        if new_lanes or not limited <= known:  # lanes and limits that we did not know gave nothing
-            gates = {run.gate for run in runs if run.gate is not None}  # of each gate only one is taken in a call
-            rest = replace(
-                request,
-                free_gates=(),
-                limit=request.limit - len(runs),
-                full_gates=(*request.full_gates, *gates),
-            )
-            unseen = request.limit > 0 >= rest.limit
-            unlike = {
-                ident: lane
-                for ident, lane in self._lanes.items()
-                if ident not in lanes or lane.queue in limited - known
-            }
-            answer, *beside = await self._claim(rest, limited, unlike)
-            beside = [row for row in beside if row[_MINE] or row[_GATE] not in gates]
-            answers.append(answer)
-            runs = sorted((*runs, *await _taken(beside, request.node)), key=_turn)
-            found = list({row[_ID]: row for row in (*found, *beside)}.values())
+        claims, complete = await self._claim_known(request)
+        if complete:
+            return claims
+        gates = [run.gate for run in claims.runs if run.gate is not None]  # of each gate only one is taken in a call
+        left, full_gates = request.limit - len(claims.runs), (*request.full_gates, *gates)
+        rest = await self.claim(replace(request, free_gates=(), limit=left, full_gates=full_gates))
+        contested = {each.run.id: each for each in (*claims.contested, *rest.contested) if each.run.gate not in gates}
+        return replace(
+            rest,
+            runs=sorted((*claims.runs, *rest.runs), key=_turn),
+            contested=list(contested.values()),
+            more=rest.more or request.limit > 0 >= left,
+            **{name: _earliest(getattr(claims, name), getattr(rest, name)) for name in _TIMES},
+        )
+
+    async def _claim_known(self, request: ClaimRequest) -> tuple[Claims, bool]:
+        """Claim from the lanes that we know of; returns whether these are all, and all their limits were known."""
+        answer, *found = await self._claim(request)
+        limited = frozenset(answer[_LIMITED] or ())
+        complete = answer[_LANES] == len(self._lanes) and limited <= self._limited
+        if not complete:
+            self._lanes = {row[0]: Lane(*row[1:]) for row in await self._db.rows("lanes")}
+        self._limited = limited
         blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
             blocked += await self._beyond_limits(request, limited, blocked)
-        return Claims(
+        claims = Claims(
             alive=answer[_ALIVE],
-            runs=runs,
+            runs=await _taken(found, request.node),
             contested=await self._contested(request.node, blocked) if blocked else (),
-            next_at=_earliest(answers, _NEXT_AT),
-            more=unseen or any(each[_MORE] for each in answers),
-            first_at=_earliest(answers, _FIRST_AT),
-            lined_up_at=_earliest(answers, _LINED_UP_AT),
+            next_at=answer[_NEXT_AT],
+            more=answer[_MORE],
+            first_at=answer[_FIRST_AT],
+            lined_up_at=answer[_LINED_UP_AT],
         )
-
-    async def _learn_lanes(self) -> None:
-        self._lanes = {row[0]: Lane(*row[1:]) for row in await self._db.rows("lanes")}
+        return claims, complete
 
     @retried
-    async def _claim(self, request: ClaimRequest, limited: frozenset[str], lanes: Mapping[int, Lane]) -> list[Any]:
+    async def _claim(self, request: ClaimRequest) -> list[Any]:
         """Claim, with the limits of queues locked.
 
         They are locked before gates are written, so that claims never deadlock, and in a statement of its own, so that
         the claim sees the runs that other claims took before.
         """
-        locked = sorted(limited.intersection(request.queues) if request.queues else limited)
+        locked = sorted(self._limited.intersection(request.queues) if request.queues else self._limited)
         if not locked:
-            return await self._take(self._db, request, locked, lanes)
+            return await self._take(self._db, request, locked)
         async with self._db.transaction() as session:
             await session.rows("lock_limits", locked)
-            return await self._take(session, request, locked, lanes)
+            return await self._take(session, request, locked)
 
-    async def _take(
-        self, place: Database | Session, request: ClaimRequest, locked: Sequence[str], known: Mapping[int, Lane]
-    ) -> list[Any]:
+    async def _take(self, place: Database | Session, request: ClaimRequest, locked: Sequence[str]) -> list[Any]:
         """The answer to a claim, and its runs; a single lane needs no share."""
         wanted = request.queues
-        lanes = {ident: lane for ident, lane in known.items() if not wanted or lane.queue in wanted}
+        lanes = {ident: lane for ident, lane in self._lanes.items() if not wanted or lane.queue in wanted}
         part = max(part_of_lane(len(lanes), request.limit), 1)
         given = (
-            request.node,
-            list(lanes),
-            request.tasks,
-            request.now,
-            request.until,
-            request.floor or BEGINNING,
-            part,
-            request.full_gates,
-            locked,
-            list(request.undecided_gates),
+            *(request.node, list(lanes), request.tasks, request.now, request.until, request.floor or BEGINNING),
+            *(part, request.full_gates, locked, list(request.undecided_gates)),
         )
         offers: list[Offer] = []
         shares = dict.fromkeys(lanes.values(), request.limit)
@@ -115,8 +96,7 @@ class PostgresClaim(PostgresBase):
         if offers:
             answer = list(answer)
             answer[_MORE] = answer[_MORE] or (0 < request.limit <= sum(amounts) and len(offers) > 1)
-            times = [answer[_FIRST_AT], *(offer.first_at for offer in offers)]
-            answer[_FIRST_AT] = min(at for at in times if at is not None)
+            answer[_FIRST_AT] = _earliest(answer[_FIRST_AT], *(offer.first_at for offer in offers))
         return [answer, *found]
 
     async def _beyond_limits(self, request: ClaimRequest, limited: frozenset[str], known: Sequence[Run]) -> list[Run]:
@@ -143,8 +123,8 @@ async def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
     return runs
 
 
-def _earliest(answers: Sequence[Any], column: int) -> datetime | None:
-    return min((each[column] for each in answers if each[column] is not None), default=None)
+def _earliest(*times: datetime | None) -> datetime | None:
+    return min((each for each in times if each is not None), default=None)
 
 
 def _turn(run: Run) -> tuple[Any, ...]:

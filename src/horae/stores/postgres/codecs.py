@@ -6,10 +6,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 
-import msgspec
+from msgspec.structs import astuple
 
 from horae.core.decisions.results import Settled
 from horae.core.model import NO_LABELS, Attempt, Backfill, Job, JobId, Node, NodeId, Reason, Run, Spec, shard_of
+from horae.core.values import replace
 from horae.stores.common.codecs import (
     SPEC_COLUMNS,
     STATES,
@@ -21,6 +22,7 @@ from horae.stores.common.codecs import (
     decode_schedule,
     encode_error,
     encode_schedule,
+    encode_tasks,
     spec_columns,
 )
 
@@ -225,36 +227,7 @@ def block(run: Run) -> tuple[Any, ...]:
 
 def node_columns(node: Node) -> tuple[Any, ...]:
     """The columns of `nodes`."""
-    return (
-        node.id,
-        node.name,
-        list(node.roles),
-        node.version,
-        list(node.queues),
-        node.concurrency,
-        node.started_at,
-        node.beat_at,
-        node.running,
-        msgspec.json.encode(dict(node.tasks)).decode(),
-        node.wall_ahead,
-    )
-
-
-def node_of(row: Sequence[Any]) -> Node:
-    """The inverse of `node_columns`."""
-    return Node(
-        id=NodeId(row[0]),
-        name=row[1],
-        roles=tuple(row[2]),
-        version=row[3],
-        queues=tuple(row[4]),
-        concurrency=row[5],
-        started_at=row[6],
-        beat_at=row[7],
-        running=row[8],
-        tasks=msgspec.json.decode(row[9], type=dict[str, str]),
-        wall_ahead=row[10],
-    )
+    return astuple(replace(node, tasks=encode_tasks(node.tasks)))
 
 
 def day_of(moment: datetime) -> date:

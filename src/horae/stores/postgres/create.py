@@ -35,7 +35,6 @@ class PostgresCreate(PostgresBase):
 
     @retried
     async def create(self, runs: Sequence[Run]) -> None:
-        """Write one-shots that have no key; those that exist already, because they are sent again, stay."""
         if not runs:
             return
         places = await self._places_of(runs)

@@ -50,7 +50,6 @@ class PostgresEventLog:
         self._looking = asyncio.Lock()  # `see` must be called in the order of the looks
 
     async def read(self, *, after: str | None, owner: str | None, limit: int) -> list[EventBatch]:
-        """Batches in an order that never changes, those after a position; None begins with the oldest that is kept."""
         since = 0 if after is None else event_position(after)
         async with self._db.session() as session:
             last = await self._look(session)
@@ -61,14 +60,11 @@ class PostgresEventLog:
                 await self._look(session)
             if since > last:
                 since = 0  # given out by a database that was set back since then
-            if owner is None:
-                found = await session.rows("events_of_all", since, self._horizon.settled, limit)
-            else:
-                found = await session.rows("events_of_owner", since, self._horizon.settled, limit, owner)
+            name, whose = ("events_of_all", ()) if owner is None else ("events_of_owner", (owner,))
+            found = await session.rows(name, since, self._horizon.settled, limit, *whose)
         return [_batch(row) for row in found]
 
     async def last(self) -> str:
-        """A position such that `read` after it brings what happens from now on."""
         try:
             async with asyncio.timeout(TIMEOUT), self._db.session() as session:
                 last = await self._look(session)

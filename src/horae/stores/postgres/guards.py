@@ -8,10 +8,11 @@ from typing import Any
 from horae.core.changes import Found, JobUnchanged, RunUnchanged
 from horae.core.errors import Unavailable
 from horae.core.job_rules import one_shot_status
-from horae.core.model import JobId, JobStatus, NodeId, Reason, Run, RunId, State
+from horae.core.model import JobId, JobStatus, NodeId, Reason, RunId, State
 from horae.core.records import IDEMPOTENCY_LIFE, IdempotencyRecord, KeyHolder, QueueSettings
 from horae.stores.common.apply import Named
 from horae.stores.common.records import RecordRow, decode_record, encode_record
+from horae.stores.postgres.base import find_ended
 from horae.stores.postgres.codecs import ROWS, columns, first_day
 from horae.stores.postgres.connection.database import Session
 
@@ -61,16 +62,10 @@ async def _cancelled(session: Session, ids: list[JobId]) -> tuple[set[JobId], li
     once = [job_id for job_id in ids if job_id not in recurring]
     live = [ROWS.run(row) for row in await session.rows("hold_one_shots", once)] if once else []
     # Looked for after the live ones: what ended while we waited for it is found here.
-    ended = await _ended(session, sorted(set(once) - {run.job_id for run in live}))
+    ended = await find_ended(session, sorted(set(once) - {run.job_id for run in live}))
     over = {JobId(job_id) for job_id, status in recurring.items() if status == JobStatus.CANCELLED}
     over |= {run.job_id for run in [*live, *ended] if one_shot_status(run) is JobStatus.CANCELLED}
     return over, [run.wake_at for run in live if run.node is None and not run.paused]
-
-
-async def _ended(session: Session, job_ids: list[JobId]) -> list[Run]:
-    if not job_ids:
-        return []
-    return [ROWS.run(row) for row in await session.rows("ended_runs_among", job_ids, first_day(job_ids))]
 
 
 async def _reserve(

@@ -13,6 +13,12 @@ from horae.stores.common.codecs import encode_error
 from horae.stores.common.listing import LATEST, Ident, Micros, decode_cursor, due_range, time_of
 from horae.stores.postgres.codecs import HIGHEST_ID, LOWEST_ID, birthday
 
+_ENDED = {  # the states of ended one-shots, by the status of their jobs
+    None: FINAL,
+    JobStatus.FINISHED: FINAL - {State.CANCELLED},
+    JobStatus.CANCELLED: frozenset({State.CANCELLED}),
+}
+
 Days = tuple[date, date]  # from the first to before the second
 RECENT = timedelta(hours=6)
 _SECOND_DAY = date.min + timedelta(days=1)
@@ -123,7 +129,7 @@ class JobQuery:
         due_by = which.now or LATEST
         live = (which.status, None if last is None else sorted(last - FINAL), due_by)
         recurring = (which.status, None if last is None else sorted(last), due_by)
-        ended = sorted(_ended_states(which.status) & (FINAL if last is None else last))
+        ended = sorted(_ENDED.get(which.status, frozenset()) & (FINAL if last is None else last))
         searches = [Search("list_jobs_of_all" if which.owner is None else "list_jobs_of_owner", own=recurring)]
         if which.status is not JobStatus.FINISHED and live[1] != []:
             searches.append(Search(_live_statement(which), own=live))
@@ -157,16 +163,3 @@ def _live_statement(which: JobFilter) -> str:
     if which.status is JobStatus.CANCELLED:
         return "list_stopping_one_shots"  # a cancel that waits for its node
     return "list_live_one_shots"
-
-
-def _ended_states(status: JobStatus | None) -> frozenset[State]:
-    """The states of ended one-shots that have this status."""
-    match status:
-        case None:
-            return FINAL
-        case JobStatus.FINISHED:
-            return FINAL - {State.CANCELLED}
-        case JobStatus.CANCELLED:
-            return frozenset({State.CANCELLED})
-        case _:
-            return frozenset()

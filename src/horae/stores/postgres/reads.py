@@ -13,8 +13,8 @@ from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDept
 from horae.stores.common.codecs import decode_error
 from horae.stores.common.listing import EARLIEST, micros_of, page
 from horae.stores.common.records import KINDS, decode_record
-from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import ROWS, first_day, node_of
+from horae.stores.postgres.base import PostgresBase, find_ended
+from horae.stores.postgres.codecs import BEGINNING, FIRST_DAY, ROWS, first_day
 from horae.stores.postgres.connection.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery
 
@@ -26,7 +26,6 @@ class PostgresReads(PostgresBase):
     """The read port."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> Mapping[JobId, Job]:
-        """Jobs by id; a one-shot comes with its run, whether it is alive or ended."""
         async with self._db.session() as session:
             found = [ROWS.job(row) for row in await session.rows("jobs_among", job_ids)] if job_ids else []
             jobs = {job.id: job for job in found}
@@ -34,13 +33,11 @@ class PostgresReads(PostgresBase):
         return jobs | {run.job_id: job_of(run) for run in once if run.one_shot}
 
     async def runs(self, run_ids: Sequence[RunId], *, ended: bool = False) -> Mapping[RunId, Run]:
-        """Runs by id, alive or ended; with `ended` only those that have ended."""
         async with self._db.session() as session:
-            runs = await (_find_ended if ended else _find_runs)(session, run_ids)
+            runs = await (find_ended if ended else _find_runs)(session, run_ids)
         return {run.id: run for run in runs}
 
     async def records(self, kind: type[R], *, owner: str = "", key: str | None = None) -> list[R]:
-        """Records of a kind and an owner, with this key or with any."""
         rows: list[Any]
         if kind is QueueSettings:
             found = await self._db.rows("queue_settings", key)
@@ -50,26 +47,22 @@ class PostgresReads(PostgresBase):
         return rows
 
     async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
-        """What a waiting run waits for in its gate, earliest first."""
         if run.gate is None:
             return []
         return [ROWS.run(row) for row in await self._db.rows("ahead_of", run.id, run.gate, run.due_at, limit)]
 
     async def attempts(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:
-        """The attempts of runs that did not succeed, oldest first; runs without any are left out."""
         found: dict[RunId, list[Attempt]] = defaultdict(list)
         for row in await self._db.rows("attempts", run_ids):
             found[RunId(row[0])].append(ROWS.attempt(row))
         return dict(found)
 
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
-        """For each job its latest run that is already due, if there is one."""
         rows = await self._db.rows("last_runs", job_ids, now, first_day(job_ids))
         runs = [ROWS.run(row) for row in rows]
         return {run.job_id: run for run in runs}
 
     async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        """By due time, latest first."""
         query = RunQuery.of(which, cursor, limit)
         found: dict[RunId, Run] = {}
         async with self._db.session() as session:
@@ -80,7 +73,6 @@ class PostgresReads(PostgresBase):
         return Listing(items=runs, cursor=following)
 
     async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
-        """Newest first."""
         query = JobQuery.of(which, cursor, limit)
         found: dict[str, Job] = {}
         async with self._db.session() as session:
@@ -92,7 +84,6 @@ class PostgresReads(PostgresBase):
         return Listing(items=jobs, cursor=following)
 
     async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
-        """What is known of the slots with start <= slot <= end; at most `limit` runs, the oldest."""
         async with self._db.session() as session:
             live = await session.rows("ledger_live", job_id, start, end, limit)
             ended = await session.rows("ledger_ended", job_id, start, end, limit)
@@ -106,32 +97,20 @@ class PostgresReads(PostgresBase):
         )
 
     async def nodes(self) -> list[Node]:
-        """Every node that is registered, dead ones that nobody buried yet included."""
-        return [node_of(row) for row in await self._db.rows("nodes")]
+        return [ROWS.node(row) for row in await self._db.rows("nodes_since", BEGINNING)]
 
     async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
-        """The queues that have live runs (of an owner), and without an owner also those that have settings."""
-        if owner is None:
-            found = await self._db.rows("queue_depths", now, MAX_DEPTH)
-        else:
-            found = await self._db.rows("queue_depths_of_owner", now, MAX_DEPTH, owner)
-        return [
-            QueueDepth(
-                queue=row[0], depth=row[1], oldest_due_at=row[2], running=row[3], paused=row[4], concurrency=row[5]
-            )
-            for row in found
-        ]
+        name, whose = ("queue_depths", ()) if owner is None else ("queue_depths_of_owner", (owner,))
+        found = await self._db.rows(name, now, MAX_DEPTH, *whose)
+        return [QueueDepth(**dict(zip(QueueDepth.__struct_fields__, row, strict=True))) for row in found]
 
     async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
-        """For each queue the 99th percentile of the lateness of runs that ended lately."""
         return {row[0]: row[1] for row in await self._db.rows("queue_lateness", since, owner, LATELY)}
 
     async def count_dead_letters(self) -> int:
-        """How many failed runs are not resolved, counted up to a bound."""
         return int(await self._db.value("count_dead_letters", MAX_DEPTH))
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
-        """Dead letters by task and error, the most frequent first; of at most 10,000 letters, the latest."""
         query = RunQuery.of(replace(which, dead_letters=True), None, MAX_DEPTH - 1)
         groups = query.groups()
         found = await self._db.rows(groups.name, *query.arguments(groups))
@@ -140,15 +119,11 @@ class PostgresReads(PostgresBase):
 
 async def _find_runs(session: Session, run_ids: Sequence[RunId]) -> list[Run]:
     """Runs, alive or ended; live ones are read first, for a run never comes back from the history."""
-    live = [ROWS.run(row) for row in await session.rows("live_runs_among", run_ids)] if run_ids else []
-    found = {run.id for run in live}
-    return [*live, *await _find_ended(session, [run_id for run_id in run_ids if run_id not in found])]
-
-
-async def _find_ended(session: Session, run_ids: Sequence[RunId]) -> list[Run]:
-    if not run_ids:
-        return []
-    return [ROWS.run(row) for row in await session.rows("ended_runs_among", run_ids, first_day(run_ids))]
+    found = [ROWS.run(row) for row in await session.rows("live_runs_among", run_ids)] if run_ids else []
+    for first in (None, FIRST_DAY):  # a clock that was set back may end a run long before the day of its id
+        missing = sorted({*run_ids} - {run.id for run in found})
+        found += await find_ended(session, missing, first)
+    return found
 
 
 def _group(row: Sequence[Any]) -> ErrorGroup | None:

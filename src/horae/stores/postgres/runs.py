@@ -23,14 +23,12 @@ class PostgresRuns(PostgresBase):
 
     @retried
     async def start(self, runs: Sequence[Run]) -> list[bool]:
-        """Write that attempts began, or their progress, if the fences still hold."""
         ordered = sorted(runs, key=lambda run: run.id)
         started = {row[0] for row in await self._db.batch("start_runs", rows.started, ordered)}
         return [run.id in started for run in runs]
 
     @retried
     async def settle(self, results: Sequence[Settled]) -> list[bool]:
-        """Write results if the fences still hold; False means the run moved on and the result is void."""
         if not results:
             return []
         ordered = sorted(results, key=lambda result: result.run.id)
@@ -73,17 +71,14 @@ class PostgresRuns(PostgresBase):
         return [*over, *back], [*woken, *(result.run.wake_at for result in back)]
 
     async def stops(self, node: NodeId) -> Mapping[RunId, Reason]:
-        """The stop requests that are open for runs which a node holds."""
         return {RunId(row[0]): Reason(row[1]) for row in await self._db.rows("stops", node)}
 
     async def still_held(self, runs: Sequence[Run]) -> list[bool]:
-        """Which of the runs their nodes still hold under the same fence."""
         given = await self._db.batch("held", lambda run: (run.id, run.fence, run.node), runs)
         found = {(row[0], row[1]) for row in given}
         return [(run.id, run.fence) in found for run in runs]
 
     async def held_by(self, node: NodeId, *, until: datetime) -> list[Run]:
-        """Everything that a node holds of what wakes up to a moment."""
         async with self._db.session() as session:
             return await find_held(session, [node], last_at=until)
 

@@ -11,7 +11,6 @@
 -- Held runs of a gate are looked for among its first 100: a run was first when it was claimed, so only those count that were
 -- put in front of it later.
 
-
 -- ------------------------------------------------------------------------------------------------------------- columns
 
 -- fragment: spec_columns
@@ -26,7 +25,6 @@ requeue_of, lane, shelf;
 
 -- fragment: node_columns
 id, name, roles, version, queues, concurrency, started_at, beat_at, running, tasks, wall_ahead;
-
 
 -- ---------------------------------------------------------------------------------------------------- schema and time
 
@@ -67,7 +65,6 @@ SELECT ensure_history_day($1);
 -- name: notify
 SELECT pg_notify($1, $2);
 
-
 -- ------------------------------------------------------------------------------------------------- guards of changes
 -- The rows that guards name are locked until the transaction ends, in the order of the ids.
 
@@ -96,7 +93,6 @@ INSERT INTO queues (queue, paused) SELECT queue, false FROM unnest($1::text[]) A
 
 -- name: guarded_queues
 SELECT queue, paused, concurrency FROM queues WHERE queue = ANY($1::text[]) ORDER BY queue FOR NO KEY UPDATE;
-
 
 -- ---------------------------------------------------------------------------------------------------------- creating
 
@@ -183,7 +179,6 @@ SELECT *
               $7::timestamptz[], $8::smallint[])
     ON CONFLICT (id) DO UPDATE SET start_at = excluded.start_at, plan_at = excluded.plan_at;
 
-
 -- ------------------------------------------------------------------------------------------------------ small records
 
 -- fragment: given_records
@@ -227,7 +222,6 @@ DELETE FROM records
  WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE kind = 'idempotency' AND at < $1 ORDER BY at LIMIT $2))
 RETURNING 1;
 
-
 -- ------------------------------------------------------------------------------------------------------------- events
 
 -- name: add_events
@@ -253,7 +247,6 @@ SELECT id, kind, owner, at, subjects FROM events
 DELETE FROM events
  WHERE id = ANY(ARRAY(SELECT id FROM (SELECT id, at FROM events ORDER BY id LIMIT $2) AS oldest WHERE at < $1))
 RETURNING 1;
-
 
 -- ---------------------------------------------------------------------------------------------------------- planning
 
@@ -299,7 +292,6 @@ UPDATE jobs SET next_fire_at = given.next_fire_at, plan_at = given.plan_at, stat
 -- name: delete_backfills
 DELETE FROM backfills WHERE id = ANY($1::uuid[]);
 
-
 -- ---------------------------------------------------------------------------------------------------------- changing
 
 -- name: delete_runs
@@ -311,7 +303,6 @@ UPDATE runs
        ordering_key = $10, policy = $11, secrets = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16,
        paused = $17, revision = $18, lane = $19, shelf = $20, parked = false
  WHERE id = $1;
-
 
 -- ---------------------------------------------------------------------------------------------------------- claiming
 
@@ -536,7 +527,6 @@ UPDATE runs SET parked = true WHERE id = ANY($1::uuid[]);
 -- name: wake_parked
 SELECT wake_parked($1::text[], $2::timestamptz[]);
 
-
 -- ------------------------------------------------------------------------------------------------- starting and ending
 
 -- name: start_runs
@@ -623,7 +613,6 @@ SELECT given.id, given.fence
   FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS given(id, fence, node)
   JOIN runs ON runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.node = given.node;
 
-
 -- ------------------------------------------------------------------------------------------------------- dead letters
 
 -- name: resolve_letters
@@ -644,7 +633,6 @@ SELECT count(*)
          ORDER BY job_id, due_at, id
          LIMIT $1::bigint) AS counted;
 
-
 -- ------------------------------------------------------------------------------------------------------------- nodes
 
 -- name: put_node
@@ -658,10 +646,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 -- name: beat
 UPDATE nodes SET beat_at = $2, running = $3, wall_ahead = $4 WHERE id = $1 RETURNING id;
 
--- name: live_nodes
-SELECT {node_columns} FROM nodes
- WHERE beat_at >= $1
- ORDER BY started_at, id;
+-- name: nodes_since
+SELECT {node_columns} FROM nodes WHERE beat_at >= $1 ORDER BY started_at, id;
 
 -- name: delete_gates_of_nodes
 DELETE FROM gates WHERE node = ANY($1::uuid[]);
@@ -750,7 +736,6 @@ UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
    AND NOT EXISTS (SELECT {blocks_ahead(first)})
 RETURNING runs.wake_at;
 
-
 -- ------------------------------------------------------------------------------------------------------------ pruning
 
 -- name: drop_days
@@ -774,7 +759,6 @@ DELETE FROM blobs
                         LIMIT $2))
 RETURNING 1;
 
-
 -- -------------------------------------------------------------------------------------------------------------- blobs
 
 -- name: put_blobs
@@ -791,12 +775,10 @@ SELECT key, data FROM blobs WHERE key >= $1 AND key < $1 || '~' AND key > $2 ORD
 -- name: delete_blobs
 DELETE FROM blobs WHERE key >= $1 AND key < $1 || '~';
 
-
 -- ----------------------------------------------------------------------------------------------------------- look-ups
 
 -- name: jobs_among
-SELECT {job_columns}
-  FROM jobs WHERE id = ANY($1::uuid[]);
+SELECT {job_columns} FROM jobs WHERE id = ANY($1::uuid[]);
 
 -- name: live_runs_among
 SELECT * FROM live_runs WHERE id = ANY($1::uuid[]);
@@ -832,33 +814,23 @@ SELECT *
  ORDER BY due_at, id
  LIMIT $4;
 
+-- fragment: last_in(runs, days)
+(SELECT * FROM {runs} AS run WHERE run.id = given.job_id AND due_at <= $2 AND {days})
+ UNION ALL
+(SELECT * FROM {runs} AS run
+  WHERE run.job_id = given.job_id AND run.job_id <> run.id AND due_at <= $2 AND {days}
+  ORDER BY due_at DESC
+  LIMIT 1);
+
 -- name: last_runs
 -- Of each job the latest run that is due: a one-shot itself, or the latest of those that belong to it.
 -- $3: the first day to look at among those that ended.
 SELECT latest.*
   FROM unnest($1::uuid[]) AS given(job_id)
  CROSS JOIN LATERAL (
-       SELECT * FROM (
-           (SELECT * FROM live_runs WHERE live_runs.id = given.job_id AND due_at <= $2)
-            UNION ALL
-           (SELECT * FROM live_runs
-             WHERE live_runs.job_id = given.job_id AND live_runs.job_id <> live_runs.id AND due_at <= $2
-             ORDER BY due_at DESC
-             LIMIT 1)
-            UNION ALL
-           (SELECT * FROM ended_runs WHERE ended_runs.id = given.job_id AND ended_on >= $3 AND due_at <= $2)
-            UNION ALL
-           (SELECT * FROM ended_runs
-             WHERE ended_runs.job_id = given.job_id AND ended_runs.job_id <> ended_runs.id
-               AND ended_on >= $3 AND due_at <= $2
-             ORDER BY due_at DESC
-             LIMIT 1)) AS each
+       SELECT * FROM ({last_in(live_runs, true)} UNION ALL {last_in(ended_runs, ended_on >= $3)}) AS each
         ORDER BY due_at DESC, id DESC
         LIMIT 1) AS latest;
-
--- name: nodes
-SELECT {node_columns} FROM nodes
- ORDER BY started_at, id;
 
 -- name: queue_depths
 WITH due AS (
@@ -879,19 +851,15 @@ WITH due AS (
            min(due_at) FILTER (WHERE due_at <= $1 AND state = 'scheduled'), 0
       FROM (SELECT queue, due_at, state FROM runs WHERE parked LIMIT $2) AS few
      GROUP BY queue
-), paused AS (
-    SELECT shelves.queue, 0, NULL::timestamptz, 0
-      FROM shelves
-     CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one
-), going AS (
-    SELECT queue, 0, NULL::timestamptz, count(*)
-      FROM runs
-     WHERE runs.going
-     GROUP BY queue
 )
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
        max(concurrency)
-  FROM (TABLE due UNION ALL TABLE parked UNION ALL TABLE paused UNION ALL TABLE going
+  FROM (TABLE due UNION ALL TABLE parked
+         UNION ALL
+        SELECT shelves.queue, 0, NULL, 0
+          FROM shelves CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one
+         UNION ALL
+        SELECT queue, 0, NULL, count(*) FROM runs WHERE runs.going GROUP BY queue
          UNION ALL
         SELECT queue, 0, NULL, 0 FROM queues WHERE queues.paused OR concurrency IS NOT NULL) AS each
   LEFT JOIN queues USING (queue)
@@ -966,7 +934,6 @@ WITH looked AS MATERIALIZED (
 )
 SELECT max(wake_at) FROM looked;
 
-
 -- ------------------------------------------------------------------------------------------------------------- ledger
 
 -- name: ledger_live
@@ -990,7 +957,6 @@ SELECT job_id, revision, start_at, end_at, count, reason FROM skips
 SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
  WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
  ORDER BY start_at;
-
 
 -- -------------------------------------------------------------------------------------------------------------- lists
 -- All lists take $1 owner, $2 task, $3 queue (NULL means any), $4 how many, and then what the lists of runs and of jobs say.

@@ -71,6 +71,5 @@ class PostgresStore(
         return self._signals.subscribe(heard)
 
     async def time(self) -> datetime:
-        """The clock of the store: the one every node follows."""
         now: datetime = await self._db.value("store_time")
         return now

@@ -12,7 +12,7 @@ from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Beat, Plannable
 from horae.stores.common.codecs import JOB_COLUMNS
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of, node_of
+from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of
 from horae.stores.postgres.connection.database import Database, Session, retried
 
 LOOK_AT = 50_000  # runs in one statement that looks for held ones
@@ -24,7 +24,6 @@ class PostgresUpkeep(PostgresBase):
     """The verbs of the store that planners, the janitor and retention use."""
 
     async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
-        """Jobs and backfills whose `plan_at` has come."""
         async with self._db.session() as session:
             jobs = await session.rows("plannable_jobs", shards, now, limit, MAX_UNSTARTED)
             pages = await session.rows("plannable_backfills", shards, now, limit, MAX_UNSTARTED)
@@ -39,12 +38,11 @@ class PostgresUpkeep(PostgresBase):
     async def beat(
         self, node: NodeId, *, now: datetime, running: int, dead_after: timedelta, wall_ahead: timedelta = timedelta()
     ) -> Beat | None:
-        """Renew a node's lease and return the live nodes; None when the node was removed."""
         async with self._db.session() as session:
             if await session.value("beat", node, now, running, wall_ahead) is None:
                 return None
-            found = await session.rows("live_nodes", now - dead_after)
-        return Beat(nodes=[node_of(row) for row in found])
+            found = await session.rows("nodes_since", now - dead_after)
+        return Beat(nodes=[ROWS.node(row) for row in found])
 
     async def orphans(self, *, limit: int) -> list[Run]:
         """Held runs whose node is not registered; dead nodes that hold nothing are not looked for again.
@@ -65,7 +63,6 @@ class PostgresUpkeep(PostgresBase):
 
     @retried
     async def tidy(self, *, now: datetime) -> int:
-        """Free gates of dead nodes, and wake parked runs that nothing blocks; how many were found."""
         await self._ensure_days({day_of(now), day_of(now + timedelta(days=1))})  # so that no result waits at midnight
         async with self._db.session() as session:
             freed = await session.rows("free_gates_of_dead_nodes")
@@ -76,7 +73,6 @@ class PostgresUpkeep(PostgresBase):
 
     @retried
     async def expire(self, *, now: datetime, limit: int) -> int:
-        """Delete idempotency records and events that are past their life; how many rows, 0 when done."""
         async with self._db.session() as session:
             requests = await session.rows("expire_idempotency", now - IDEMPOTENCY_LIFE, limit)
             events = await session.rows("expire_events", now - EVENT_LIFE, limit)
@@ -84,7 +80,6 @@ class PostgresUpkeep(PostgresBase):
 
     @retried
     async def prune(self, *, before: date, limit: int) -> int:
-        """Drop history, attempts, skips and blobs of days before; how many rows or days went, 0 when done."""
         self._days = {day for day in self._days if day >= before}
         midnight = datetime.combine(before, time(), UTC)
         async with self._db.session() as session:

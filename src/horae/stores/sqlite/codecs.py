@@ -1,25 +1,24 @@
 """Codecs between domain values and SQLite columns: times as microseconds, ids as 16 bytes, lists as JSON text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from horae.core.changes import JobMoved
-from horae.core.model import Attempt, Backfill, Job, Node, NodeId, Run, Skip, Spec, band_of, shard_of
+from horae.core.model import Attempt, Backfill, Job, Node, Run, Skip, band_of, shard_of
 from horae.stores.common.codecs import (
     JOB_COLUMNS,
     RUN_COLUMNS,
     SPEC_COLUMNS,
     Rows,
     encode_error,
-    encode_labels,
-    encode_policy,
     encode_schedule,
+    encode_tasks,
+    spec_columns,
 )
 
 FIRST = -(2**63)  # before every time and every row
@@ -78,6 +77,10 @@ class _StoredRows(Rows):
     def job(self, row: Sequence[Any]) -> Job:
         return super().job(_job_columns(row))
 
+    def node(self, row: Sequence[Any]) -> Node:
+        names, queues = map(msgspec.json.decode, (row[2], row[4]))
+        return super().node((*row[:2], names, row[3], queues, *row[5:10], row[10] * MICROSECOND))
+
 
 ROWS = _StoredRows(time=to_time, ident=to_hex)
 
@@ -91,7 +94,7 @@ NEW_RUN_COLUMNS = (
 
 def run_values(run: Run) -> Values:
     """A new run, in the order of NEW_RUN_COLUMNS."""
-    task, params, *rest = _spec_values(run.spec)
+    task, params, *rest = spec_columns(run.spec)
     return (
         to_blob(run.id),
         to_blob(run.job_id),
@@ -132,7 +135,7 @@ def job_values(job: Job) -> Values:
         to_blob(job.id),
         job.owner,
         job.created_by,
-        *_spec_values(job.spec),
+        *spec_columns(job.spec),
         encode_schedule(job.schedule),
         job.status.value,
         maybe_micros(job.next_fire_at),
@@ -153,7 +156,7 @@ def one_shot_values(run: Run) -> Values:
     """A changed one-shot, in the order of revise_one_shot."""
     assert run.schedule is not None
     return (
-        *_spec_values(run.spec),
+        *spec_columns(run.spec),
         encode_schedule(run.schedule),
         to_micros(run.due_at),
         to_micros(run.wake_at),
@@ -203,49 +206,6 @@ def node_values(node: Node) -> Values:
         to_micros(node.started_at),
         to_micros(node.beat_at),
         node.running,
-        msgspec.json.encode(dict(node.tasks)).decode(),
+        encode_tasks(node.tasks),
         node.wall_ahead // MICROSECOND,
-    )
-
-
-def node_from(row: Sequence[Any]) -> Node:
-    """A node from all columns of its table."""
-    return Node(
-        id=NodeId(to_hex(row[0])),
-        name=row[1],
-        roles=_names(row[2]),
-        version=row[3],
-        queues=_names(row[4]),
-        concurrency=row[5],
-        started_at=to_time(row[6]),
-        beat_at=to_time(row[7]),
-        running=row[8],
-        tasks=_tasks(row[9]),
-        wall_ahead=row[10] * MICROSECOND,
-    )
-
-
-@lru_cache(256)
-def _names(text: str) -> tuple[str, ...]:
-    return msgspec.json.decode(text, type=tuple[str, ...])
-
-
-@lru_cache(256)  # every heartbeat reads every node, and the tasks of a node never change
-def _tasks(text: str) -> Mapping[str, str]:
-    return MappingProxyType(msgspec.json.decode(text, type=dict[str, str]))
-
-
-def _spec_values(spec: Spec) -> Values:
-    return (
-        spec.task,
-        spec.params,
-        spec.params_blob,
-        spec.name,
-        spec.key,
-        encode_labels(spec.labels),
-        spec.queue,
-        spec.priority,
-        spec.ordering_key,
-        encode_policy(spec.policy),
-        spec.secrets,
     )

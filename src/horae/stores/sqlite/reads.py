@@ -13,7 +13,7 @@ from horae.ports.store import Plannable
 from horae.stores.common.codecs import decode_error
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.sqlite import list_queries
-from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, node_from, to_blob, to_hex, to_json, to_micros, to_time
+from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.queues import MAX_DEPTH, settings
 
@@ -84,7 +84,7 @@ def ledger(db: sqlite3.Connection, job_id: JobId, start: datetime, end: datetime
 
 def nodes(db: sqlite3.Connection) -> list[Node]:
     """Every node that is registered."""
-    return [node_from(row) for row in db.execute(STATEMENTS["nodes_since"], (FIRST,))]
+    return [ROWS.node(row) for row in db.execute(STATEMENTS["nodes_since"], (FIRST,))]
 
 
 def count_dead_letters(db: sqlite3.Connection) -> int:

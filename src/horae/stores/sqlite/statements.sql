@@ -3,7 +3,6 @@
 --
 -- Text that several statements share is a fragment, which `{its_name}` includes (see common/statements.py).
 
-
 -- ===== shared by several sections ====================================================================================
 
 -- fragment: claimable
@@ -35,7 +34,6 @@ state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band;
 :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy, :secrets,
 :trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of, :band;
 
-
 -- ===== guards of changes ============================================================================================
 
 -- name: guarded_jobs
@@ -58,7 +56,6 @@ SELECT id, start_at FROM backfills WHERE id = :id;
 
 -- name: guarded_nodes
 SELECT id, beat_at FROM nodes WHERE id = :id;
-
 
 -- ===== creating and firing ===========================================================================================
 
@@ -144,7 +141,6 @@ UPDATE runs
        policy = ?, secrets = ?, schedule = ?, due_at = ?, wake_at = ?, gate = ?, paused = ?, revision = ?, parked = 0
  WHERE id = ?;
 
-
 -- ===== claiming ======================================================================================================
 
 -- name: node_is_registered
@@ -214,7 +210,6 @@ SELECT min(wake_at) {in_lane} AND wake_at > :until;
 
 -- name: claim_runs
 UPDATE runs SET state = 'claimed', node = :node, fence = fence + 1 WHERE seq IN (SELECT value FROM json_each(:seqs));
-
 
 -- ===== gates =========================================================================================================
 
@@ -303,7 +298,6 @@ UNION ALL
 SELECT * FROM runs WHERE seq IN (SELECT run {letters_ahead} ORDER BY due_at, id LIMIT :limit)
  ORDER BY due_at, id LIMIT :limit;
 
-
 -- ===== the life of a run =============================================================================================
 
 -- name: runs_by_fence
@@ -359,7 +353,6 @@ UPDATE runs SET stop = ? WHERE id = ?;
 SELECT id, stop FROM runs INDEXED BY runs_stop
  WHERE node = ? AND stop IS NOT NULL AND finished_at IS NULL AND {held};
 
-
 -- ===== nodes =========================================================================================================
 
 -- name: put_node
@@ -389,7 +382,6 @@ SELECT runs.* FROM holders CROSS JOIN runs INDEXED BY runs_held
     ON runs.node = holders.node AND runs.state IN ('claimed', 'running')
  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = holders.node)
  LIMIT :limit;
-
 
 -- ===== dead letters ==================================================================================================
 
@@ -451,7 +443,6 @@ SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_owner}) {by_err
 -- name: group_dead_letters_of_job
 SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_job}) {by_error};
 
-
 -- ===== small records ================================================================================================
 
 -- name: records
@@ -476,7 +467,6 @@ DELETE FROM records WHERE rowid IN (
      ORDER BY at
      LIMIT :limit);
 
-
 -- ===== events ========================================================================================================
 
 -- name: add_events
@@ -497,7 +487,6 @@ SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events';
 -- Checks the first rows only: positions and times have the same order, unless a clock was set back.
 DELETE FROM events WHERE position IN (
     SELECT position FROM (SELECT position, at FROM events ORDER BY position LIMIT :limit) WHERE at < :before);
-
 
 -- ===== queues ========================================================================================================
 
@@ -579,7 +568,6 @@ SELECT due_at, first_started_at - due_at FROM runs INDEXED BY runs_queue
  WHERE owner = :owner AND queue = :queue AND due_at > :since
    AND finished_at IS NOT NULL AND first_started_at IS NOT NULL
  ORDER BY due_at DESC LIMIT :limit;
-
 
 -- ===== look-ups and lists ============================================================================================
 
@@ -733,7 +721,6 @@ SELECT id FROM runs INDEXED BY runs_id
  WHERE {one_shot_filter}
  ORDER BY id DESC LIMIT :limit;
 
-
 -- ===== history =======================================================================================================
 
 -- fragment: old_runs
@@ -763,7 +750,6 @@ DELETE FROM blobs WHERE seq IN (
        AND NOT EXISTS (SELECT 1 FROM jobs WHERE params_blob = blobs.key)
      ORDER BY created_at LIMIT :limit);
 
-
 -- ===== blobs =========================================================================================================
 
 -- name: put_blobs
@@ -777,7 +763,6 @@ SELECT key, data FROM blobs WHERE key >= :from AND key < :to AND key > :after OR
 
 -- name: delete_blobs
 DELETE FROM blobs WHERE key >= :from AND key < :to;
-
 
 -- ===== migrations ====================================================================================================
 

@@ -12,6 +12,7 @@ from horae.core.values import replace
 from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
 from horae.stores.common.schema import expected_version
+from horae.stores.common.subscribers import Subscribers
 from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
 from horae.stores.sqlite.apply import apply
@@ -37,14 +38,16 @@ class SqliteStore:
         self._database = Database(Path(path))
         self._executor = executor or ThreadedExecutor()
         self._wall = wall
-        self._hearers: list[Callable[[Signal], None]] = []
+        self._subscribers = Subscribers()
         self.blobs = SqliteBlobs(self._executor, wall)
         self.events = events.SqliteEventLog(self._executor)
 
     async def open(self) -> None:
         await self.migrate()
         await self._executor.open(
-            self._database, self._tell, lambda db, transactions: events.write(db, transactions, self._wall())
+            self._database,
+            self._subscribers.tell,
+            lambda db, transactions: events.write(db, transactions, self._wall()),
         )
 
     async def close(self) -> None:
@@ -59,19 +62,14 @@ class SqliteStore:
         return await self._executor.run(lambda: self._database.use(version)), expected_version("sqlite")
 
     def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
-        def stop() -> None:
-            if heard in self._hearers:
-                self._hearers.remove(heard)
-            self._executor.listen(bool(self._hearers))
-
-        self._hearers.append(heard)
+        unsubscribe = self._subscribers.add(heard)
         self._executor.listen(True)
-        return stop
 
-    def _tell(self, signals: Sequence[Signal]) -> None:
-        for signal in signals:
-            for heard in tuple(self._hearers):
-                heard(signal)
+        def stop() -> None:
+            unsubscribe()
+            self._executor.listen(len(self._subscribers) > 0)
+
+        return stop
 
     async def time(self) -> datetime:
         return self._wall()

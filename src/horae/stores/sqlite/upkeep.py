@@ -6,7 +6,7 @@ from horae.core.model import NodeId
 from horae.core.records import IDEMPOTENCY_LIFE
 from horae.ports.events import EVENT_LIFE
 from horae.ports.store import Beat
-from horae.stores.sqlite.codecs import MICROSECOND, node_from, to_blob, to_micros
+from horae.stores.sqlite.codecs import MICROSECOND, ROWS, to_blob, to_micros
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 
@@ -20,7 +20,7 @@ def beat(
     if renewed.rowcount == 0:
         return None
     alive = transaction.db.execute(STATEMENTS["nodes_since"], (to_micros(now - dead_after),))
-    return Beat(nodes=[node_from(row) for row in alive])
+    return Beat(nodes=[ROWS.node(row) for row in alive])
 
 
 def expire(transaction: Transaction, now: datetime, limit: int) -> int:

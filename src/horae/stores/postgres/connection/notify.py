@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ import structlog
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import NodeId
 from horae.core.signals import Kind, Signal, merged
+from horae.stores.common.subscribers import Subscribers
 from horae.stores.postgres.connection.database import TIMEOUT, Address, Session, door
 
 log = structlog.get_logger(__name__)
@@ -40,7 +41,8 @@ class Signals:
         self._address = address
         self._listens = listens
         self._channel = ""
-        self._subscribers: list[Callable[[Signal], None]] = []
+        self._subscribers = Subscribers()
+        self.subscribe = self._subscribers.add
         self._pending: list[Signal] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -66,30 +68,15 @@ class Signals:
                 await self._task
             self._task = None
 
-    def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
-        """Call `heard` for every signal; returns how to stop that."""
-        self._subscribers.append(heard)
-
-        def stop() -> None:
-            if heard in self._subscribers:
-                self._subscribers.remove(heard)
-
-        return stop
-
     def send(self, signals: Iterable[Signal]) -> None:
         """Pass signals to this process at once and to the others in a moment."""
         new = merged(signals)
-        for signal in new:
-            self._pass_on(signal)
+        self._subscribers.tell(new)
         self._enqueue(new)
 
     def _enqueue(self, signals: Sequence[Signal]) -> None:
         self._pending = merged([*self._pending, *signals])
         self._wake.set()
-
-    def _pass_on(self, signal: Signal) -> None:
-        for heard in list(self._subscribers):
-            heard(signal)
 
     async def _run(self, listening: asyncio.Event) -> None:
         """Keep one connection for listening and sending; a lost one is replaced."""
@@ -118,7 +105,7 @@ class Signals:
             await connection.add_listener(self._channel, self._hear)
         connection.add_termination_listener(lambda _: self._wake.set())
         if listening.is_set():
-            self._pass_on(Signal(kind=Kind.ANY))  # signals may have been lost meanwhile
+            self._subscribers.tell([Signal(kind=Kind.ANY)])  # signals may have been lost meanwhile
         listening.set()
         session = Session(connection)
         while True:
@@ -145,12 +132,12 @@ class Signals:
     def _hear(self, _: Any, sender: int, __: str, payload: str) -> None:
         if sender != self._own:
             for line in payload.split("\n"):
-                self._pass_on(_decode(line))
+                self._subscribers.tell([_decode(line)])
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_EVERY)
-            self._pass_on(Signal(kind=Kind.ANY))
+            self._subscribers.tell([Signal(kind=Kind.ANY)])
 
 
 def _payloads(signals: Iterable[Signal]) -> list[str]:

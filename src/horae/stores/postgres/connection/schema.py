@@ -1,5 +1,8 @@
 """The schema in PostgreSQL: its version, and its migrations."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import asyncpg
 
 from horae.core.errors import Misconfigured
@@ -19,22 +22,24 @@ async def read_version(session: Session) -> int:
 
 async def status(address: Address) -> tuple[int, int]:
     """The version of the schema, and the expected one."""
-    with door():
-        connection = await address.connect()
-        try:
-            return await read_version(Session(connection)), expected_version("postgres")
-        finally:
-            await connection.close()
+    async with _connected(address) as connection:
+        return await read_version(Session(connection)), expected_version("postgres")
 
 
 async def migrate(address: Address) -> list[int]:
     """Migrate the schema step by step; returns the steps taken. Several processes may do so at once."""
+    async with _connected(address) as connection:
+        _refuse_old_server(connection)
+        await _create_schema(connection)
+        return [version for version, script in migrations("postgres") if await _step(connection, version, script)]
+
+
+@asynccontextmanager
+async def _connected(address: Address) -> AsyncIterator[asyncpg.Connection]:
     with door():
         connection = await address.connect()
         try:
-            _refuse_old_server(connection)
-            await _create_schema(connection)
-            return [version for version, script in migrations("postgres") if await _step(connection, version, script)]
+            yield connection
         finally:
             await connection.close()
 

@@ -1,7 +1,6 @@
 -- The schema of Horae, with 011. Migrations 1 to 9 were never released; this one replaces them.
 -- Text that is compared or indexed is in the "C" collation: cheaper, and the same on every machine.
 
-
 -- ---------------------------------------------------------------------------------------------------------------- runs
 -- Columns that several tables share are written once, in tables that are dropped again at the end of this section. Columns
 -- of fixed size come first, in the order of their alignment, so that rows are short.
@@ -186,7 +185,6 @@ CREATE TABLE backfills (
 CREATE INDEX backfills_plan ON backfills (shard, plan_at);
 CREATE INDEX backfills_job ON backfills (job_id);
 
-
 -- ------------------------------------------------------------------------------------------- lanes, gates and records
 
 -- Lanes and shelves are small numbers that stand for what runs have in common, so that the indexes of every run are short.
@@ -294,7 +292,6 @@ END $$;
 SELECT sample_little(part) FROM unnest(ARRAY['runs', 'history', 'attempts', 'events', 'jobs']::regclass[]) AS part;
 ALTER TABLE events ALTER COLUMN subjects SET STATISTICS 0;  -- no condition names them, and to sample them takes long
 
-
 -- ------------------------------------------------------------------------------------------------- batches as arguments
 
 -- A run that is submitted in a transaction of the user (see `submit_runs`).
@@ -322,7 +319,6 @@ CREATE TYPE run_ends AS (
     state text, fence bigint, attempt integer, crashes integer, progress float8, error text, reason text,
     ids uuid[], results text[], first_started_ats timestamptz[], started_ats timestamptz[], finished_ats timestamptz[]
 );
-
 
 -- ----------------------------------------------------------------------------------------------------------- functions
 
