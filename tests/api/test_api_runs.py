@@ -51,6 +51,16 @@ async def test_runs_are_listed_by_due_time_latest_first(api: Api) -> None:
     assert rest["next_cursor"] is None
 
 
+async def test_runs_are_listed_by_why_they_exist(api: Api) -> None:
+    job = await api.create(schedule="2026-03-01T13:00:00Z")
+    again = await api.post(f"/v1/jobs/{job['id']}/run", status=202)
+    for listed in ("/v1/runs", f"/v1/jobs/{job['id']}/runs"):
+        assert [run["id"] for run in (await api.get(f"{listed}?trigger=manual"))["items"]] == [again["id"]]
+        assert len((await api.get(f"{listed}?trigger=schedule"))["items"]) == 1
+    problem = await api.get("/v1/runs?trigger=chance", status=422)
+    assert "trigger must be one of schedule, manual, backfill, requeue" in problem["detail"]
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -13,6 +13,8 @@ RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
 ]
 
+Trigger = Literal["schedule", "manual", "backfill", "requeue"]
+
 
 class RunFilters(TypedDict, total=False):
     """Selects runs; None is the same as leaving one out."""
@@ -24,6 +26,7 @@ class RunFilters(TypedDict, total=False):
     queue: str | None
     start_time: datetime | None
     end_time: datetime | None
+    trigger: Trigger | None
 
 
 def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[RunFilters]) -> Pages[Run]:

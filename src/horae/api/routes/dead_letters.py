@@ -93,10 +93,10 @@ class ResolvedView(Struct):
 async def list_letters(request: Request) -> Response:
     """List failed runs that are not resolved yet, by due time, latest first, or grouped by error."""
     services, query = services_of(request), Query(request)
-    which, cursor, limit = letter_filter(query, principal(request), services.clock.now()), query.cursor, query.limit
+    which = letter_filter(query, principal(request), services.clock.now())
     if query.one_of("group", ("error",)) is not None:
         return page_response([_group_view(group) for group in await services.store.dead_letter_groups(which)], None)
-    return await run_page(services, which, cursor=cursor, limit=limit)
+    return await run_page(services, which, query)
 
 
 @Operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)

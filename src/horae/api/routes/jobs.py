@@ -200,7 +200,7 @@ async def list_runs(request: Request) -> Response:
     services, job, _ = await found_job(request)
     query = Query(request)
     which = run_filter(query, services.clock.now(), owner=job.owner, job_id=job.id)
-    return await run_page(services, which, cursor=query.cursor, limit=query.limit)
+    return await run_page(services, which, query)
 
 
 @Operation(

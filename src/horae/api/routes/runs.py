@@ -18,13 +18,14 @@ from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import log_operation, run_log
-from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
+from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter, run_search
 from horae.api.schemas.ids import read_run_id
 from horae.api.schemas.run_views import RunView, run_view
 from horae.core.model import Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
 from horae.ports.reader import RunFilter
+from horae.queries.run_search import search_runs
 
 
 class AgainBody(Struct, forbid_unknown_fields=True):
@@ -46,7 +47,7 @@ async def list_runs(request: Request) -> Response:
     """List runs, by due time, latest first."""
     services, query = services_of(request), Query(request)
     which = run_filter(query, services.clock.now(), owner=queried_owner(query, principal(request)))
-    return await run_page(services, which, cursor=query.cursor, limit=query.limit)
+    return await run_page(services, which, query)
 
 
 @Operation(scope=Scope.READ, tag="runs", answers={200: RunView})
@@ -121,9 +122,9 @@ async def new_run_response(request: Request, run: Run) -> Response:
     return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
 
 
-async def run_page(services: Services, which: RunFilter, *, cursor: str | None, limit: int) -> Response:
-    """Return one page of the runs that a filter selects."""
-    found = await services.store.list_runs(which, cursor=cursor, limit=limit)
+async def run_page(services: Services, which: RunFilter, query: Query) -> Response:
+    """Return one page of the runs that a filter and the query select."""
+    found = await search_runs(services.store, which, run_search(query), cursor=query.cursor, limit=query.limit)
     now = which.now or services.clock.now()
     return page_response([run_view(run, now) for run in found.items], found.cursor)
 

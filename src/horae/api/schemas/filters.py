@@ -11,9 +11,10 @@ from horae.api.http.problems import Forbidden
 from horae.api.http.query import Query, Text
 from horae.api.schemas.ids import read_job_id
 from horae.core.lifecycle import FINAL
-from horae.core.model import JobId, JobStatus, State
+from horae.core.model import JobId, JobStatus, State, Trigger
 from horae.core.values import replace
 from horae.ports.reader import JobFilter, RunFilter
+from horae.queries.run_search import RunSearch
 
 RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
@@ -40,11 +41,13 @@ JOB_FILTERS = (
     OWNER,
     Param("q", Text, "part of the name, task or key, ignoring case"),
 )
+SEARCHES = (Param("trigger", Trigger, "why the run exists"),)
 RUNS_OF_A_JOB = (
     Param("status", RunStatus, "the status of the run"),
     TASK,
     QUEUE,
     *DUE_TIMES,
+    *SEARCHES,
 )
 RUN_FILTERS = (Param("job_id", JobIdText, "runs of this job"), OWNER, *RUNS_OF_A_JOB)
 
@@ -107,6 +110,11 @@ def run_filter(query: Query, now: datetime, *, owner: str, job_id: JobId | None 
         end_at=query.time("end_time"),
         now=now,
     )
+
+
+def run_search(query: Query) -> RunSearch:
+    """Return the conditions of a list of runs that are checked without an index."""
+    return RunSearch(trigger=query.choice("trigger", Trigger))
 
 
 def letter_filter(query: Query, who: Principal, now: datetime) -> RunFilter:

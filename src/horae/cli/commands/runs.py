@@ -36,7 +36,7 @@ from horae.cli.output import (
     took,
     when,
 )
-from horae.client.runs import RunStatus
+from horae.client.runs import RunStatus, Trigger
 
 app = App(name="runs", help="List runs, show how they ended, cancel or retry one.")
 
@@ -93,6 +93,7 @@ class StatusFilters(FilterOptions):
     """The options of `runs ls`."""
 
     status: Annotated[RunStatus | None, Parameter(help="Only those with this status.")] = None
+    trigger: Annotated[Trigger | None, Parameter(help="Only those that exist for this reason.")] = None
 
 
 NO_FILTERS = StatusFilters()
