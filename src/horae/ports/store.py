@@ -33,7 +33,7 @@ class ClaimRequest(Value, frozen=True, kw_only=True):
     limit: int = 1000
     full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
     free_gates: Sequence[str] = ()  # gates that this node holds without a run; freed unless their next run is taken
-    undecided_gates: Collection[str] = ()  # gates of others of which a claim just told what is due: it is passed over
+    undecided_gates: Collection[str] = ()  # gates of others whose due runs a claim just returned: skip them
 
 
 class Contested(Value, frozen=True, kw_only=True):

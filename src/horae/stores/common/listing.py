@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
-LAST_POSITION = 2**63 - 1  # in the event log
+LAST_NUMBER = 2**63 - 1  # of a row, and of a position in the event log
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -25,8 +25,7 @@ Ident = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 Micros = Annotated[
     int, Meta(ge=(EARLIEST - _EPOCH) // _MICROSECOND, le=(LATEST - _EPOCH) // _MICROSECOND)
 ]  # since 1970
-_LAST_NUMBER = 2**63 - 1
-Number = Annotated[int, Meta(ge=0, le=_LAST_NUMBER)]  # of a row
+Number = Annotated[int, Meta(ge=0, le=LAST_NUMBER)]  # of a row
 
 
 def due_range(which: RunFilter) -> tuple[datetime, datetime]:
@@ -62,7 +61,7 @@ def decode_cursor(token: str, *shape: object) -> tuple[Any, ...]:
 
 def event_position(text: str) -> int:
     """The position in the event log that a client sent; Invalid for what cannot be one."""
-    if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_POSITION)) and int(text) <= LAST_POSITION:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_NUMBER)) and int(text) <= LAST_NUMBER:
         return int(text)
     raise Invalid("the position is not one that this server gave out; begin without it")
 
