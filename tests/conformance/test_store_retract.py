@@ -4,14 +4,26 @@ from datetime import datetime
 
 import pytest
 
-from horae.core.decisions.results import start
-from horae.core.model import Job, JobStatus, NodeId, Run
+from horae.core.decisions.results import give_back, start
+from horae.core.model import Job, JobStatus, NodeId, Reason, Run
 from horae.core.values import replace
 from horae.lookup import find_job, find_run
 from horae.ports.store import Store
 from tests import acts
 from tests.acts import JobChange, Retraction
-from tests.conformance.builders import NOW, SECOND, claimed, given_job, given_node, recurring, slot_run
+from tests.conformance.builders import (
+    NOW,
+    SECOND,
+    claimed,
+    given_claimed,
+    given_job,
+    given_node,
+    ids,
+    one_shot,
+    recurring,
+    retried,
+    slot_run,
+)
 
 
 async def given_held(store: Store, *slots: datetime) -> tuple[Job, list[Run], NodeId]:
@@ -81,3 +93,36 @@ async def test_a_run_of_a_job_that_is_over_is_told_so(store: Store, status: JobS
     job, [run], _ = await given_held(store, NOW + SECOND)
     await given_status(store, job, status)
     assert await acts.retract(store, [run], now=NOW) == [Retraction.OVER]
+
+
+async def test_a_one_shot_that_was_deleted_before_it_started_is_over(store: Store) -> None:
+    [run] = await given_claimed(store, one_shot())
+    await acts.request_stop(store, [run.id], Reason.PAUSED)  # how a delete that keeps what is running stops it
+    assert await acts.retract(store, [run], now=NOW) == [Retraction.OVER]
+
+
+async def revised(store: Store, job: Job) -> Job:
+    """The job after an update that keeps its schedule and rewinds it."""
+    changed = replace(job, revision=job.revision + 1)
+    change = JobChange(job=changed, expected=job.revision, retract_after=NOW, rewind=True)
+    assert await acts.change(store, change) is not None
+    return await stored(store, job)
+
+
+async def live_ids(store: Store, runs: list[Run]) -> list[str]:
+    return ids([run for run in runs if await find_run(store, run.id, owner=None) is not None])
+
+
+async def test_a_run_that_has_begun_is_never_deleted(store: Store) -> None:
+    """Its attempt may have started and failed after the request read the clock."""
+    job, [begun, waiting], _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
+    assert await store.settle([retried(start(begun, NOW)), give_back(waiting, NOW)]) == [True, True]
+    assert (await revised(store, job)).next_fire_at == waiting.slot
+    assert await live_ids(store, [begun, waiting]) == ids([begun])
+
+
+async def test_a_job_is_not_rewound_before_a_slot_that_keeps_its_run(store: Store) -> None:
+    job, [returned, held], _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
+    assert await store.settle([give_back(returned, NOW)]) == [True]
+    assert (await revised(store, job)).next_fire_at == job.next_fire_at
+    assert await live_ids(store, [returned, held]) == ids([returned, held])

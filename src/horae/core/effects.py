@@ -30,7 +30,6 @@ from horae.core.changes import (
 from horae.core.decisions.firing import Firing, Page
 from horae.core.decisions.release import Rival, blocks_key
 from horae.core.events import EventKind
-from horae.core.lifecycle import WAITING
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, TaskSchema
 from horae.core.signals import Kind, Signal
@@ -133,12 +132,20 @@ class Planned(Value, frozen=True, kw_only=True):
 
     @classmethod
     def among(cls, runs: Iterable[Run], skips: Iterable[Skip], *, after: datetime) -> "Planned":
-        """Select what is due later than `after`."""
-        ahead = [run for run in runs if run.due_at > after]
+        """Select what is due later than `after` and has not begun."""
+        ahead = [run for run in runs if run.due_at > after and not has_begun(run)]
         return cls(
-            waiting=tuple(run for run in ahead if run.state in WAITING),
+            waiting=tuple(run for run in ahead if run.state is State.SCHEDULED),
             held=tuple(run for run in ahead if run.state is State.CLAIMED),
             skips=tuple(skip for skip in skips if skip.start > after),
+        )
+
+    def later_than(self, slot: datetime) -> "Planned":
+        """Select what fills later slots, to which a job can be rewound while `slot` keeps its run."""
+        return replace(
+            self,
+            waiting=tuple(run for run in self.waiting if run.slot is not None and run.slot > slot),
+            skips=tuple(skip for skip in self.skips if skip.start > slot),
         )
 
     @property
@@ -169,6 +176,12 @@ def rewound(job: Job, planned: Planned) -> Job:
     """Return the job at the first slot that is open again."""
     times = [moment for moment in (job.next_fire_at, planned.first_slot) if moment is not None]
     return replace(job, next_fire_at=min(times, default=None))
+
+
+def has_begun(run: Run) -> bool:
+    """Whether an attempt of the run may have started, also one that its node could not report before it crashed."""
+    unstarted = run.state in (State.SCHEDULED, State.CLAIMED)
+    return not unstarted or run.attempt > 0 or run.crashes > 0 or run.first_started_at is not None
 
 
 def change_one_shot(before: Run, after: Run, *, event: EventKind | None) -> Change:

@@ -37,7 +37,7 @@ async def _retract_of(store: Store, job_id: JobId, held: Sequence[Run], now: dat
     taken: Sequence[Run] = ()
     for _ in range(TRIES):
         job = (await store.jobs([job_id])).get(job_id)
-        if job is None or job.status in OVER:
+        if job is None or job.status in OVER or not job.recurring:  # a one-shot is stopped only when it is deleted
             return {run.id: Retraction.OVER for run in held}
         if job.status is not JobStatus.PAUSED:
             break
