@@ -182,10 +182,10 @@ async def set_queue(store: Store, settings: QueueSettings, *, fields: Collection
     assert await store.apply([effects.set_queue(before, after)]) == [None]
 
 
-async def declare(store: Store, owner: str, declarations: Sequence[Declaration], *, renew: bool = False) -> None:
+async def declare(store: Store, owner: str, declarations: Sequence[Declaration]) -> None:
     """Note versions of declared schedules."""
     assert {each.owner for each in declarations} <= {owner}
-    await store.apply([effects.declare(each, renew=renew) for each in declarations])
+    await store.apply([effects.declare(each) for each in declarations])
 
 
 async def forget(store: Store, owner: str, *, app: str, keys: Sequence[str]) -> None:

@@ -24,27 +24,17 @@ async def test_versions_are_kept_by_owner(store: Store) -> None:
     assert await store.records(Declaration, owner="nobody") == []
 
 
-async def test_a_version_keeps_the_time_when_it_was_first_seen(store: Store) -> None:
-    await acts.declare(store, "ada", [declared()])
-    await acts.declare(store, "ada", [declared(seen_at=NOW + MINUTE), declared(digest="2", seen_at=NOW + MINUTE)])
-    assert {each.digest: each.seen_at for each in await store.records(Declaration, owner="ada")} == {
-        "1": NOW,
-        "2": NOW + MINUTE,
-    }
-
-
-async def test_a_version_that_is_renewed_counts_as_seen_now(store: Store) -> None:
+async def test_a_version_that_is_declared_again_counts_as_seen_now(store: Store) -> None:
     await acts.declare(store, "ada", [declared()])
     await acts.declare(store, "ada", [declared(digest="2", seen_at=NOW + MINUTE)])
-    await acts.declare(store, "ada", [declared(seen_at=NOW + 2 * MINUTE)], renew=True)
+    await acts.declare(store, "ada", [declared(seen_at=NOW + 2 * MINUTE)])
     found = {each.digest: each.seen_at for each in await store.records(Declaration, owner="ada")}
     assert found == {"1": NOW + 2 * MINUTE, "2": NOW + MINUTE}
 
 
 async def test_the_same_version_may_come_twice_in_one_call(store: Store) -> None:
-    for renew in (False, True):
-        await acts.declare(store, "ada", [declared(), declared()], renew=renew)
-        assert await store.records(Declaration, owner="ada") == [declared()]
+    await acts.declare(store, "ada", [declared(), declared()])
+    assert await store.records(Declaration, owner="ada") == [declared()]
 
 
 async def test_nothing_to_declare_is_no_work(store: Store) -> None:

@@ -197,8 +197,7 @@ Delete = Run | Skip | Backfill | KeyHolder | Declaration | Node | GatesOf
 class Change(Value, frozen=True, kw_only=True):
     """A write that is atomic, and happens only if every guard holds.
 
-    Deletes come before puts. A `Job` or `Backfill` that is put replaces the one with its id; a `Run` or `Declaration`
-    that is there already stays as it is.
+    Deletes come before puts. What is put replaces what has its id or key; only a `Run` that is there already stays.
     """
 
     guards: tuple[Guard, ...] = ()

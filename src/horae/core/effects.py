@@ -271,9 +271,9 @@ def set_queue(before: QueueSettings, after: QueueSettings) -> Change:
     return Change(guards=(QueueUnchanged(before),), puts=(after,), signals=(Signal(kind=Kind.DUE),))
 
 
-def declare(declaration: Declaration, *, renew: bool = False) -> Change:
-    """Store a version of a declared schedule; with `renew` its time is updated if it was seen before."""
-    return Change(deletes=(declaration,) if renew else (), puts=(declaration,))
+def declare(declaration: Declaration) -> Change:
+    """Store a version of a declared schedule, or the time when it was seen again."""
+    return Change(puts=(declaration,))
 
 
 def register_node(node: Node) -> Change:

@@ -68,7 +68,7 @@ class DeclaredSchedules:
             await self._store.apply([Change(deletes=gone)])
         if dry_run:
             return cancelled + [await self._predict(each, known.get(each.key, ())) for each in declared]
-        return cancelled + [await self._put(each, renew=True) for each in declared]
+        return cancelled + [await self._put(each) for each in declared]
 
     async def _apply_if_newest(self, declared: Declared, versions: Sequence[Declaration]) -> DeclaredResult:
         """Apply a schedule, given the versions of its key that were seen, the newest last."""
@@ -83,7 +83,7 @@ class DeclaredSchedules:
             return await self._put(declared)
         return DeclaredResult(key=declared.key, outcome=DeclaredOutcome.KEPT, job_id=_shown(there))
 
-    async def _put(self, declared: Declared, *, renew: bool = False) -> DeclaredResult:
+    async def _put(self, declared: Declared) -> DeclaredResult:
         """Write the job, then its declaration; after a crash between the two, the next start repeats both."""
         before = await self._there(declared.key)
         try:
@@ -93,7 +93,7 @@ class DeclaredSchedules:
         seen = Declaration(
             owner=self._owner, app=self._app, key=declared.key, digest=declared.digest, seen_at=self._clock.now()
         )
-        await self._store.apply([declare(seen, renew=renew)])
+        await self._store.apply([declare(seen)])
         if put.created:
             outcome = DeclaredOutcome.CREATED
         elif before is not None and before.revision == put.job.revision:

@@ -204,11 +204,10 @@ SELECT kind, owner, key, value, at FROM records
  ORDER BY key;
 
 -- name: put_records
--- A version of a declared schedule keeps the time when it was first seen.
 INSERT INTO records (kind, owner, key, value, at)
 SELECT * FROM {given_records} ORDER BY kind, owner, key
     ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at
- WHERE records.kind <> 'declaration' AND (records.value, records.at) IS DISTINCT FROM (excluded.value, excluded.at);
+ WHERE (records.value, records.at) IS DISTINCT FROM (excluded.value, excluded.at);
 
 -- name: delete_records
 -- Only while they have these values: another job may have taken a key meanwhile.

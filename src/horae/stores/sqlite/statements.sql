@@ -452,9 +452,8 @@ SELECT kind, owner, key, value, at FROM records
  ORDER BY key;
 
 -- name: put_records
--- A version of a declared schedule keeps the time when it was first seen.
 INSERT INTO records (kind, owner, key, value, at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at WHERE kind <> 'declaration';
+ON CONFLICT (kind, owner, key) DO UPDATE SET value = excluded.value, at = excluded.at;
 
 -- name: delete_records
 -- Only while it has this value: another job may have taken the key meanwhile.
