@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import time
@@ -35,8 +36,9 @@ class Terminal:
 
     def read_to_the_end(self) -> str:
         """Return everything that is shown until the command ends."""
+        deadline = time.monotonic() + READY_SECONDS
         while self._read():
-            pass
+            assert time.monotonic() < deadline, f"the command does not end:\n{self.shown}"
         return self.shown
 
     def wait_until_loaded(self, library: str) -> None:
@@ -47,9 +49,12 @@ class Terminal:
             time.sleep(0.002)
 
     def _read(self) -> bool:
+        """Read what is shown, or nothing after a moment; False when nobody has the terminal open any more."""
+        if not select.select([self.screen], [], [], 1)[0]:
+            return True
         try:
             piece = os.read(self.screen, 4096)
-        except OSError:  # how Linux reports that nobody has the terminal open any more
+        except OSError:  # how Linux reports that
             return False
         self.shown += piece.decode().replace("\r\n", "\n")
         return bool(piece)
@@ -61,8 +66,14 @@ def terminal(folder: Path, *words: str, **extra: str) -> Iterator[Terminal]:
     screen, inside = pty.openpty()
     environ = environment() | {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"} | extra
     with closing(os.fdopen(screen, "rb", buffering=0)):
-        process = subprocess.Popen([HORAE, *words], cwd=folder, env=environ, stdin=inside, stdout=inside, stderr=inside)
-        os.close(inside)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background may ignore Ctrl-C
+        try:
+            process = subprocess.Popen(
+                [HORAE, *words], cwd=folder, env=environ, stdin=inside, stdout=inside, stderr=inside
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+            os.close(inside)
         try:
             yield Terminal(screen=screen, process=process)
         finally:
