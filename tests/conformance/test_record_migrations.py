@@ -33,8 +33,9 @@ async def assert_all_is_there(store: Store) -> None:
     assert await store.records(TaskSchema) == [TASK]
 
     # What was moved is found under the keys that the code writes.
-    await acts.declare(store, TEXT, [replace(DECLARED, seen_at=NOW + MINUTE)])
-    assert await store.records(Declaration, owner=TEXT) == [DECLARED]
+    again = replace(DECLARED, seen_at=NOW + MINUTE)
+    await acts.declare(store, TEXT, [again])
+    assert await store.records(Declaration, owner=TEXT) == [again]
     await store.apply([Change(deletes=(replace(HOLDER, job_id=JobId(new_id())),))])
     assert await store.records(KeyHolder, owner=TEXT, key=TEXT) == [HOLDER], "another job's key stays"
     await store.apply([Change(deletes=(HOLDER, DECLARED))])
