@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from horae.core.decisions.firing import MAX_UNSTARTED, Firing, Page, may_repeat, without_ended
+from horae.core.decisions.firing import MAX_UNSTARTED, Firing, Page, may_repeat, without_filled
 from horae.core.effects import fill_backfill, fire_job
-from horae.core.lifecycle import FINAL
 from horae.core.model import Run, Trigger
 from horae.core.values import replace
 from horae.ports.store import Store
@@ -24,9 +23,9 @@ async def write_pages(store: Store, pages: Sequence[Page]) -> list[bool]:
 
 
 async def _fresh(store: Store, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Remove runs of slots that already have an ended run, which a user cancelled early."""
+    """Remove runs of slots that already have one."""
     slots: list[datetime] = [run.slot for run in runs if run.trigger is Trigger.SCHEDULE and run.slot is not None]
     if not slots:
         return tuple(runs)
     ledger = await store.ledger(runs[0].job_id, start=min(slots), end=max(slots), limit=2 * MAX_UNSTARTED)
-    return without_ended(runs, [run for run in ledger.runs if run.state in FINAL])
+    return without_filled(runs, ledger.runs)

@@ -15,6 +15,7 @@ from tests.conformance.builders import (
     NOW,
     SECOND,
     claimed,
+    firing,
     given_claimed,
     given_job,
     given_node,
@@ -103,7 +104,7 @@ async def test_a_one_shot_that_was_deleted_before_it_started_is_over(store: Stor
 
 async def revised(store: Store, job: Job) -> Job:
     """The job after an update that keeps its schedule and rewinds it."""
-    changed = replace(job, revision=job.revision + 1)
+    changed = replace(job, revision=job.revision + 1, updated_at=job.updated_at + SECOND)
     change = JobChange(job=changed, expected=job.revision, retract_after=NOW, rewind=True)
     assert await acts.change(store, change) is not None
     return await stored(store, job)
@@ -121,8 +122,20 @@ async def test_a_run_that_has_begun_is_never_deleted(store: Store) -> None:
     assert await live_ids(store, [begun, waiting]) == ids([begun])
 
 
-async def test_a_job_is_not_rewound_before_a_slot_that_keeps_its_run(store: Store) -> None:
+async def test_a_slot_whose_run_stays_gets_no_second_run(store: Store) -> None:
     job, [returned, held], _ = await given_held(store, NOW + SECOND, NOW + 2 * SECOND)
     assert await store.settle([give_back(returned, NOW)]) == [True]
-    assert (await revised(store, job)).next_fire_at == job.next_fire_at
-    assert await live_ids(store, [returned, held]) == ids([returned, held])
+    rewound = await revised(store, job)
+    assert rewound.next_fire_at == returned.slot
+    again = [slot_run(rewound, NOW + SECOND), slot_run(rewound, NOW + 2 * SECOND)]
+    assert await acts.fire(store, [firing(rewound, *again, next_fire_at=NOW + 10 * SECOND)]) == [True]
+    assert await live_ids(store, [returned, held, *again]) == ids([held, again[0]])
+
+
+async def test_a_slot_of_a_new_schedule_gets_its_run_although_a_cancelled_one_is_still_held(store: Store) -> None:
+    job, [held], _ = await given_held(store, NOW + SECOND)
+    await acts.request_stop(store, [held.id], Reason.CANCELLED)
+    changed = await revised(store, job)
+    again = slot_run(changed, NOW + SECOND)
+    assert await acts.fire(store, [firing(changed, again, next_fire_at=NOW + 10 * SECOND)]) == [True]
+    assert await live_ids(store, [held, again]) == ids([held, again])

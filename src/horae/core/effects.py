@@ -30,6 +30,7 @@ from horae.core.changes import (
 from horae.core.decisions.firing import Firing, Page
 from horae.core.decisions.release import Rival, blocks_key
 from horae.core.events import EventKind
+from horae.core.lifecycle import has_begun
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, TaskSchema
 from horae.core.signals import Kind, Signal
@@ -140,14 +141,6 @@ class Planned(Value, frozen=True, kw_only=True):
             skips=tuple(skip for skip in skips if skip.start > after),
         )
 
-    def later_than(self, slot: datetime) -> "Planned":
-        """Select what fills later slots, to which a job can be rewound while `slot` keeps its run."""
-        return replace(
-            self,
-            waiting=tuple(run for run in self.waiting if run.slot is not None and run.slot > slot),
-            skips=tuple(skip for skip in self.skips if skip.start > slot),
-        )
-
     @property
     def first_slot(self) -> datetime | None:
         """The earliest slot that is open again once this is retracted."""
@@ -176,12 +169,6 @@ def rewound(job: Job, planned: Planned) -> Job:
     """Return the job at the first slot that is open again."""
     times = [moment for moment in (job.next_fire_at, planned.first_slot) if moment is not None]
     return replace(job, next_fire_at=min(times, default=None))
-
-
-def has_begun(run: Run) -> bool:
-    """Whether an attempt of the run may have started, also one that its node could not report before it crashed."""
-    unstarted = run.state in (State.SCHEDULED, State.CLAIMED)
-    return not unstarted or run.attempt > 0 or run.crashes > 0 or run.first_started_at is not None
 
 
 def change_one_shot(before: Run, after: Run, *, event: EventKind | None) -> Change:

@@ -66,3 +66,9 @@ def diagram() -> str:
     lines += [f"    {before} --> {after}: {move}" for (before, move), after in MOVES.items()]
     lines += [f"    {state} --> [*]" for state in State if state in FINAL]
     return "\n".join(lines)
+
+
+def has_begun(run: Run) -> bool:
+    """Whether an attempt of the run may have started, also one that its node could not report before it crashed."""
+    unstarted = run.state in (State.SCHEDULED, State.CLAIMED)
+    return not unstarted or run.attempt > 0 or run.crashes > 0 or run.first_started_at is not None

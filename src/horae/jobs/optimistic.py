@@ -4,18 +4,17 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from horae.core.decisions.firing import MAX_UNSTARTED
-from horae.core.effects import OVER, Planned, change_job, has_begun, rewound
+from horae.core.effects import OVER, Planned, change_job, rewound
 from horae.core.errors import Conflict
 from horae.core.events import EventKind
-from horae.core.lifecycle import HELD, WAITING
-from horae.core.model import Job, JobId, JobStatus, Reason, Run, Trigger
+from horae.core.lifecycle import WAITING
+from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
 from horae.core.values import replace
 from horae.lookup import get_job
 from horae.ports.reader import Reader, RunFilter
 from horae.ports.store import Store
 
 _FAR = datetime.max.replace(tzinfo=UTC)
-_AHEAD = 4 * MAX_UNSTARTED  # more runs than are planned ahead of a job
 TRIES = 10  # of an update that conflicts with others
 
 Change = Callable[[Job], Awaitable[Job | None]]
@@ -79,24 +78,16 @@ async def write_change(
     not started get the stop request `stop`. With `rewind` the job goes back to the first retracted slot, instead of
     the next slot of `after`.
     """
-    planned = Planned()
-    if retract_after is not None:
-        planned = await _planned(store, before.id, retract_after, rewind=rewind, stop=stop)
+    planned = Planned() if retract_after is None else await _planned(store, before.id, retract_after)
     if rewind:
         after = rewound(replace(after, next_fire_at=before.next_fire_at), planned)
     [refusal] = await store.apply([change_job(before, after, planned, stop=stop, event=event)])
     return after if refusal is None else None
 
 
-async def _planned(store: Store, job_id: JobId, after: datetime, *, rewind: bool, stop: Reason | None) -> Planned:
-    live = RunFilter(job_id=job_id, states=WAITING | HELD, start_at=after)
-    listed = await store.list_runs(live, cursor=None, limit=_AHEAD)
-    runs = [run for run in listed.items if run.trigger is Trigger.SCHEDULE]
-    ledger = await store.ledger(job_id, start=after, end=_FAR, limit=_AHEAD)
-    planned = Planned.among(runs, ledger.skips, after=after)
-    if not rewind:
-        return planned
-    stay = [run for run in (*runs, *ledger.runs) if has_begun(run)]
-    stay += planned.held if stop is None else ()  # else their nodes retract them, the latest slot first
-    last = max((run.slot for run in stay if run.slot is not None), default=None)
-    return planned if last is None else planned.later_than(last)
+async def _planned(store: Store, job_id: JobId, after: datetime) -> Planned:
+    waiting = RunFilter(job_id=job_id, states=WAITING | {State.CLAIMED}, start_at=after)
+    runs = await store.list_runs(waiting, cursor=None, limit=4 * MAX_UNSTARTED)
+    ledger = await store.ledger(job_id, start=after, end=_FAR, limit=1)
+    of_schedule = [run for run in runs.items if run.trigger is Trigger.SCHEDULE]
+    return Planned.among(of_schedule, ledger.skips, after=after)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from horae.core.decisions.release import gate_of
 from horae.core.events import EventKind
 from horae.core.ids import NewId
+from horae.core.lifecycle import has_begun
 from horae.core.model import Backfill, Job, JobStatus, Misfire, Reason, Run, RunId, Skip, Trigger
 from horae.core.schedule.evaluate import (
     SlotRange,
@@ -78,18 +79,22 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
 
 
 def may_repeat(firing: Firing) -> bool:
-    """Whether slots of a firing may have ended runs, because a user cancelled these early and then changed the job.
+    """Whether slots of a firing may have runs already, because the job was changed.
 
-    A change retracts the waiting runs and rewinds the job to the first of them, so that they are planned again.
+    A change retracts the waiting runs and rewinds the job to the first of them, so that they are planned again. Runs of
+    later slots may stay: one that was cancelled early, or that a node holds.
     """
     changed_at = firing.job.updated_at
     changed = changed_at > firing.job.created_at
     return changed and any(run.slot is not None and run.slot < changed_at + LONGEST_HORIZON for run in firing.runs)
 
 
-def without_ended(runs: Sequence[Run], ended: Sequence[Run]) -> tuple[Run, ...]:
-    """The runs without those for slots that have an ended run; only runs of the schedule are removed."""
-    slots = {run.slot for run in ended}
+def without_filled(runs: Sequence[Run], there: Sequence[Run]) -> tuple[Run, ...]:
+    """The runs without those for slots that have a run already; only runs of the schedule are removed.
+
+    A held run that is cancelled before its start does not count: the schedule that it belongs to has been replaced.
+    """
+    slots = {run.slot for run in there if has_begun(run) or run.stop is not Reason.CANCELLED}
     return tuple(run for run in runs if run.trigger is not Trigger.SCHEDULE or run.slot not in slots)
 
 
