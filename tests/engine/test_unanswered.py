@@ -10,13 +10,14 @@ import pytest
 from horae.core.changes import Change, Refusal
 from horae.core.decisions.results import Failure, Settled
 from horae.core.errors import Unavailable
-from horae.core.model import JobError, Run, State
+from horae.core.model import JobError, Outcome, Run, State
 from horae.core.schedule.evaluate import next_after
 from horae.core.values import replace
 from horae.engine.execution.outcome import MAX_RESULT, Success
 from horae.engine.worker.settler import MAX_UNSETTLED_SIZE
 from horae.ports.store import ClaimRequest, Claims, Store
 from tests import acts
+from tests.conformance.builders import attempts_of
 from tests.engine.system import System, failing, taking
 from tests.engine.test_engine import a_one_shot, one_shot, one_shots
 from tests.engine.test_jobs import create, jobs_of
@@ -168,6 +169,22 @@ async def test_what_a_node_gave_up_when_its_lease_ran_out_runs_again_although_no
     node.thaw()
     await system.advance(seconds=30)
     assert [(await system.run(run.id)).state for run in (running, held)] == [State.SUCCEEDED] * 2
+
+
+async def test_an_attempt_that_was_given_up_before_the_store_knew_of_it_is_recorded(system: System) -> None:
+    system.scripts["slow"] = taking(25)
+    node = await system.add_node()
+    run = await one_shot(system, "slow")
+    await system.settle_all()
+    assert (node.worker.running, (await system.run(run.id)).state) == (1, State.CLAIMED)
+    node.freeze()  # as when the store answers no node: no other node can declare it dead
+    await system.advance(seconds=20)
+    node.thaw()
+    await system.advance(seconds=60)
+    [first, _] = system.starts
+    [attempt] = await attempts_of(system.store, run.id)
+    assert (attempt.number, attempt.fence, attempt.outcome) == (1, first.run.fence, Outcome.RELEASED)
+    assert attempt.started_at == first.run.started_at
 
 
 async def test_a_gate_that_could_not_be_freed_is_freed_later(system: System, forgetful: Forgetful) -> None:

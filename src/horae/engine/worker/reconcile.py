@@ -5,7 +5,8 @@ from datetime import datetime
 import structlog
 
 from horae.core.decisions.results import give_back
-from horae.core.model import RunId
+from horae.core.model import Run, RunId, State
+from horae.core.values import replace
 from horae.engine.worker.phase import PhaseCause
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState
@@ -52,12 +53,26 @@ class Reconciler:
         known |= self._known()
         if unknown := [run for run in ours if run.id not in known]:
             # At once, not by the settler: else the next claim would bring what is behind them in their gates.
-            await self._store.settle([give_back(run, now) for run in unknown])
+            await self._store.settle([give_back(self._as_begun(run), now) for run in unknown])
             self._state.gates.free(run.gate for run in unknown if run.gate is not None)
             log.warning("unknown_claims_returned", runs=len(unknown))
         self._checked_at = now
         if last and self._state.unknown_since == since:
             self._state.unknown_since = None
+            self._state.given_up.clear()
+
+    def _as_begun(self, run: Run) -> Run:
+        """Return the run with the attempt that we gave up, if the store never learned of its start."""
+        begun = self._state.given_up.get(run.id)
+        if begun is None or begun.fence != run.fence or run.state is not State.CLAIMED:
+            return run
+        return replace(
+            run,
+            state=begun.state,
+            attempt=begun.attempt,
+            started_at=begun.started_at,
+            first_started_at=begun.first_started_at,
+        )
 
     def _known(self) -> set[RunId]:
         """Return the runs that we hold, run or retract, or whose results are not settled."""

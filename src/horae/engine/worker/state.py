@@ -45,6 +45,7 @@ class WorkerState:
     gates: Gates = field(default_factory=Gates)
     capacity: Capacity = field(default_factory=Capacity)
     retracting: set[RunId] = field(default_factory=set)  # not held until the store has answered
+    given_up: dict[RunId, Run] = field(default_factory=dict)  # running when the lease expired; the store may not know
     unknown_since: datetime | None = None  # since when the store may assign runs to us that we do not know
 
     def __post_init__(self) -> None:

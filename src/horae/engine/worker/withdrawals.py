@@ -57,6 +57,7 @@ class Withdrawer:
         running, held = len(self._state.running), len(self._state.held)
         if self._state.lease.expired and (running or held):
             log.warning("lease_lost", running=running, held=held)
+            self._state.given_up |= {run_id: attempt.run for run_id, attempt in self._state.running.items()}
             self.abandon_all()
             self._state.unknown_since = self._clock.now()  # the store counts them as ours unless we are declared dead
 
