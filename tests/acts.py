@@ -29,6 +29,7 @@ from horae.lookup import queue_settings
 from horae.planning import write_firings, write_pages
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
+from tests.clocks import ManualClock
 
 __all__ = ["Retraction", "retract"]
 
@@ -117,6 +118,7 @@ async def change(store: Store, given: JobChange) -> Changed | None:
     ]
     written = await write_change(
         store,
+        ManualClock(given.retract_after or before.updated_at),
         before,
         given.job,
         retract_after=given.retract_after,

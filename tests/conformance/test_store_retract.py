@@ -4,13 +4,15 @@ from datetime import datetime
 
 import pytest
 
-from horae.core.decisions.results import give_back, start
+from horae.core.decisions.results import give_back, start, succeed
 from horae.core.model import Job, JobStatus, NodeId, Reason, Run
 from horae.core.values import replace
+from horae.jobs.optimistic import write_change
 from horae.lookup import find_job, find_run
 from horae.ports.store import Store
 from tests import acts
 from tests.acts import JobChange, Retraction
+from tests.clocks import ManualClock
 from tests.conformance.builders import (
     NOW,
     SECOND,
@@ -139,3 +141,13 @@ async def test_a_slot_of_a_new_schedule_gets_its_run_although_a_cancelled_one_is
     again = slot_run(changed, NOW + SECOND)
     assert await acts.fire(store, [firing(changed, again, next_fire_at=NOW + 10 * SECOND)]) == [True]
     assert await live_ids(store, [held, again]) == ids([held, again])
+
+
+async def test_a_change_that_took_so_long_that_a_slot_came_due_begins_anew(store: Store) -> None:
+    """The schedule that it replaces was in force at that slot, whatever the clock said when the request began."""
+    job, [run], _ = await given_held(store, NOW + SECOND)
+    await store.settle([succeed(start(run, NOW + SECOND), None, NOW + SECOND)])
+    changed = replace(job, revision=job.revision + 1)
+    late, in_time = ManualClock(NOW + 2 * SECOND), ManualClock(NOW)
+    assert await write_change(store, late, job, changed, retract_after=NOW, event=None) is None
+    assert await write_change(store, in_time, job, changed, retract_after=NOW, event=None) == changed

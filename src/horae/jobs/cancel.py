@@ -63,6 +63,7 @@ class Canceller:
             return None
         return await write_change(
             self._store,
+            self._clock,
             up_to_date,
             replace(next_revision(up_to_date, now), status=JobStatus.CANCELLED, next_fire_at=None, plan_at=None),
             retract_after=now,

@@ -11,6 +11,7 @@ from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
 from horae.core.values import replace
 from horae.lookup import get_job
+from horae.ports.clock import Clock
 from horae.ports.reader import Reader, RunFilter
 from horae.ports.store import Store
 
@@ -64,6 +65,7 @@ def refuse_started(run: Run) -> None:
 
 async def write_change(
     store: Store,
+    clock: Clock,
     before: Job,
     after: Job,
     *,
@@ -78,16 +80,25 @@ async def write_change(
     not started get the stop request `stop`. With `rewind` the job goes back to the first retracted slot, instead of
     the next slot of `after`.
     """
-    planned = Planned() if retract_after is None else await _planned(store, before.id, retract_after)
+    planned = Planned()
+    if retract_after is not None:
+        found = await _planned(store, clock, before.id, retract_after)
+        if found is None:
+            return None
+        planned = found
     if rewind:
         after = rewound(replace(after, next_fire_at=before.next_fire_at), planned)
     [refusal] = await store.apply([change_job(before, after, planned, stop=stop, event=event)])
     return after if refusal is None else None
 
 
-async def _planned(store: Store, job_id: JobId, after: datetime) -> Planned:
+async def _planned(store: Store, clock: Clock, job_id: JobId, after: datetime) -> Planned | None:
+    """What is due after `after`; None if that was so long ago that some of it may have run."""
     waiting = RunFilter(job_id=job_id, states=WAITING | {State.CLAIMED}, start_at=after)
     runs = await store.list_runs(waiting, cursor=None, limit=4 * MAX_UNSTARTED)
     ledger = await store.ledger(job_id, start=after, end=_FAR, limit=1)
     of_schedule = [run for run in runs.items if run.trigger is Trigger.SCHEDULE]
+    now = clock.now()
+    if any(after < run.due_at <= now for run in (*of_schedule, *ledger.runs)):
+        return None
     return Planned.among(of_schedule, ledger.skips, after=after)

@@ -43,6 +43,7 @@ class Pauser:
             return None
         return await write_change(
             self._store,
+            self._clock,
             up_to_date,
             replace(next_revision(up_to_date, now), status=JobStatus.PAUSED, plan_at=None),
             retract_after=now,

@@ -148,6 +148,7 @@ class Updater:
         )
         changed = await write_change(
             self._store,
+            self._clock,
             job,
             revised,
             retract_after=now,
