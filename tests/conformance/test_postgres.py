@@ -550,3 +550,24 @@ async def test_a_run_that_is_being_parked_while_the_one_before_it_ends_goes_on(u
 
     assert await ending == [True]
     assert ids((await claims_of(store, node)).runs) == [line[1].id]
+
+
+# --- lanes
+
+
+async def test_a_lane_that_nobody_uses_any_more_is_removed(store: PostgresStore, url: str) -> None:
+    connection = await Address(url).connect()
+    await acts.create(store, [one_shot(NOW - SECOND, queue="gone"), one_shot(NOW - SECOND, queue="recent")])
+    await acts.create(store, [one_shot(queue="paused", paused=True), one_shot(NOW + timedelta(days=9), queue="later")])
+    taken = (await claims_of(store, await given_node(store), limit=2)).runs
+    await store.settle([succeed(start(run, NOW), None, NOW) for run in taken])
+    await connection.execute("UPDATE lanes SET used_at = used_at - interval '2 h' WHERE queue <> 'recent'")
+    for seconds in (0, 31):
+        await store.tidy(now=NOW + seconds * SECOND)
+    another = PostgresStore(url)  # that has not looked for them in the last minutes
+    await another.open()
+    await another.tidy(now=NOW + 62 * SECOND)
+    await another.close()
+    left = [queue for (queue,) in await connection.fetch("SELECT queue FROM lanes ORDER BY queue")]
+    await connection.close()
+    assert left == ["later", "paused", "recent"]

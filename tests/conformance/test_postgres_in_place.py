@@ -65,7 +65,7 @@ async def store(url: str, connection: asyncpg.Connection) -> AsyncIterator[Postg
 async def claim(connection: asyncpg.Connection, node: NodeId, limit: int = 1000) -> list[Any]:
     """The rows of a claim in the transaction of the connection."""
     lanes = [ident for (ident,) in await connection.fetch("SELECT id FROM lanes")]
-    given = (node, lanes, ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [limit] * len(lanes), [])
+    given = (node, lanes, ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [limit] * len(lanes), [], [], 100)
     _, *rows = await connection.fetch(CLAIM, *given)
     return rows
 

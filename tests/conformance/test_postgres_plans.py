@@ -38,6 +38,7 @@ PAGE = 51
 # ones are of ten days.
 FILL = """
 INSERT INTO lanes (queue, priority) SELECT queue, priority FROM unnest(ARRAY['default', 'mail']) AS queue, unnest(ARRAY[0, 5]) AS priority;
+INSERT INTO lanes (queue, priority, owner, next_at) SELECT 'idle ' || n, 0, 'bob', 'infinity' FROM generate_series(1, {size}) AS n;
 INSERT INTO shelves (owner, task, queue) SELECT 'ada', task, queue FROM unnest(ARRAY['a', 'b']) AS task, unnest(ARRAY['default', 'mail']) AS queue;
 SELECT ensure_history_day('2026-03-01'::date + n) FROM generate_series(0, 9) AS n;
 CREATE TEMPORARY TABLE made AS
@@ -163,10 +164,10 @@ LETTERS_OF_SHELF, LETTERS_OF_JOB = "shelf_due_at_id_idx1", "job_id_due_at_id_idx
 PLACES: rows.Places = {("ada", "a", "default", 0): (1, 1)}
 
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
-    "create_runs": (lambda: (Rows("new_runs", rows.new_runs(due_now(), PLACES)), True), {"runs_pkey"}),
+    "create_runs": (lambda: (Rows("new_runs", rows.new_runs(due_now(), PLACES)), True, [1], [NOW]), {"runs_pkey"}),
     "claim": (
-        lambda: (NODE, [1], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"], [20], []),
-        {"runs_claim", "runs_pkey", "runs_counted", "gates_pkey"},
+        lambda: (NODE, [1], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"], [20], [], [], 200),
+        {"runs_claim", "runs_pkey", "runs_counted", "gates_pkey", "lanes_next"},
     ),
     "offers": (
         lambda: (NODE, [1, 2], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"]),
@@ -200,6 +201,8 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "held": (lambda: ([new_id()], [1], [NODE]), {"runs_pkey"}),
     "orphans": (lambda: ([NODE], 1, NOW - timedelta(days=1), NOW, 1000), {"runs_claim"}),
     "lanes_up_to": (lambda: (NOW,), {"runs_claim"}),
+    "settle_lanes": (lambda: (NOW,), set()),
+    "put_off_lanes": (lambda: (NOW,), {"lanes_next", "runs_claim"}),
     "free_gates_of_dead_nodes": (tuple, {"gates_node", "runs_gate"}),
     "count_held": (lambda: (1, NOW - timedelta(days=1), NOW, 1000), {"runs_claim", "runs_pkey"}),
     "plannable_jobs": (lambda: (range(64), LATEST, 10, 50), {"jobs_plan", "runs_job"}),
@@ -325,7 +328,7 @@ def _quoted(item: Any) -> str:
 def _plan_of(root: dict[str, Any]) -> Plan:
     nodes = list(_nodes(root))
     whole = (node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan")
-    of_many = [node for node in nodes if "Index Name" in node and node["Relation Name"].startswith(MANY)]
+    of_many = [node for node in nodes if "Index Name" in node and node.get("Relation Name", "").startswith(MANY)]
     return Plan(
         indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
         walked=frozenset(node["Index Name"] for node in of_many if "Index Cond" not in node),

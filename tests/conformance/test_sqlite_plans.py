@@ -46,8 +46,7 @@ INDEXES = {
     "revise_one_shot": {"runs_id"},
     "set_stops": {"runs_id"},
     "offer_of_lane": {"runs_claim"},
-    "lanes_of_every_queue": {"runs_claim"},
-    "lanes_of_queues": {"runs_claim"},
+    "first_in_lane": {"runs_claim"},
     "lane": {"runs_claim"},
     "next_in_lane": {"runs_claim"},
     "gate_state": {"runs_gate", "letters_gate"},
@@ -115,8 +114,7 @@ INDEXES = {
 
 # Lists of few rows, and statements that walk an index from one distinct value to the next.
 MAY_SCAN = {
-    "lanes_of_every_queue": "lanes",
-    "lanes_of_queues": "lanes",
+    "due_lanes": "(subquery",
     "unblocked_gates": "waiting",
     "orphans": "holders",
     "rivals": "(subquery",
@@ -172,22 +170,13 @@ def test_first_pages_come_in_the_order_of_their_index(db: sqlite3.Connection, na
     assert not [step for step in plan_of(db, name) if "TEMP B-TREE" in step]
 
 
-def test_lanes_are_found_by_jumps(db: sqlite3.Connection) -> None:
-    """One seek takes us past everything that waits in a lane."""
-    plan = " | ".join(plan_of(db, "lanes_of_every_queue"))
-    assert "runs_claim (queue=? AND priority=? AND band>?)" in plan
-    assert "runs_claim (queue=? AND priority>?)" in plan
-    assert "runs_claim (queue>?)" in plan
-    plan = " | ".join(plan_of(db, "lanes_of_queues"))
-    assert "runs_claim (queue=? AND priority=? AND band>?)" in plan
-    assert "runs_claim (queue=? AND priority>?)" in plan
-
-
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("lane", "runs_claim (queue=? AND priority=? AND band=? AND wake_at=? AND rowid>?)"),
-        ("lane", "runs_claim (queue=? AND priority=? AND band=? AND wake_at>? AND wake_at<?)"),
+        ("due_lanes", "lanes_next (next_at<?)"),
+        ("next_lane_at", "lanes_next (next_at>?)"),
+        ("lane", "runs_claim (queue=? AND priority=? AND owner=? AND wake_at=? AND rowid>?)"),
+        ("lane", "runs_claim (queue=? AND priority=? AND owner=? AND wake_at>? AND wake_at<?)"),
         ("events_of_all", "INTEGER PRIMARY KEY (rowid>?)"),
         ("events_of_owner", "events_owner (owner=? AND rowid>?)"),
         ("records", "sqlite_autoindex_records_1 (kind=? AND owner=? AND key>? AND key<?)"),

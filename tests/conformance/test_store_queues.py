@@ -37,7 +37,7 @@ from tests.conformance.builders import (
     slot_run,
 )
 from tests.conformance.conftest import Connect
-from tests.conformance.test_store_claim import owners_apart
+from tests.conformance.test_store_claim import owners
 from tests.conformance.test_store_signals import Ear
 
 LATER = NOW + MINUTE
@@ -175,7 +175,7 @@ async def test_a_limit_is_shared_by_the_priorities_of_its_queue(store: Store) ->
 
 
 async def test_a_limit_is_shared_by_the_owners_of_its_queue(store: Store) -> None:
-    ada, bob = owners_apart(2)
+    ada, bob = owners(2)
     await limit(store, 4)
     flood = await given_waiting(store, 20, owner=ada)
     late = [one_shot(owner=bob) for _ in range(3)]

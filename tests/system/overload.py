@@ -17,7 +17,7 @@ import asyncpg
 
 from horae.core.decisions.release import gate_of
 from horae.core.ids import Ids
-from horae.core.model import JobId, Run, RunId, Spec, band_of
+from horae.core.model import JobId, Run, RunId, Spec
 from horae.core.schedule.parse import parse_schedule
 from horae.proof.bench.start_recorder import FOLDER, count_starts, read_starts
 from horae.proof.bench.tasks import APP
@@ -27,7 +27,6 @@ from tests.system.cluster import Cluster, Server
 from tests.system.on_time import percentile
 
 FLOOD, QUIET = "flood", "quiet"
-assert band_of(FLOOD) != band_of(QUIET), "they are to be owners who do not share their turns"
 
 EARLY = 0.001  # seconds
 LATE = 1.0  # of 99 in 100 of those who have nothing to do with the flood

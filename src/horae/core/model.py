@@ -1,6 +1,5 @@
 """The domain as frozen values: job, run, attempt, skip, backfill, node."""
 
-import zlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -15,7 +14,6 @@ RunId = NewType("RunId", str)
 NodeId = NewType("NodeId", str)
 
 SHARDS = 64
-BANDS = 16  # that owners are spread over; a claim searches each band of each queue and priority
 DISCARDED = "discarded"  # the resolution of a dead letter that was given up
 LOCAL = "local"  # the default owner
 
@@ -253,8 +251,3 @@ class Node(Value, frozen=True, kw_only=True):
 def shard_of(job_id: JobId) -> int:
     """Return the planner shard of a job; the low bits of a UUIDv7 are random, so shards are even."""
     return int(job_id[-2:], 16) % SHARDS
-
-
-def band_of(owner: str) -> int:
-    """Return the band of an owner: runs of one band wait in one line, the bands of a queue take turns."""
-    return zlib.crc32(owner.encode()) % BANDS

@@ -1,23 +1,25 @@
 """Fairness of claims: how many runs each lane gives, so that no queue and no owner can crowd out the others."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from horae.core.values import Value
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
 PLENTY = 10  # runs that are counted in every lane, however many lanes there are
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Lane(Value, frozen=True):
-    """Runs in the order of their wake-up time: those of a queue, a priority and a band of owners."""
+    """Runs in the order of their wake-up time: those of a queue, a priority and an owner."""
 
     queue: str
     priority: int
-    band: int
+    owner: str
 
 
 class Offer(Value, frozen=True):
@@ -39,10 +41,10 @@ class Rooms:
         """Whether no more runs of a queue may be taken."""
         return self.left.get(queue, 1) <= 0
 
-    def take(self, queue: str) -> None:
-        """Count a run that the claim takes."""
+    def take(self, queue: str, count: int = 1) -> None:
+        """Count runs that the claim takes."""
         if queue in self.left:
-            self.left[queue] -= 1
+            self.left[queue] -= count
 
 
 def part_of_lane(lanes: int, limit: int) -> int:
@@ -53,39 +55,40 @@ def part_of_lane(lanes: int, limit: int) -> int:
 def share_out(offers: Sequence[Offer], limit: int, *, part: int) -> dict[Lane, int]:
     """How many of `limit` runs each lane gives.
 
-    Higher priorities come first. Within a priority the queues take turns, and within a queue its lanes, so that a flood
-    in one of them gets no more than what the others leave. The one that waits longest is first in a turn. `part` is how
-    far the lanes were counted: one with that many runs counts as unlimited.
+    Higher priorities come first. Within a priority the owners take turns, and within an owner its queues, so that a
+    flood of one owner, in one queue or in many, gets no more than what the others leave. The one that waits longest is
+    first in a turn. `part` is how far the lanes were counted: one with that many runs counts as unlimited.
     """
-    shares: dict[Lane, int] = {}
-    rooms = {offer.lane.queue: offer.room for offer in offers if offer.room is not None}
-    by_priority = sorted(offers, key=lambda offer: (-offer.lane.priority, offer.lane.queue, offer.lane.band))
-    for _, same_priority in groupby(by_priority, key=lambda offer: offer.lane.priority):
-        by_queue = {queue: list(lanes) for queue, lanes in groupby(same_priority, key=lambda offer: offer.lane.queue)}
-        wants = {
-            queue: min(sum(_most(offer, part, limit) for offer in lanes), limit, rooms.get(queue, limit))
-            for queue, lanes in by_queue.items()
-        }
-        given = _in_turn(
-            {queue: wants[queue] for queue in sorted(wants, key=lambda queue: _first(by_queue[queue]))}, limit
-        )
-        for queue, lanes in by_queue.items():
-            lanes.sort(key=lambda offer: _first([offer]))
-            shares |= _in_turn({offer.lane: _most(offer, part, limit) for offer in lanes}, given[queue])
-            if queue in rooms:
-                rooms[queue] -= given[queue]
-        limit -= sum(given.values())
+    shares = dict.fromkeys((offer.lane for offer in offers), 0)
+    rooms = Rooms({offer.lane.queue: offer.room for offer in offers if offer.room is not None})
+    for _, same_priority in groupby(sorted(offers, key=_place), key=lambda offer: offer.lane.priority):
+        wants = {offer.lane: offer.count if offer.count < part else limit for offer in same_priority}
+        while given := _turn(wants, rooms.left, limit):  # again if an owner leaves room that another one can use
+            for lane, share in given.items():
+                shares[lane] += share
+                wants[lane] -= share
+                rooms.take(lane.queue, share)
+            limit -= sum(given.values())
     return {lane: share for lane, share in shares.items() if share > 0}
 
 
-def _most(offer: Offer, part: int, limit: int) -> int:
-    """The most that a lane can give; one that was not counted to its end counts as unlimited."""
-    return offer.count if offer.count < part else limit
+def _place(offer: Offer) -> tuple[Any, ...]:
+    """The order of lanes: by priority, then the one that waits longest."""
+    lane = offer.lane
+    return -lane.priority, offer.first_at or _NEVER, lane.owner, lane.queue
 
 
-def _first(offers: Sequence[Offer]) -> tuple[bool, datetime | None]:
-    times = [offer.first_at for offer in offers if offer.first_at is not None]
-    return not times, min(times, default=None)
+def _turn(wants: Mapping[Lane, int], rooms: Mapping[str, int], limit: int) -> dict[Lane, int]:
+    """Share `limit` among the owners of lanes, and what each owner gets among its lanes."""
+    most = dict(wants)
+    for queue, room in rooms.items():
+        most |= _in_turn({lane: want for lane, want in wants.items() if lane.queue == queue}, room)
+    by_owner: defaultdict[str, dict[Lane, int]] = defaultdict(dict)
+    for lane, want in most.items():
+        by_owner[lane.owner][lane] = want
+    given = _in_turn({owner: sum(lanes.values()) for owner, lanes in by_owner.items()}, limit)
+    shared = [_in_turn(lanes, given[owner]) for owner, lanes in by_owner.items()]
+    return {lane: share for lanes in shared for lane, share in lanes.items() if share > 0}
 
 
 def _in_turn(wants: dict[K, int], limit: int) -> dict[K, int]:

@@ -111,8 +111,8 @@ async def insert_runs(session: Session, runs: Sequence[Run], places: Places) -> 
     """Write new runs; their guards keep them from being written twice."""
     if not runs:
         return
-    once = {run.id: run for run in runs}.values()  # a page may come twice
+    batches = codecs.new_runs({run.id: run for run in runs}.values(), places)  # a page may come twice
     try:
-        await session.rows("insert_runs", codecs.new_runs(once, places))
+        await session.rows("insert_runs", batches, *codecs.lane_wakes(batches))
     except asyncpg.UniqueViolationError as exc:
         raise Collision("runs with these ids are being written; try again") from exc

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
+from time import monotonic
 
 from horae.core.decisions.fairness import Lane
-from horae.core.model import JobId, Run, RunId, band_of
+from horae.core.model import JobId, Run, RunId
 from horae.core.signals import Kind, Signal
 from horae.stores.postgres.codecs import ROWS, Places, first_day
 from horae.stores.postgres.connection.database import Database, Session
 from horae.stores.postgres.connection.notify import Signals
 
 MAX_PLACES = 100_000  # in the cache before it is emptied
+PLACES_SECONDS = 900  # the same; lanes are removed when they were not learned for an hour
 
 
 class PostgresBase:
@@ -20,21 +22,27 @@ class PostgresBase:
         self._db = Database(url, pool_size)
         self._signals = Signals(self._db.address, listens=listens)
         self._places: Places = {}
+        self._learned_at = monotonic()
         self._days: set[date] = set()
-        self._lanes: dict[int, Lane] = {}  # all that were ever used, as far as we know
+        self._lanes: dict[int, Lane] = {}  # that were due at our last claim
+        self._removed_lanes_at = 0.0  # when we last looked for lanes that nobody uses any more
+        self._idle_lanes = 0  # of these, without anything to claim
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
 
     async def _places_of(self, runs: Iterable[Run]) -> Places:
-        """The lanes and shelves of runs; new ones are made in a transaction of their own and never removed."""
+        """The lanes and shelves of runs; new ones are made in a transaction of their own.
+
+        Lanes that no node has learned of for long are removed, so what we know is learned anew before that.
+        """
         specs = {(run.owner, run.spec.task, run.spec.queue, run.spec.priority) for run in runs}
+        if len(self._places) > MAX_PLACES or monotonic() - self._learned_at > PLACES_SECONDS:
+            self._places, self._learned_at = {}, monotonic()
         if not specs <= self._places.keys():
-            if len(self._places) > MAX_PLACES:
-                self._places = {}
             await self._learn_places(sorted(specs - self._places.keys()))
         return self._places
 
     async def _learn_places(self, specs: Sequence[tuple[str, str, str, int]]) -> None:
-        lanes = [*zip(*sorted({(queue, priority, band_of(owner)) for owner, _, queue, priority in specs}), strict=True)]
+        lanes = [*zip(*sorted({(queue, priority, owner) for owner, _, queue, priority in specs}), strict=True)]
         shelves = [*zip(*sorted({(owner, task, queue) for owner, task, queue, _ in specs}), strict=True)]
         async with self._db.session() as session:
             await session.rows("add_lanes", *lanes)
@@ -42,9 +50,7 @@ class PostgresBase:
             lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes_among", *lanes)}
             shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
         for owner, task, queue, priority in specs:
-            lane, shelf = lane_of[queue, priority, band_of(owner)], shelf_of[owner, task, queue]
-            self._places[owner, task, queue, priority] = (lane, shelf)
-            self._lanes[lane] = Lane(queue, priority, band_of(owner))
+            self._places[owner, task, queue, priority] = (lane_of[queue, priority, owner], shelf_of[owner, task, queue])
 
     async def _ensure_days(self, days: set[date]) -> None:
         """Make the partitions for what ends on these days."""

@@ -16,6 +16,8 @@ from horae.stores.postgres.codecs import BEGINNING, ROWS, columns, offered_run
 from horae.stores.postgres.connection.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
+MAX_LANES = 200  # that one claim looks into
+MANY_IDLE = 50  # lanes without anything to claim that are not left to the next `tidy`
 LOOK_BEYOND = 100  # runs of a full queue that are looked at, because they may overlap
 _TIMES = ("next_at", "first_at", "lined_up_at")  # of a claim
 # The last columns of `claim`, after those of a run.
@@ -27,27 +29,29 @@ class PostgresClaim(PostgresBase):
 
     async def claim(self, request: ClaimRequest) -> Claims:
         claims, complete = await self._claim_known(request)
+        if self._idle_lanes >= MANY_IDLE:
+            await self._db.rows("put_off_lanes", request.now)
         if complete:
             return claims
         gates = [run.gate for run in claims.runs if run.gate is not None]  # of each gate only one is taken in a call
         left, full_gates = request.limit - len(claims.runs), (*request.full_gates, *gates)
-        rest = await self.claim(replace(request, free_gates=(), limit=left, full_gates=full_gates))
+        again = replace(request, free_gates=(), limit=left, full_gates=full_gates)
+        rest, complete = await self._claim_known(again)
         contested = {each.run.id: each for each in (*claims.contested, *rest.contested) if each.run.gate not in gates}
         return replace(
             rest,
             runs=sorted((*claims.runs, *rest.runs), key=_turn),
             contested=list(contested.values()),
-            more=rest.more or request.limit > 0 >= left,
+            more=rest.more or request.limit > 0 >= left or (not complete and len(rest.runs) > 0),
             **{name: _earliest(getattr(claims, name), getattr(rest, name)) for name in _TIMES},
         )
 
     async def _claim_known(self, request: ClaimRequest) -> tuple[Claims, bool]:
         """Claim from the lanes that we know of; returns whether these are all, and all their limits were known."""
         answer, *found = await self._claim(request)
-        limited = frozenset(answer[_LIMITED] or ())
-        complete = answer[_LANES] == len(self._lanes) and limited <= self._limited
-        if not complete:
-            self._lanes = {row[0]: Lane(*row[1:]) for row in await self._db.rows("lanes")}
+        limited, due = frozenset(answer[_LIMITED] or ()), answer[_LANES] or ()
+        complete = self._lanes.keys() >= set(due) and limited <= self._limited
+        await self._learn_due(due)
         self._limited = limited
         blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
@@ -57,11 +61,17 @@ class PostgresClaim(PostgresBase):
             runs=await _taken(found, request.node),
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=answer[_NEXT_AT],
-            more=answer[_MORE],
+            more=answer[_MORE] or (len(due) >= MAX_LANES and len(found) > 0),
             first_at=answer[_FIRST_AT],
             lined_up_at=answer[_LINED_UP_AT],
         )
         return claims, complete
+
+    async def _learn_due(self, due: Sequence[int]) -> None:
+        """Remember the lanes that are due, and forget the others."""
+        new = [lane for lane in due if lane not in self._lanes]
+        found = {row[0]: Lane(*row[1:]) for row in await self._db.rows("lanes", new)} if new else {}
+        self._lanes = {lane: known for lane in due if (known := self._lanes.get(lane) or found.get(lane)) is not None}
 
     @retried
     async def _claim(self, request: ClaimRequest) -> list[Any]:
@@ -91,8 +101,11 @@ class PostgresClaim(PostgresBase):
         if len(lanes) > 1 or request.limit <= 0:
             offers = [Offer(lanes[row[0]], *row[1:]) for row in await place.rows("offers", *given)]
             shares = share_out(offers, request.limit, part=part)
+        self._idle_lanes = len(lanes) - len(offers) if len(lanes) > 1 else 0
         amounts = [shares.get(lane, 0) for lane in lanes.values()]
-        answer, *found = await place.rows("claim", *given[:6], request.limit, *given[7:], amounts, request.free_gates)
+        answer, *found = await place.rows(
+            "claim", *given[:6], request.limit, *given[7:], amounts, request.free_gates, request.queues, MAX_LANES
+        )
         if offers:
             answer = list(answer)
             answer[_MORE] = answer[_MORE] or (0 < request.limit <= sum(amounts) and len(offers) > 1)

@@ -78,6 +78,22 @@ def new_runs(runs: Iterable[Run], places: Places) -> list[tuple[Any, ...]]:
     return [_alike(list(alike), places) for _, alike in groupby(runs, key=_likeness)]
 
 
+_PAUSED, _WAKE_AT, _LANE = (NEW_RUN_COLUMNS.index(name) - 2 for name in ("paused", "wake_at", "lane"))
+_DUE_ATS, _WAKE_ATS, _PUNCTUAL = -4, -3, -1
+
+
+def lane_wakes(batches: Iterable[tuple[Any, ...]]) -> tuple[list[int], list[datetime]]:
+    """The lanes of `new_runs`, and when the first of their runs wakes."""
+    first: dict[int, datetime] = {}
+    for batch in batches:
+        if not batch[_PAUSED]:
+            wake_ats = batch[_DUE_ATS] if batch[_PUNCTUAL] else batch[_WAKE_ATS]
+            wake_at = batch[_WAKE_AT] if wake_ats is None else min(wake_ats)
+            lane = batch[_LANE]
+            first[lane] = min(first.get(lane, wake_at), wake_at)
+    return list(first), list(first.values())
+
+
 def _likeness(run: Run) -> tuple[Any, ...]:
     """What runs must share to be alike; every run passes here, and attrgetter would take twice as long."""
     spec = run.spec

@@ -9,7 +9,7 @@ import msgspec
 from horae.core.effects import due_signals
 from horae.core.model import Run
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import NEW_RUN_COLUMNS, Places, new_run, new_runs
+from horae.stores.postgres.codecs import NEW_RUN_COLUMNS, Places, lane_wakes, new_run, new_runs
 from horae.stores.postgres.connection.database import Collision, retried
 
 
@@ -46,9 +46,9 @@ class PostgresCreate(PostgresBase):
 
     async def _create(self, runs: Sequence[Run], places: Places, *, again: bool) -> None:
         """Write new runs; `again` when some of them may exist already, or come twice."""
-        once = {run.id: run for run in runs}.values() if again else runs
+        batches = new_runs({run.id: run for run in runs}.values() if again else runs, places)
         try:
-            await self._db.rows("create_runs", new_runs(once, places), again)
+            await self._db.rows("create_runs", batches, again, *lane_wakes(batches))
         except asyncpg.UniqueViolationError as exc:
             raise Collision("runs with these ids are there already, or are being written; try again") from exc
 

@@ -97,13 +97,25 @@ SELECT queue, paused, concurrency FROM queues WHERE queue = ANY($1::text[]) ORDE
 -- ---------------------------------------------------------------------------------------------------------- creating
 
 -- name: add_lanes
-INSERT INTO lanes (queue, priority, band) SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[])
-    ON CONFLICT DO NOTHING;
+-- New lanes are due until they are put off. Those that a node learns of are not removed as long as it may use them.
+INSERT INTO lanes (queue, priority, owner) SELECT * FROM unnest($1::text[], $2::smallint[], $3::text[])
+    ON CONFLICT (queue, priority, owner) DO UPDATE SET used_at = clock_timestamp()
+ WHERE lanes.used_at < clock_timestamp() - interval '10 min';
 
 -- name: lanes_among
-SELECT queue, priority, band, lanes.id
-  FROM unnest($1::text[], $2::smallint[], $3::smallint[]) AS given(queue, priority, band)
-  JOIN lanes USING (queue, priority, band);
+SELECT queue, priority, owner, lanes.id
+  FROM unnest($1::text[], $2::smallint[], $3::text[]) AS given(queue, priority, owner)
+  JOIN lanes USING (queue, priority, owner);
+
+-- fragment: wake_lanes
+-- Note when the first runs of lanes wake, from woken(lane, moment), unless others wake before them.
+UPDATE lanes SET next_at = first.moment
+  FROM (SELECT lanes.id, woken.moment
+          FROM woken JOIN lanes ON lanes.id = woken.lane
+         WHERE lanes.next_at > woken.moment
+         ORDER BY lanes.id
+           FOR NO KEY UPDATE OF lanes) AS first
+ WHERE lanes.id = first.id;
 
 -- name: add_shelves
 INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
@@ -133,11 +145,20 @@ WITH made AS (
     {new_run_rows}
      WHERE NOT ($2::boolean AND coalesce((SELECT true FROM runs WHERE runs.id = own.id), false))
     RETURNING job_id, owner
+), woken(lane, moment) AS (
+    SELECT * FROM unnest($3::integer[], $4::timestamptz[])
+), woken_lanes AS (
+    {wake_lanes}
 )
 INSERT INTO events (kind, owner, subjects) SELECT 'job.created', owner, array_agg(job_id) FROM made GROUP BY owner;
 
 -- name: insert_runs
 -- In the order in which they wake, not job by job, so that runs that are claimed and end together are in the same pages.
+WITH woken(lane, moment) AS (
+    SELECT * FROM unnest($2::integer[], $3::timestamptz[])
+), woken_lanes AS (
+    {wake_lanes}
+)
 INSERT INTO runs ({new_run_columns})
 {new_run_rows}
  ORDER BY wake_at;
@@ -297,6 +318,11 @@ DELETE FROM backfills WHERE id = ANY($1::uuid[]);
 DELETE FROM runs WHERE id = ANY($1::uuid[]);
 
 -- name: revise_one_shot
+WITH woken(lane, moment) AS (
+    SELECT $19::integer, $15::timestamptz WHERE NOT $17::boolean
+), woken_lanes AS (
+    {wake_lanes}
+)
 UPDATE runs
    SET task = $2, params = $3, params_blob = $4, name = $5, key = $6, labels = $7, queue = $8, priority = $9,
        ordering_key = $10, policy = $11, secrets = $12, schedule = $13, due_at = $14, wake_at = $15, gate = $16,
@@ -306,7 +332,29 @@ UPDATE runs
 -- ---------------------------------------------------------------------------------------------------------- claiming
 
 -- name: lanes
-SELECT id, queue, priority, band FROM lanes;
+SELECT id, queue, priority, coalesce(owner, '') FROM lanes WHERE id = ANY($1::integer[]);
+
+-- fragment: wanted_lanes
+-- Of the queues that the node works for ($13; none means all), without paused ones.
+(cardinality($13::text[]) = 0 OR queue = ANY($13::text[])) AND queue NOT IN (SELECT queue FROM queues WHERE paused);
+
+-- fragment: lanes_due_by(moment)
+-- Those with something to claim by then, and those that were put off and may have something all the same, or hold a run.
+(SELECT *, false AS is_put_off FROM lanes WHERE next_at <= {moment}
+  UNION ALL
+ SELECT *, true FROM lanes WHERE next_at > {moment} AND settled_at IS NOT NULL);
+
+-- fragment: due_lanes
+-- Lanes with something to claim by $5, and then those that were put off a moment ago. Not more than a claim can look into:
+-- in these the owners take turns, each time with other lanes.
+(SELECT array_agg(id)
+   FROM (SELECT id
+           FROM (SELECT id, priority, is_put_off,
+                        row_number() OVER (PARTITION BY is_put_off, priority, owner ORDER BY random()) AS turn
+                   FROM {lanes_due_by($5::timestamptz)} AS lanes
+                  WHERE {wanted_lanes}) AS due
+          ORDER BY is_put_off, priority DESC, turn
+          LIMIT $14::bigint) AS few);
 
 -- fragment: ahead_in_gate(run)
 FROM runs AS ahead WHERE ahead.gate = {run}.gate AND (ahead.due_at, ahead.id) < ({run}.due_at, {run}.id);
@@ -362,7 +410,8 @@ SELECT lane, count, first_at, room
  WHERE coalesce(room, 1) > 0 AND count > 0;
 
 -- name: claim
--- $7 limit, $11 how many each lane gives (`core.decisions.fairness`), $12 gates that the node holds and has no run of.
+-- $7 limit, $11 how many each lane gives (`core.decisions.fairness`), $12 gates that the node holds and has no run of, $13
+-- queues that it works for, $14 how many lanes a claim may look into.
 -- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates that gave nothing.
 WITH me AS MATERIALIZED (
     SELECT id FROM nodes WHERE id = $1
@@ -449,19 +498,25 @@ WITH me AS MATERIALIZED (
 -- The answer comes first, without a run.
 SELECT no_run.*, NULL AS mine,
        EXISTS (SELECT FROM taker) OR EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM found) AS alive,
-       (SELECT min(later.wake_at)
-          FROM open
-         CROSS JOIN LATERAL (SELECT wake_at FROM runs
-                              WHERE runs.lane = open.lane
-                                AND wake_at > $5::timestamptz
-                                AND node IS NULL AND NOT parked AND NOT paused
-                              ORDER BY wake_at
-                              LIMIT 1) AS later) AS next_at,
+       (SELECT nullif(min(wake_at), 'infinity')
+          FROM (SELECT later.wake_at
+                  FROM open
+                 CROSS JOIN LATERAL (SELECT wake_at FROM runs
+                                      WHERE runs.lane = open.lane
+                                        AND wake_at > $5::timestamptz
+                                        AND node IS NULL AND NOT parked AND NOT paused
+                                      ORDER BY wake_at
+                                      LIMIT 1) AS later
+                 UNION ALL
+                (SELECT next_at FROM lanes
+                  WHERE next_at > $5::timestamptz AND {wanted_lanes}
+                  ORDER BY next_at
+                  LIMIT 1)) AS later) AS next_at,
        $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
                            OR (SELECT count(*) FROM found WHERE room IS NULL) >= $7::bigint) AS more,
        (SELECT min(wake_at) FROM found) AS first_at,
        (SELECT array_agg(queue) FROM settings WHERE concurrency IS NOT NULL) AS limited,
-       (SELECT count(*) FROM lanes) AS lanes,  -- not the highest id: lanes may be committed in another order
+       {due_lanes} AS lanes,
        (SELECT min(wake_at) FROM found
          WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
   FROM (SELECT) AS answer LEFT JOIN (SELECT {offered_columns} FROM runs WHERE false) AS no_run ON true
@@ -568,14 +623,21 @@ SELECT count(*), CASE WHEN count(*) < $3::bigint THEN array_agg(id) END,
   FROM gone;
 
 -- name: return_runs
-UPDATE runs SET state = given.state, node = NULL, counted = false, going = false, wake_at = given.wake_at,
-                attempt = given.attempt, crashes = given.crashes, progress = given.progress, error = given.error,
-                first_started_at = given.first_started_at, started_at = given.started_at
-  FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
-              $8::text[], $9::timestamptz[], $10::timestamptz[])
-       AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
- WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
-RETURNING runs.id, runs.fence;
+WITH returned AS (
+    UPDATE runs SET state = given.state, node = NULL, counted = false, going = false, wake_at = given.wake_at,
+                    attempt = given.attempt, crashes = given.crashes, progress = given.progress, error = given.error,
+                    first_started_at = given.first_started_at, started_at = given.started_at
+      FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[], $6::integer[], $7::float8[],
+                  $8::text[], $9::timestamptz[], $10::timestamptz[])
+           AS given(id, fence, state, wake_at, attempt, crashes, progress, error, first_started_at, started_at)
+     WHERE runs.id BETWEEN given.id AND given.id AND runs.fence = given.fence AND runs.state IN ('claimed', 'running')
+    RETURNING runs.id, runs.fence, runs.lane, runs.wake_at
+), woken(lane, moment) AS (
+    SELECT lane, min(wake_at) FROM returned GROUP BY lane
+), woken_lanes AS (
+    {wake_lanes}
+)
+SELECT id, fence FROM returned;
 
 -- name: settled_before
 -- Results that are in the store already: they were sent again because the answer was lost.
@@ -665,7 +727,7 @@ SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' dead nodes'));
 -- name: lanes_up_to
 -- Those with runs that wake by $1.
 SELECT lanes.id
-  FROM lanes
+  FROM {lanes_due_by($1)} AS lanes
  CROSS JOIN LATERAL (SELECT FROM runs
                       WHERE runs.lane = lanes.id AND wake_at <= $1 AND NOT parked AND NOT paused
                       LIMIT 1) AS one;
@@ -718,22 +780,68 @@ WITH RECURSIVE waiting(gate) AS (
     SELECT (SELECT runs.gate FROM runs WHERE runs.parked AND runs.gate > waiting.gate ORDER BY runs.gate LIMIT 1)
       FROM waiting
      WHERE waiting.gate IS NOT NULL
+), unblocked AS (
+    UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
+      FROM waiting
+     CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS first
+                          WHERE first.gate = waiting.gate AND parked
+                          ORDER BY first.due_at, first.id
+                          LIMIT 1) AS first
+     WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
+       AND NOT EXISTS (SELECT {ahead_in_gate(first)})
+       AND NOT EXISTS (SELECT FROM (SELECT node FROM runs AS line
+                                     WHERE line.gate = waiting.gate
+                                     ORDER BY line.due_at, line.id
+                                     LIMIT 100) AS line
+                        WHERE line.node IS NOT NULL)
+       AND NOT EXISTS (SELECT {blocks_ahead(first)})
+    RETURNING runs.lane, runs.wake_at
+), woken(lane, moment) AS (
+    SELECT lane, min(wake_at) FROM unblocked GROUP BY lane
+), woken_lanes AS (
+    {wake_lanes}
 )
-UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
-  FROM waiting
- CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS first
-                      WHERE first.gate = waiting.gate AND parked
-                      ORDER BY first.due_at, first.id
-                      LIMIT 1) AS first
- WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
-   AND NOT EXISTS (SELECT {ahead_in_gate(first)})
-   AND NOT EXISTS (SELECT FROM (SELECT node FROM runs AS line
-                                 WHERE line.gate = waiting.gate
-                                 ORDER BY line.due_at, line.id
-                                 LIMIT 100) AS line
-                    WHERE line.node IS NOT NULL)
-   AND NOT EXISTS (SELECT {blocks_ahead(first)})
-RETURNING runs.wake_at;
+SELECT wake_at FROM unblocked;
+
+-- fragment: first_in_lane
+(SELECT wake_at FROM runs
+  WHERE runs.lane = lanes.id AND node IS NULL AND NOT parked AND NOT paused
+  ORDER BY wake_at
+  LIMIT 1);
+
+-- name: settle_lanes
+-- Lanes that were put off long enough ago: every run that was written before is visible by now. Not while a node holds a
+-- run of it, or the runs of dead nodes would not be found.
+UPDATE lanes SET settled_at = NULL, next_at = least(next_at, {first_in_lane})
+ WHERE id = ANY(ARRAY(SELECT id FROM lanes
+                       WHERE settled_at <= $1
+                         AND NOT EXISTS (SELECT FROM runs
+                                          WHERE runs.lane = lanes.id AND wake_at <= $1 AND NOT parked AND NOT paused)
+                       ORDER BY settled_at
+                       LIMIT 1000
+                         FOR NO KEY UPDATE SKIP LOCKED));
+
+-- name: put_off_lanes
+-- Lanes that are due and have nothing to claim: claims go on looking into them for half a minute, in case somebody read the
+-- old time and still commits a run. Whoever reads the new time sets it back.
+UPDATE lanes SET next_at = coalesce(first.wake_at, 'infinity'), settled_at = $1::timestamptz + interval '30 s'
+  FROM (SELECT id, next_at, {first_in_lane} AS wake_at FROM lanes
+         WHERE next_at <= $1 AND settled_at IS NULL
+         ORDER BY next_at
+         LIMIT 1000
+           FOR NO KEY UPDATE SKIP LOCKED) AS first
+ WHERE lanes.id = first.id AND lanes.next_at = first.next_at
+   AND coalesce(first.wake_at, 'infinity') > $1::timestamptz + interval '1 s';
+
+-- name: remove_lanes
+-- Lanes without a run that no node has learned of for an hour. Parked and paused runs are in no index by lane.
+DELETE FROM lanes
+ WHERE id = ANY(ARRAY(SELECT id FROM lanes
+                       WHERE next_at = 'infinity' AND settled_at IS NULL AND used_at < clock_timestamp() - interval '1 h'
+                         AND NOT EXISTS (SELECT FROM runs WHERE runs.lane = lanes.id AND NOT parked AND NOT paused)
+                         AND id NOT IN (SELECT lane FROM runs WHERE parked UNION SELECT lane FROM runs WHERE paused)
+                       LIMIT 1000
+                         FOR UPDATE SKIP LOCKED));
 
 -- ------------------------------------------------------------------------------------------------------------ pruning
 
@@ -834,7 +942,7 @@ SELECT latest.*
 -- name: queue_depths
 WITH due AS (
     SELECT lanes.queue, due.depth, due.oldest, 0 AS running
-      FROM lanes
+      FROM {lanes_due_by($1)} AS lanes
      CROSS JOIN LATERAL (SELECT FROM runs
                           WHERE runs.lane = lanes.id AND NOT parked AND NOT paused
                           ORDER BY wake_at
@@ -854,6 +962,8 @@ WITH due AS (
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
        max(concurrency)
   FROM (TABLE due UNION ALL TABLE parked
+         UNION ALL
+        SELECT queue, 0, NULL, 0 FROM lanes WHERE next_at > $1 AND next_at < 'infinity'
          UNION ALL
         SELECT shelves.queue, 0, NULL, 0
           FROM shelves CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from time import monotonic
 from typing import Any
 
 from horae.core.decisions.firing import MAX_UNSTARTED, Due
@@ -15,6 +16,7 @@ from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of
 from horae.stores.postgres.connection.database import Database, Session, retried
 
+REMOVE_LANES_SECONDS = 600  # between two looks for lanes that nobody uses any more
 LOOK_AT = 50_000  # runs in one statement that looks for held ones
 _COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
 _PAGE = _COUNTS + 2  # where the columns of a backfill follow these
@@ -67,6 +69,11 @@ class PostgresUpkeep(PostgresBase):
         async with self._db.session() as session:
             freed = await session.rows("free_gates_of_dead_nodes")
             woken = await session.rows("wake_unblocked", now)
+            await session.rows("settle_lanes", now)
+            await session.rows("put_off_lanes", now)
+            if monotonic() - self._removed_lanes_at > REMOVE_LANES_SECONDS:
+                self._removed_lanes_at = monotonic()
+                await session.rows("remove_lanes")
         if woken or freed:
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
         return len(freed) + len(woken)

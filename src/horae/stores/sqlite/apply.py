@@ -21,7 +21,7 @@ from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reas
 from horae.core.records import IdempotencyRecord, KeyHolder, QueueSettings
 from horae.stores.common.apply import Named, Writes
 from horae.stores.common.records import RecordRow
-from horae.stores.sqlite import batches
+from horae.stores.sqlite import batches, lanes
 from horae.stores.sqlite.codecs import (
     Values,
     backfill_values,
@@ -121,6 +121,7 @@ def _write(transaction: Transaction, writes: Writes) -> None:
             if kind in items:
                 db.executemany(STATEMENTS[statement], map(encode, items[kind]))
     batches.insert(db, batches.encode(writes.puts[Run]))
+    lanes.wake(db, lanes.wakes([*writes.puts[Run], *(revised.run for revised in writes.puts[OneShotRevised])]))
     for left in writes.gates_left:
         wake_next(transaction, left.gate, left.at)
     for event in writes.events:

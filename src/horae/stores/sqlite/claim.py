@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -12,9 +11,9 @@ from horae.core.decisions.fairness import Lane, Offer, Rooms, part_of_lane, shar
 from horae.core.decisions.gates import ClaimGates, Passage
 from horae.core.records import QueueSettings
 from horae.ports.store import ClaimRequest, Claims, Contested
-from horae.stores.sqlite import batches
+from horae.stores.sqlite import batches, lanes
 from horae.stores.sqlite.batches import Waiting
-from horae.stores.sqlite.codecs import FIRST, maybe_time, to_blob, to_json, to_micros, to_time
+from horae.stores.sqlite.codecs import FIRST, to_blob, to_json, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 from horae.stores.sqlite.gates import rivals, state_of_gate
@@ -33,33 +32,20 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
         return (), Claims(alive=False)
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
     known = settings(db)
-    lanes = [lane for lane in _lanes(db, request.queues) if lane.queue not in known or not known[lane.queue].paused]
-    scan = _Scan(db, request, known, rooms(db, known, (lane.queue for lane in lanes)))
-    scan.take(lanes)
+    due, beyond = lanes.due(db, request.until, request.queues)
+    scan = _Scan(db, request, known, rooms(db, known, (lane.queue for lane in due)))
+    scan.take(due)
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in scan.gates.taken])
     if scan.taken:
         batches.claim(db, scan.taken, request.node)
+    more = scan.more or (beyond and len(scan.taken) > 0)
     claims = Claims(
         contested=scan.contested,
-        more=scan.more,
-        next_at=None if scan.more else _next_at(db, lanes, request.until),
+        more=more,
+        next_at=None if more else lanes.put_off(db, due, request.until, request.queues),
         lined_up_at=scan.gates.next_at,
     )
     return scan.taken, claims
-
-
-def _lanes(db: sqlite3.Connection, queues: Sequence[str]) -> list[Lane]:
-    """The lanes that have runs to claim."""
-    name = "lanes_of_queues" if queues else "lanes_of_every_queue"
-    return [Lane(*row) for row in db.execute(STATEMENTS[name], {"queues": to_json(queues)})]
-
-
-def _next_at(db: sqlite3.Connection, lanes: Sequence[Lane], until: datetime) -> datetime | None:
-    found = [
-        db.execute(STATEMENTS["next_in_lane"], {**asdict(lane), "until": to_micros(until)}).fetchone()[0]
-        for lane in lanes
-    ]
-    return maybe_time(min((wake_at for wake_at in found if wake_at is not None), default=None))
 
 
 class _Scan:
@@ -80,13 +66,13 @@ class _Scan:
         self._floor = FIRST if request.floor is None else to_micros(request.floor)
         self._bounds = {"until": to_micros(request.until), "tasks": to_json(request.tasks)}
 
-    def take(self, lanes: Sequence[Lane]) -> None:
+    def take(self, due: Sequence[Lane]) -> None:
         """Take its share from each lane, the highest priority first."""
         limit = self._request.limit
         if limit <= 0:
             return
-        self._part = part_of_lane(len(lanes), limit)
-        offers = self._offers(lanes)
+        self._part = part_of_lane(len(due), limit)
+        offers = self._offers(due)
         shares = share_out(offers, limit, part=self._part)
         for _, same_priority in groupby(offers, key=lambda offer: offer.lane.priority):
             start = len(self.taken)
@@ -95,10 +81,10 @@ class _Scan:
             if len(offers) > 1:
                 self.taken[start:] = sorted(self.taken[start:], key=lambda row: (row.wake_at, row.seq))
 
-    def _offers(self, lanes: Sequence[Lane]) -> list[Offer]:
+    def _offers(self, due: Sequence[Lane]) -> list[Offer]:
         """What each lane has; a single lane is not counted, because it shares with none."""
-        if len(lanes) == 1:
-            return [Offer(lane, self._request.limit, None, self._rooms.left.get(lane.queue)) for lane in lanes]
+        if len(due) == 1:
+            return [Offer(lane, self._request.limit, None, self._rooms.left.get(lane.queue)) for lane in due]
         gates = {
             "now": to_micros(self._request.now),
             "node": to_blob(self._request.node),
@@ -107,7 +93,7 @@ class _Scan:
             "limit": self._part,
         }
         offers = []
-        for lane in lanes:
+        for lane in due:
             which = {**self._which(lane), **gates}
             count, first_at = self._db.execute(STATEMENTS["offer_of_lane"], which).fetchone()
             if count:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from horae.core.changes import JobMoved
-from horae.core.model import Attempt, Backfill, Job, Node, Run, Skip, band_of, shard_of
+from horae.core.model import Attempt, Backfill, Job, Node, Run, Skip, shard_of
 from horae.stores.common.codecs import (
     JOB_COLUMNS,
     RUN_COLUMNS,
@@ -61,7 +61,7 @@ def to_json(values: Iterable[object]) -> str:
 
 # The columns of the tables, as SELECT * returns them; columns that were added later are the last.
 _LATER = ("secrets", "requeue_of")
-STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER, "band")
+STORED_RUN = (*(name for name in RUN_COLUMNS if name not in _LATER), "parked", "seq", *_LATER)
 STORED_JOB = (*(name for name in JOB_COLUMNS if name not in _LATER), "shard", "seq", "secrets")
 
 _run_columns = itemgetter(*map(STORED_RUN.index, RUN_COLUMNS))
@@ -88,7 +88,7 @@ NEW_RUN_COLUMNS = (
     *("id", "job_id", "params", "schedule", "slot", "due_at", "wake_at", "owner", "created_by"),
     *(name for name in SPEC_COLUMNS if name != "params"),
     *("trigger", "gate", "state", "paused", "fence", "attempt", "crashes", "revision"),
-    *("created_at", "requeue_of", "band"),
+    *("created_at", "requeue_of"),
 )
 
 
@@ -114,7 +114,6 @@ def run_values(run: Run) -> Values:
         run.revision,
         to_micros(run.created_at),
         None if run.requeue_of is None else to_blob(run.requeue_of),
-        band_of(run.owner),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from horae.core.decisions.gates import GateState
 from horae.core.decisions.release import Rival
 from horae.core.model import JobId, NodeId, RunId
+from horae.stores.sqlite import lanes
 from horae.stores.sqlite.batches import Waiting
 from horae.stores.sqlite.codecs import maybe_time, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
@@ -47,7 +48,8 @@ def _place(row: Waiting, node: NodeId) -> dict[str, Any]:
 def wake_next(transaction: Transaction, gate: str, now: datetime) -> bool:
     """Let the first parked run of a gate be claimed again; False when none is parked."""
     woken = transaction.db.execute(STATEMENTS["wake_parked"], {"gate": gate, "now": to_micros(now)}).fetchall()
-    for (wake_at,) in woken:
+    lanes.wake(transaction.db, woken)
+    for *_, wake_at in woken:
         transaction.due(to_time(wake_at))
     return bool(woken)
 

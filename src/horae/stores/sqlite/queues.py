@@ -78,10 +78,11 @@ class _Depth:
 def _depths(db: sqlite3.Connection, now: datetime) -> dict[str, _Depth]:
     bounds = {"now": to_micros(now), "bound": MAX_DEPTH, "owner": None}
     depths: dict[str, _Depth] = {}
-    for queue, priority, band in db.execute(STATEMENTS["lanes_of_every_queue"]).fetchall():
-        which = {**bounds, "queue": queue, "priority": priority, "band": band}
-        lane = db.execute(STATEMENTS["depth_of_lane"], which).fetchone()
-        depths.setdefault(queue, _Depth()).add(*lane)
+    for queue, priority, owner, next_at in db.execute(STATEMENTS["lanes"]).fetchall():
+        depth = depths.setdefault(queue, _Depth())
+        if next_at <= bounds["now"]:
+            which = {**bounds, "queue": queue, "priority": priority, "owner": owner}
+            depth.add(*db.execute(STATEMENTS["depth_of_lane"], which).fetchone())
     for queue, count, oldest in db.execute(STATEMENTS["parked_by_queue"], bounds).fetchall():
         depths.setdefault(queue, _Depth()).add(count, oldest)
     _add_held(db, depths, bounds)

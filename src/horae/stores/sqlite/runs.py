@@ -12,7 +12,7 @@ from horae.core.events import EventKind, end_of_run
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.stores.common.records import key_row
-from horae.stores.sqlite import batches, queues
+from horae.stores.sqlite import batches, lanes, queues
 from horae.stores.sqlite.codecs import ROWS, attempt_values, maybe_micros, to_blob, to_hex, to_micros
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
@@ -21,12 +21,13 @@ from horae.stores.sqlite.gates import wake_next
 
 def creating(runs: Sequence[Run]) -> Callable[[Transaction], None]:
     """Inserts one-shots, encoded before the write lock is taken; those that exist already cause no event."""
-    encoded = batches.encode(runs)
+    encoded, woken = batches.encode(runs), lanes.wakes(runs)
     wake_at = min((run.wake_at for run in runs if not run.paused), default=None)
 
     def create(transaction: Transaction) -> None:
         if wake_at is not None:
             transaction.due(wake_at)
+        lanes.wake(transaction.db, woken)
         inserted, fresh = batches.insert(transaction.db, encoded), runs
         if inserted < len(runs):
             last = {to_hex(ident) for (ident,) in transaction.db.execute(STATEMENTS["last_runs_inserted"], (inserted,))}
@@ -79,6 +80,7 @@ def _settle(transaction: Transaction, results: Sequence[Settled]) -> list[bool]:
     returned = {seq: run for seq, place in fresh.items() if (run := results[place].run).state not in FINAL}
     if returned:
         batches.give_back(db, returned)
+        lanes.wake(db, lanes.wakes(returned.values()))
     written = set(fresh.values())
     done = [settled for place, settled in enumerate(results) if place in written]
     batches.end(db, batches.encode_ends([settled for settled in done if settled.run.state in FINAL]))

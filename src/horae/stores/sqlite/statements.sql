@@ -9,7 +9,7 @@
 FROM runs INDEXED BY runs_claim WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0;
 
 -- fragment: in_lane
-{claimable} AND queue = :queue AND priority = :priority AND band = :band;
+{claimable} AND queue = :queue AND priority = :priority AND owner = :owner;
 
 -- fragment: held
 state IN ('claimed', 'running');
@@ -27,12 +27,12 @@ FROM runs INDEXED BY runs_gate WHERE gate = :gate AND gate IS NOT NULL AND finis
 -- NEW_RUN_COLUMNS of codecs.py.
 id, job_id, params, schedule, slot, due_at, wake_at,
 owner, created_by, task, params_blob, name, key, labels, queue, priority, ordering_key, policy, secrets, trigger, gate,
-state, paused, fence, attempt, crashes, revision, created_at, requeue_of, band;
+state, paused, fence, attempt, crashes, revision, created_at, requeue_of;
 
 -- fragment: new_run_values
 -- The values of new_run_columns that the runs of a batch share.
 :owner, :created_by, :task, :params_blob, :name, :key, :labels, :queue, :priority, :ordering_key, :policy, :secrets,
-:trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of, :band;
+:trigger, :gate, :state, :paused, :fence, :attempt, :crashes, :revision, :created_at, :requeue_of;
 
 -- ===== guards of changes ============================================================================================
 
@@ -62,7 +62,7 @@ SELECT id, beat_at FROM nodes WHERE id = :id;
 -- name: insert_run
 -- A batch that is sent again finds its rows and changes nothing.
 INSERT INTO runs ({new_run_columns})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_runs
@@ -146,35 +146,37 @@ UPDATE runs
 -- name: node_is_registered
 SELECT 1 FROM nodes WHERE id = ?;
 
--- fragment: next_lane_of_queue
--- In two steps: for (priority, band) > (...) SQLite seeks the priority only, and walks through the whole lane.
-(SELECT seq {claimable} AND queue = lanes.queue AND priority = lanes.priority AND band > lanes.band
-          ORDER BY band LIMIT 1),
-        (SELECT seq {claimable} AND queue = lanes.queue AND priority > lanes.priority ORDER BY priority, band LIMIT 1);
+-- name: wake_lanes
+-- A lane is woken no later than its first run: claims look only into lanes that are due.
+INSERT INTO lanes (queue, priority, owner, next_at) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET next_at = excluded.next_at WHERE excluded.next_at < next_at;
 
--- name: lanes_of_every_queue
--- The lanes (queue, priority, band) that have runs to claim, found by jumps through the claim index: one or two seeks
--- for each lane, however many runs wait in it.
-WITH RECURSIVE lanes (queue, priority, band) AS (
-    SELECT * FROM (SELECT queue, priority, band {claimable} ORDER BY queue, priority, band LIMIT 1)
-    UNION ALL
-    SELECT runs.queue, runs.priority, runs.band
-      FROM lanes JOIN runs ON runs.seq = coalesce(
-        {next_lane_of_queue},
-        (SELECT seq {claimable} AND queue > lanes.queue ORDER BY queue, priority, band LIMIT 1))
-)
-SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
+-- fragment: open_lanes
+-- Lanes of the wanted queues, without those of paused ones; an empty list wants all.
+(:queues = '[]' OR queue IN (SELECT value FROM json_each(:queues)))
+   AND queue NOT IN (SELECT queue FROM queues WHERE paused);
 
--- name: lanes_of_queues
-WITH RECURSIVE lanes (queue, priority, band) AS (
-    SELECT runs.queue, runs.priority, runs.band
-      FROM json_each(:queues) JOIN runs ON runs.seq = (
-        SELECT seq {claimable} AND queue = json_each.value ORDER BY priority, band LIMIT 1)
-    UNION
-    SELECT runs.queue, runs.priority, runs.band
-      FROM lanes JOIN runs ON runs.seq = coalesce({next_lane_of_queue})
-)
-SELECT queue, priority, band FROM lanes ORDER BY priority DESC, queue, band;
+-- name: lanes
+SELECT queue, priority, owner, next_at FROM lanes;
+
+-- name: due_lanes
+-- Not more than :limit, in which the owners take turns, in another order each time.
+SELECT queue, priority, owner
+  FROM (SELECT *, row_number() OVER (PARTITION BY priority, owner ORDER BY random()) AS turn
+          FROM lanes INDEXED BY lanes_next WHERE next_at <= :until AND {open_lanes})
+ ORDER BY priority DESC, turn LIMIT :limit;
+
+-- name: next_lane_at
+SELECT min(next_at) FROM lanes INDEXED BY lanes_next WHERE next_at > :until AND {open_lanes};
+
+-- name: first_in_lane
+SELECT min(wake_at) {in_lane};
+
+-- name: put_off_lane
+UPDATE lanes SET next_at = :next_at WHERE queue = :queue AND priority = :priority AND owner = :owner;
+
+-- name: delete_lane
+DELETE FROM lanes WHERE queue = :queue AND priority = :priority AND owner = :owner;
 
 -- name: lane
 -- A page of a lane after a position, up to a wake-up time. In two streams: for (wake_at, seq) > (...) SQLite seeks the
@@ -260,7 +262,7 @@ FROM runs INDEXED BY runs_parked WHERE parked = 1;
 -- The first parked run of a gate wakes now: its old time may be below the floor of the claims.
 UPDATE runs SET parked = 0, wake_at = max(wake_at, :now)
  WHERE seq = (SELECT seq {parked_runs} AND gate = :gate ORDER BY due_at, id LIMIT 1)
-RETURNING wake_at;
+RETURNING queue, priority, owner, wake_at;
 
 -- name: free_gates_of_the_gone
 DELETE FROM gates

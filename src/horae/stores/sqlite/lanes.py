@@ -1,0 +1,52 @@
+"""Lanes in SQLite: each knows when its first run wakes, so that claims read only lanes with something due."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec.structs import asdict
+
+from horae.core.decisions.fairness import Lane
+from horae.core.model import Run
+from horae.stores.sqlite.codecs import Values, maybe_time, to_json, to_micros
+from horae.stores.sqlite.database import STATEMENTS
+
+MAX_LANES = 200  # that one claim looks into
+
+
+def wakes(runs: Iterable[Run]) -> list[Values]:
+    """The lanes of waiting runs, each with the time when the first of them wakes."""
+    first: dict[tuple[str, int, str], datetime] = {}
+    for run in runs:
+        lane = (run.spec.queue, run.spec.priority, run.owner)
+        if not run.paused and (lane not in first or run.wake_at < first[lane]):
+            first[lane] = run.wake_at
+    return [(*lane, to_micros(wake_at)) for lane, wake_at in first.items()]
+
+
+def wake(db: sqlite3.Connection, woken: Iterable[Values]) -> None:
+    """Note when the first runs of lanes wake, unless others wake before them."""
+    db.executemany(STATEMENTS["wake_lanes"], woken)
+
+
+def due(db: sqlite3.Connection, until: datetime, queues: Sequence[str]) -> tuple[list[Lane], bool]:
+    """The lanes that may have something to claim, the highest priority first, and whether there are more of them."""
+    which = {"until": to_micros(until), "queues": to_json(queues), "limit": MAX_LANES + 1}
+    found = [Lane(*row) for row in db.execute(STATEMENTS["due_lanes"], which)]
+    return found[:MAX_LANES], len(found) > MAX_LANES
+
+
+def put_off(db: sqlite3.Connection, lanes: Iterable[Lane], until: datetime, queues: Sequence[str]) -> datetime | None:
+    """Put lanes off to when their first run wakes, or remove them; return when the next run wakes after `until`."""
+    bound, later = to_micros(until), list[int | None]()
+    for lane in lanes:
+        which = asdict(lane)
+        [first] = db.execute(STATEMENTS["first_in_lane"], which).fetchone()
+        if first is None:
+            db.execute(STATEMENTS["delete_lane"], which)
+        elif first > bound:
+            db.execute(STATEMENTS["put_off_lane"], {**which, "next_at": first})
+        else:  # it has runs that this claim did not take
+            later += db.execute(STATEMENTS["next_in_lane"], {**which, "until": bound}).fetchone()
+    later += db.execute(STATEMENTS["next_lane_at"], {"until": bound, "queues": to_json(queues)}).fetchone()
+    return maybe_time(min((each for each in later if each is not None), default=None))
