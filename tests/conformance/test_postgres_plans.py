@@ -192,7 +192,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     ),
     "park_runs": (lambda: ([new_id()],), {"runs_pkey"}),
     "wake_parked": (lambda: (["g"], [NOW]), set()),
-    "wake_unblocked": (lambda: (NOW,), {"runs_parked", "runs_gate", "blocks_pkey"}),
+    "wake_unblocked": (lambda: (NOW, "", 1000), {"runs_parked", "runs_gate", "blocks_pkey"}),
     "ahead_of": (
         lambda: (new_id(), "gate 1", NOW, 10),
         {"runs_gate", "blocks_pkey", "history_20260310_pkey"},

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from horae.core.changes import Change, Parked
 from horae.core.decisions.release import Rival
 from horae.core.decisions.results import cancel, give_back, skip, start, succeed
 from horae.core.model import NodeId, Reason, Run, State
 from horae.core.values import replace
 from horae.ports.store import Store
+from horae.stores.postgres import upkeep as postgres_upkeep
+from horae.stores.sqlite import gates as sqlite_gates
 from tests import acts
 from tests.acts import JobChange
 from tests.conformance.builders import (
@@ -453,3 +456,16 @@ async def test_what_is_in_the_gate_of_another_node_uses_up_no_place(store: Store
 
     claims = await claims_of(store, yours, until=NOW + SECOND, limit=2)
     assert ids(claims.runs) == [free.id]
+
+
+async def test_tidy_looks_at_some_gates_and_goes_on_the_next_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many gates wait for their dead letters, none of its calls takes long."""
+    for module in (sqlite_gates, postgres_upkeep):
+        monkeypatch.setattr(module, "LOOK_AT_GATES", 2)
+    runs = [one_shot(gate=f"gate {number}") for number in range(5)]
+    await acts.create(store, runs)
+    await store.apply([Change(puts=tuple(Parked(run.id) for run in runs))])
+    assert [await store.tidy(now=NOW) for _ in range(5)] == [2, 2, 1, 0, 0]
+    assert sorted(ids(await claimed(store, await given_node(store)))) == sorted(ids(runs))

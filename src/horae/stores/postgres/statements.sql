@@ -773,13 +773,14 @@ RETURNING gates.gate;
 
 -- name: wake_unblocked
 -- From gate to gate: a parked run with nothing ahead of it and nothing held in its gate lost a race, or the dead letter that
--- blocked it was pruned.
-WITH RECURSIVE waiting(gate) AS (
-    (SELECT gate FROM runs WHERE parked ORDER BY gate LIMIT 1)
+-- blocked it was pruned. $2 the gate after which to look, $3 how many gates; the first row has the last of these, NULL at
+-- the end.
+WITH RECURSIVE waiting(gate, place) AS (
+    (SELECT gate, 1 FROM runs WHERE parked AND gate > $2 ORDER BY gate LIMIT 1)
     UNION ALL
-    SELECT (SELECT runs.gate FROM runs WHERE runs.parked AND runs.gate > waiting.gate ORDER BY runs.gate LIMIT 1)
+    SELECT (SELECT runs.gate FROM runs WHERE runs.parked AND runs.gate > waiting.gate ORDER BY runs.gate LIMIT 1), place + 1
       FROM waiting
-     WHERE waiting.gate IS NOT NULL
+     WHERE waiting.gate IS NOT NULL AND place < $3::integer
 ), unblocked AS (
     UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
       FROM waiting
@@ -801,7 +802,9 @@ WITH RECURSIVE waiting(gate) AS (
 ), woken_lanes AS (
     {wake_lanes}
 )
-SELECT wake_at FROM unblocked;
+SELECT (SELECT gate FROM waiting WHERE place = $3::integer), NULL AS wake_at
+ UNION ALL
+SELECT NULL, wake_at FROM unblocked;
 
 -- fragment: first_in_lane
 (SELECT wake_at FROM runs

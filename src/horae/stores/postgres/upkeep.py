@@ -16,6 +16,7 @@ from horae.stores.postgres.base import PostgresBase
 from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of
 from horae.stores.postgres.connection.database import Database, Session, retried
 
+LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
 REMOVE_LANES_SECONDS = 600  # between two looks for lanes that nobody uses any more
 LOOK_AT = 50_000  # runs in one statement that looks for held ones
 _COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
@@ -68,7 +69,8 @@ class PostgresUpkeep(PostgresBase):
         await self._ensure_days({day_of(now), day_of(now + timedelta(days=1))})  # so that no result waits at midnight
         async with self._db.session() as session:
             freed = await session.rows("free_gates_of_dead_nodes")
-            woken = await session.rows("wake_unblocked", now)
+            [(last, _), *woken] = await session.rows("wake_unblocked", now, self._looked_to, LOOK_AT_GATES)
+            self._looked_to = last or ""
             await session.rows("settle_lanes", now)
             await session.rows("put_off_lanes", now)
             if monotonic() - self._removed_lanes_at > REMOVE_LANES_SECONDS:

@@ -13,6 +13,8 @@ from horae.stores.sqlite.codecs import maybe_time, to_blob, to_hex, to_micros, t
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 
+LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
+
 MAX_RIVALS = 50  # the first of a long line are enough to decide by
 
 
@@ -54,10 +56,15 @@ def wake_next(transaction: Transaction, gate: str, now: datetime) -> bool:
     return bool(woken)
 
 
-def tidy(transaction: Transaction, now: datetime) -> int:
-    """Free gates of nodes that are gone, and wake parked runs that nothing blocks; returns how many were found."""
+def tidy(transaction: Transaction, now: datetime, after: str) -> tuple[int, str]:
+    """Free gates of nodes that are gone, and wake parked runs that nothing blocks, in some gates after `after`.
+
+    Returns how many were found, and the gate after which to go on.
+    """
     freed = transaction.db.execute(STATEMENTS["free_gates_of_the_gone"]).rowcount
     if freed:
         transaction.due(now)  # runs that wait behind them can be claimed
-    unblocked = transaction.db.execute(STATEMENTS["unblocked_gates"]).fetchall()
-    return freed + sum(wake_next(transaction, gate, now) for (gate,) in unblocked)
+    which = {"after": after, "limit": LOOK_AT_GATES}
+    found = transaction.db.execute(STATEMENTS["unblocked_gates"], which).fetchall()
+    last = next((gate for gate, is_last in found if is_last and gate is not None), "")
+    return freed + sum(wake_next(transaction, gate, now) for gate, is_last in found if not is_last), last

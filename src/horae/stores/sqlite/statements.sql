@@ -278,13 +278,17 @@ DELETE FROM gates WHERE node = ?;
 SELECT due_at, id {parked_runs} AND gate = waiting.gate ORDER BY due_at, id LIMIT 1;
 
 -- name: unblocked_gates
--- Gates whose first parked run has nothing to wait for: no earlier run, none that a node holds, and no dead letter.
-WITH RECURSIVE waiting (gate) AS (
-    SELECT min(gate) {parked_runs}
+-- Gates whose first parked run has nothing to wait for: no earlier run, none that a node holds, and no dead letter. Of
+-- :limit gates after :after; the last of these is returned as well, with 1.
+WITH RECURSIVE waiting (gate, place) AS (
+    SELECT min(gate), 1 {parked_runs} AND gate > :after
     UNION ALL
-    SELECT (SELECT min(gate) {parked_runs} AND runs.gate > waiting.gate) FROM waiting WHERE gate IS NOT NULL
+    SELECT (SELECT min(gate) {parked_runs} AND runs.gate > waiting.gate), place + 1
+      FROM waiting WHERE gate IS NOT NULL AND place < :limit
 )
-SELECT gate FROM waiting
+SELECT gate, 1 FROM waiting WHERE place = :limit
+UNION ALL
+SELECT gate, 0 FROM waiting
  WHERE gate IS NOT NULL
    AND NOT EXISTS (SELECT 1 FROM runs INDEXED BY runs_gate
                     WHERE runs.gate = waiting.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND parked = 0

@@ -39,6 +39,7 @@ class SqliteStore:
         self._executor = executor or ThreadedExecutor()
         self._wall = wall
         self._subscribers = Subscribers()
+        self._tidied_to = ""  # the gate up to which we looked for parked runs that nothing blocks
         self.blobs = SqliteBlobs(self._executor, wall)
         self.events = events.SqliteEventLog(self._executor)
 
@@ -119,7 +120,8 @@ class SqliteStore:
         )
 
     async def tidy(self, *, now: datetime) -> int:
-        return await self._executor.write(lambda transaction: tidy(transaction, now))
+        found, self._tidied_to = await self._executor.write(lambda transaction: tidy(transaction, now, self._tidied_to))
+        return found
 
     async def expire(self, *, now: datetime, limit: int) -> int:
         return await self._executor.write(lambda transaction: upkeep.expire(transaction, now, limit))
