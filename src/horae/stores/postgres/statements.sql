@@ -97,8 +97,9 @@ SELECT queue, paused, concurrency FROM queues WHERE queue = ANY($1::text[]) ORDE
 -- ---------------------------------------------------------------------------------------------------------- creating
 
 -- name: add_lanes
--- New lanes are due until they are put off. Those that a node learns of are not removed as long as it may use them.
-INSERT INTO lanes (queue, priority, owner) SELECT * FROM unnest($1::text[], $2::smallint[], $3::text[])
+-- Those that a node learns of are not removed as long as it may use them.
+INSERT INTO lanes (queue, priority, owner, next_at)
+SELECT *, 'infinity' FROM unnest($1::text[], $2::smallint[], $3::text[])
     ON CONFLICT (queue, priority, owner) DO UPDATE SET used_at = clock_timestamp()
  WHERE lanes.used_at < clock_timestamp() - interval '10 min';
 
@@ -342,7 +343,9 @@ SELECT id, queue, priority, coalesce(owner, '') FROM lanes WHERE id = ANY($1::in
 -- Those with something to claim by then, and those that were put off and may have something all the same, or hold a run.
 (SELECT *, false AS is_put_off FROM lanes WHERE next_at <= {moment}
   UNION ALL
- SELECT *, true FROM lanes WHERE next_at > {moment} AND settled_at IS NOT NULL);
+ SELECT *, true
+   FROM (SELECT * FROM lanes WHERE settled_at IS NOT NULL ORDER BY settled_at DESC LIMIT 10000) AS put_off
+  WHERE next_at > {moment});
 
 -- fragment: due_lanes
 -- Lanes with something to claim by $5, and then those that were put off a moment ago. Not more than a claim can look into:
