@@ -19,7 +19,7 @@ class HeldRuns:
         self._runs: dict[RunId, Run] = {}
         self._scheduled: list[Scheduled] = []  # sorted
         self._order = itertools.count()
-        self._lines: dict[int, dict[str, dict[str, Line]]] = {}  # overdue runs by priority, queue and owner
+        self._lines: dict[int, dict[str, dict[str, Line]]] = {}  # overdue runs by priority, owner and queue
         self.overdue = 0  # upper bound of the runs that wait for a slot: dropped ones are counted until their turn
 
     def __len__(self) -> int:
@@ -47,13 +47,13 @@ class HeldRuns:
     def keep_overdue(self, run: Run, now: datetime) -> None:
         """Hold a run whose instant has come until a slot is free.
 
-        Within a priority the queues take turns, and within a queue the owners, so that a flood delays nobody else.
+        Within a priority the owners take turns, and within an owner the queues, so that a flood delays nobody else.
         """
         spec = run.spec
-        owners = self._lines.setdefault(spec.priority, {}).setdefault(spec.queue, {})
-        if run.owner not in owners:
-            owners[run.owner] = deque()
-        owners[run.owner].append((now, run))
+        queues = self._lines.setdefault(spec.priority, {}).setdefault(run.owner, {})
+        if spec.queue not in queues:
+            queues[spec.queue] = deque()
+        queues[spec.queue].append((now, run))
         self.overdue += 1
 
     def drop(self, run: Run) -> None:
@@ -77,36 +77,36 @@ class HeldRuns:
         taken: list[Run] = []
         while self._lines and len(taken) < limit:
             priority = max(self._lines)
-            queues = self._lines[priority]
-            queue = next(iter(queues))
-            owners = queues.pop(queue)
+            owners = self._lines[priority]
             owner = next(iter(owners))
-            line = owners.pop(owner)
-            alone = not queues and not owners  # no other queue or owner takes turns with it
+            queues = owners.pop(owner)
+            queue = next(iter(queues))
+            line = queues.pop(queue)
+            alone = not owners and not queues  # no other owner or queue takes turns with it
             turn = min(limit - len(taken), len(line)) if alone else 1
             taken += [line.popleft()[1] for _ in range(turn)]
             self.overdue -= turn
             if line:
-                owners[owner] = line  # behind the other owners
-            if owners:
-                queues[queue] = owners
-            elif not queues:
+                queues[queue] = line  # behind the other queues of the owner
+            if queues:
+                owners[owner] = queues
+            elif not owners:
                 del self._lines[priority]
         return [run for run in taken if run in self]
 
     def take_overdue_since(self, instant: datetime) -> list[Run]:
         """Return the runs that have waited for a slot since then or longer; they are held until they are dropped."""
         late: list[Run] = []
-        for priority, queues in list(self._lines.items()):
-            for queue, owners in list(queues.items()):
-                for owner, line in list(owners.items()):
+        for priority, owners in list(self._lines.items()):
+            for owner, queues in list(owners.items()):
+                for queue, line in list(queues.items()):
                     while line and line[0][0] <= instant:
                         late.append(line.popleft()[1])
                     if not line:
-                        del owners[owner]
-                if not owners:
-                    del queues[queue]
-            if not queues:
+                        del queues[queue]
+                if not queues:
+                    del owners[owner]
+            if not owners:
                 del self._lines[priority]
         self.overdue -= len(late)
         return [run for run in late if run in self]
