@@ -1,6 +1,7 @@
 """A cluster in virtual time on a real store: SQLite in every run, PostgreSQL at full size."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,22 @@ from tests.proof.checking.whole_store import found_in
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])
 async def system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
+    async with system_on(request.param, tmp_path) as system:
+        yield system
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def either_system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
+    """A system on both stores in every run, for defects that only one of them had."""
+    async with system_on(request.param, tmp_path) as system:
+        yield system
+
+
+@asynccontextmanager
+async def system_on(kind: str, tmp_path: Path) -> AsyncIterator[System]:
+    """A system on a store that nothing is wrong with at the end."""
     clock = ManualClock(START)
-    if request.param == "sqlite":
+    if kind == "sqlite":
         store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
         await store.open()
         system = System(store, clock)

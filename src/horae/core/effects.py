@@ -197,13 +197,15 @@ def request_stop(run: Run, reason: Reason) -> Change:
 def retractable(held: Sequence[Run], planned: Sequence[Run], now: datetime) -> list[Run]:
     """Select the held runs of a paused job that can be retracted: not started, not due, and no later slot has a run.
 
-    A job can be rewound to a slot only if no later slot is accounted for, so the latest run is retracted first.
+    A cancelled run is not retracted, because its slot must not open again. A job can be rewound to a slot only if no
+    later slot is accounted for, so the latest run is retracted first.
     """
     mine = {run.id for run in held}
     last = max((run.slot for run in planned if run.id not in mine and run.slot is not None), default=None)
     taken: list[Run] = []
     for run in sorted(held, key=lambda run: run.slot or run.due_at, reverse=True):
-        open_again = run.state is State.CLAIMED and run.due_at > now and run.slot is not None
+        cancelled = run.stop is Reason.CANCELLED
+        open_again = run.state is State.CLAIMED and run.due_at > now and run.slot is not None and not cancelled
         if open_again and (last is None or (run.slot is not None and run.slot > last)):
             taken.append(run)
         else:
