@@ -154,6 +154,12 @@ async def test_a_repeated_batch_is_answered_as_before(api: Api) -> None:
     assert (await ask(api, "/v1/jobs/batch", {"jobs": [{"task": "demo.echo"}]})).status_code == 422
 
 
+async def test_a_key_that_could_be_that_of_a_batchs_item_is_refused(api: Api) -> None:
+    answer = await ask(api, "/v1/jobs/batch", {"jobs": [{"task": "demo.echo", "idempotency_key": "import\x1f0"}]})
+    [item] = answer.json()["items"]
+    assert "must not contain the control character U+001F" in item["error"]["detail"]
+
+
 async def test_a_batch_that_was_interrupted_is_completed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The response was not stored, but each job of the batch has its own idempotency record."""
 

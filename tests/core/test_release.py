@@ -3,12 +3,16 @@
 from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from horae.core.decisions.new_runs import manual_run
-from horae.core.decisions.release import Rival, Verdict, gate_of, overlap_is_open, release
+from horae.core.decisions.release import Rival, Verdict, gate_of, is_key_gate, key_gate, overlap_is_open, release
 from horae.core.model import JobId, Overlap, Policy, RunId, Spec, State, Trigger
 from horae.core.values import replace
 from tests.core.builders import JOB, NOON, a_job, a_run, new_id
+
+NAMES = st.text(alphabet=":#1ab", min_size=1, max_size=8) | st.text(min_size=1, max_size=20)
 
 
 def rival(started_at: datetime | None, job_id: JobId = JOB) -> Rival:
@@ -69,6 +73,19 @@ class TestGates:
         spec = Spec(task="t", ordering_key="user-42")
         assert gate_of(spec, JOB, "ann", recurring=False) != gate_of(spec, JOB, "bob", recurring=False)
         assert gate_of(spec, JOB, "ann", recurring=True) == gate_of(spec, JobId("c" * 32), "ann", recurring=False)
+
+    def test_owners_with_colons_share_no_gate_with_keys_that_have_them(self) -> None:
+        assert key_gate("acme", "billing:invoices") != key_gate("acme:billing", "invoices")
+
+    @given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=2, unique=True))
+    def test_no_two_ordering_keys_share_a_gate(self, pairs: list[tuple[str, str]]) -> None:
+        one, other = (key_gate(owner, key) for owner, key in pairs)
+        assert one != other
+        assert is_key_gate(one)
+
+    @given(owner=NAMES.filter(lambda name: ":" not in name), key=NAMES)
+    def test_runs_of_earlier_releases_keep_their_gate(self, owner: str, key: str) -> None:
+        assert key_gate(owner, key) == f"key:{owner}:{key}"
 
     def test_a_recurring_job_is_its_own_gate_unless_overlap_is_allowed(self) -> None:
         assert gate_of(Spec(task="t"), JOB, "ann", recurring=True) == f"job:{JOB}"

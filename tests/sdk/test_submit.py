@@ -206,6 +206,12 @@ async def test_many_that_are_repeated_make_no_second_jobs(tasks: Tasks, store: S
     assert await count(store) == 10
 
 
+async def test_a_key_that_could_be_that_of_one_of_many_is_refused(tasks: Tasks, store: Store) -> None:
+    with pytest.raises(Invalid, match="must not contain the control character"):
+        await tasks.add.using(idempotency_key="import\x1f0").submit(1)
+    assert await count(store) == 0
+
+
 async def test_large_parameters_are_kept_apart_and_too_large_ones_refused(app: Horae, store: Store, work: Work) -> None:
     @app.task("demo.echo")
     def echo(message: str) -> str:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from horae.core.effects import keep_record
-from horae.core.errors import InFlight, RequestChanged
+from horae.core.errors import InFlight, Invalid, RequestChanged
 from horae.core.records import IdempotencyRecord
 from horae.lookup import find_request
 from horae.ports.clock import Clock
@@ -17,7 +17,7 @@ T = TypeVar("T", contravariant=True)
 
 Issue = Callable[[T], Awaitable[IdempotencyRecord]]  # what is about to be written → its record, in the same write
 
-_UNDER = "\x1f"  # between a key and the number of an item; not allowed in users' keys
+_UNDER = "\x1f"  # between a key and the number of an item; not allowed in users' keys, see `asked`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,13 @@ class Ask:
     def item(self, place: int) -> "Ask":
         """Return the request for one of many items."""
         return Ask(owner=self.owner, key=f"{self.key}{_UNDER}{place}", fingerprint=self.fingerprint)
+
+
+def asked(owner: str, key: str, *content: bytes) -> Ask:
+    """Return the request with a user's key; raises Invalid for one that could be taken for that of an item."""
+    if _UNDER in key:
+        raise Invalid("an idempotency key must not contain the control character U+001F; choose a key without it")
+    return Ask(owner=owner, key=key, fingerprint=fingerprint(*content))
 
 
 def fingerprint(*parts: bytes) -> str:

@@ -10,7 +10,7 @@ from horae.core.drafts import Draft
 from horae.core.errors import Invalid
 from horae.core.model import Job, JobId
 from horae.core.records import IdempotencyRecord
-from horae.jobs.idempotency import Ask, answer_of, fingerprint
+from horae.jobs.idempotency import Ask, answer_of, asked
 from horae.sdk.options import SubmitOptions
 from horae.sdk.transactions import Statement, enlistment
 
@@ -71,4 +71,4 @@ class JobCreator:
             return None
         given = {name: value for name, value in msgspec.structs.asdict(options.job).items() if value is not None}
         request = msgspec.json.encode((self.task, options.at, options.delay, given), order="deterministic")
-        return Ask(owner=self.owner, key=key, fingerprint=fingerprint(request, *(text.encode() for text in params)))
+        return asked(self.owner, key, request, *(text.encode() for text in params))

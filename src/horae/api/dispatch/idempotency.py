@@ -12,7 +12,7 @@ from horae.api.dispatch.context import services_of
 from horae.api.http.operation import header_values
 from horae.core.errors import Conflict, Invalid
 from horae.core.records import IdempotencyRecord
-from horae.jobs.idempotency import Ask, Issue, answer_of, fingerprint
+from horae.jobs.idempotency import Ask, Issue, answer_of, asked
 
 HEADER = "Idempotency-Key"
 _HEADER = HEADER.lower().encode()
@@ -91,11 +91,7 @@ def _ask(request: Request, who: Principal, data: bytes) -> Ask | None:
     key = keys[0].strip()
     if len(keys) > 1 or not 0 < len(key) <= MAX_KEY or not (key.isascii() and key.isprintable()):
         raise Invalid(f"{HEADER} must be sent once, with 1 to {MAX_KEY} printable ASCII characters")
-    return Ask(
-        owner=who.owner,
-        key=key,
-        fingerprint=fingerprint(request.method.encode(), request.url.path.encode(), data),
-    )
+    return asked(who.owner, key, request.method.encode(), request.url.path.encode(), data)
 
 
 def _stored(response: Response) -> str:

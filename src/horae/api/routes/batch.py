@@ -19,7 +19,7 @@ from horae.api.schemas.job_requests import BatchBody, read_batch, read_batch_job
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, Unavailable
 from horae.core.model import JobId
-from horae.jobs.idempotency import Ask, fingerprint
+from horae.jobs.idempotency import Ask, asked
 
 SLICE = 100  # jobs decoded before other requests get their turn
 SLICE_BYTES = 256 * 1024  # the same for large jobs
@@ -75,24 +75,23 @@ async def _read_drafts(
     asks: list[Ask | None] = []
     size = 0  # bytes decoded since other requests had a turn
     for index, body in enumerate(bodies):
-        draft, key = _draft_or_error(body, who)
+        draft, own = _draft_or_error(body, who)
         size += len(body)
         if index % SLICE == SLICE - 1 or size > SLICE_BYTES or isinstance(draft, HoraeError):
             size = 0  # explaining an invalid job takes as long as decoding many
             await asyncio.sleep(0)
-        own = None if key is None else Ask(owner=who.owner, key=key, fingerprint=fingerprint(b"batch", body))
         drafts.append(draft)
         asks.append(own if ask is None or own is not None else ask.item(index))
     return drafts, asks
 
 
-def _draft_or_error(body: bytes, who: Principal) -> tuple[Draft | HoraeError, str | None]:
+def _draft_or_error(body: bytes, who: Principal) -> tuple[Draft | HoraeError, Ask | None]:
     try:
         draft, key = read_batch_job(body)
         refuse_shell(who, draft.task)
+        return draft, None if key is None else asked(who.owner, key, b"batch", body)
     except HoraeError as exc:
         return exc, None
-    return draft, key
 
 
 def _item(outcome: JobId | HoraeError) -> BatchItem:

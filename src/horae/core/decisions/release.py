@@ -8,6 +8,8 @@ from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, OnFailure, Overlap, Run, RunId, Spec, State, Trigger
 from horae.core.values import Value
 
+_JOB_GATE = "job:"
+
 
 def gate_of(spec: Spec, job_id: JobId, owner: str, *, recurring: bool) -> str | None:
     """Return the gate of a run; runs with the same gate start one after another.
@@ -15,10 +17,24 @@ def gate_of(spec: Spec, job_id: JobId, owner: str, *, recurring: bool) -> str | 
     An ordering key comes first: all runs of a job share it, so their overlap is decided in the same gate.
     """
     if spec.ordering_key is not None:
-        return f"key:{owner}:{spec.ordering_key}"
+        return key_gate(owner, spec.ordering_key)
     if recurring and spec.policy.overlap is not Overlap.ALLOW:
-        return f"job:{job_id}"
+        return f"{_JOB_GATE}{job_id}"
     return None
+
+
+def key_gate(owner: str, ordering_key: str) -> str:
+    """Return the gate of an ordering key; no two pairs of owner and key share one.
+
+    The owner `a` with the key `b:c` is not `a:b` with the key `c`: an owner with a colon is told by its length. Every
+    other gate has the form of earlier releases, so that runs which wait since then keep their order with new ones.
+    """
+    return f"key#{len(owner)}:{owner}:{ordering_key}" if ":" in owner else f"key:{owner}:{ordering_key}"
+
+
+def is_key_gate(gate: str) -> bool:
+    """Whether a gate is that of an ordering key, and not that of one recurring job."""
+    return not gate.startswith(_JOB_GATE)
 
 
 class Verdict(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from horae.core.decisions.release import is_key_gate
 from horae.core.lifecycle import FINAL
 from horae.core.model import OnFailure, Run, RunId, State
 from horae.proof.checking.findings import Code, Tolerance, Violation, at, run_name
@@ -61,9 +62,8 @@ def judge_pair(one: GatedRun, other: GatedRun, tolerance: Tolerance) -> Violatio
     if not _started_before_end(second.started_at, first, second, tolerance):
         return None
     end = "has not ended" if first.finished_at is None else f"ended {at(first.finished_at)} only"
-    by_key = first.gate.startswith("key:")
     return Violation(
-        code=Code.OUT_OF_ORDER if by_key else Code.OVERLAPPED,
+        code=Code.OUT_OF_ORDER if is_key_gate(first.gate) else Code.OVERLAPPED,
         subject=run_name(second.id),
         detail=f"it started {at(second.started_at)}, but {run_name(first.id)} comes before it and {end}",
     )
