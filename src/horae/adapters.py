@@ -66,9 +66,14 @@ def blobs_to_prune(blobs: Blobs) -> AgingBlobs | None:
 
 
 @contextlib.asynccontextmanager
-async def opened_store(url: str) -> AsyncIterator["SqliteStore | PostgresStore"]:
-    """Open the store of an address, and close it at the end."""
+async def opened_store(url: str, *, own: bool = False) -> AsyncIterator["SqliteStore | PostgresStore"]:
+    """Open the store of an address, and close it at the end.
+
+    A SQLite file that nobody else uses (`own`) is migrated; other stores are migrated by `horae db migrate` alone.
+    """
     store = make_store(url)
+    if own and isinstance(store, SqliteStore):
+        await store.migrate()
     await store.open()
     try:
         yield store

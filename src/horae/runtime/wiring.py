@@ -90,7 +90,8 @@ async def running_node(
     registry = program.registry.with_tasks(builtin_tasks())
     async with contextlib.AsyncExitStack() as stack:
         metrics = Metrics()
-        store: Store = metrics.measured(await stack.enter_async_context(opened_store(settings.store)))
+        opening = opened_store(settings.store, own=plan.local)
+        store: Store = metrics.measured(await stack.enter_async_context(opening))
         clock = StoreClock()
         await sync_clock(clock, store)
         parts = Parts(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from horae.core.errors import Misconfigured, Unavailable
-from horae.stores.common.schema import expected_version, migrations_after
+from horae.stores.common.schema import expected_version, migrations_after, refuse_other_version
 from horae.stores.common.statements import load
 from horae.stores.sqlite.codecs import to_micros
 
@@ -162,6 +162,14 @@ def version(db: sqlite3.Connection) -> int:
         return 0
     [number] = db.execute(STATEMENTS["schema_version"]).fetchone()
     return int(number)
+
+
+def create_or_check(db: sqlite3.Connection) -> None:
+    """Create the schema in an empty file; raise Misconfigured for a file whose schema is of another version."""
+    if db.execute(STATEMENTS["has_tables"]).fetchone() is None:
+        migrate(db)
+    else:
+        refuse_other_version("sqlite", version(db))
 
 
 def migrate(db: sqlite3.Connection) -> list[int]:

@@ -774,6 +774,9 @@ DELETE FROM blobs WHERE key >= :from AND key < :to;
 -- name: create_versions
 CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
 
+-- name: has_tables
+SELECT 1 FROM sqlite_master LIMIT 1;
+
 -- name: has_versions
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations';
 

@@ -20,7 +20,7 @@ from horae.stores.sqlite.batches import claimed
 from horae.stores.sqlite.blobs import SqliteBlobs
 from horae.stores.sqlite.claim import claim
 from horae.stores.sqlite.codecs import to_micros
-from horae.stores.sqlite.database import Database, migrate, version
+from horae.stores.sqlite.database import Database, create_or_check, migrate, version
 from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
 from horae.stores.sqlite.gates import tidy
 
@@ -44,7 +44,8 @@ class SqliteStore:
         self.events = events.SqliteEventLog(self._executor)
 
     async def open(self) -> None:
-        await self.migrate()
+        """Open the file, creating a new one; raises Misconfigured if its schema is of another version."""
+        await self._executor.run(lambda: self._database.use(create_or_check))
         await self._executor.open(
             self._database,
             self._subscribers.tell,
