@@ -11,7 +11,15 @@ from typing import assert_never
 
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
-from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, Place, QueueSettings, TaskSchema
+from horae.core.records import (
+    Declaration,
+    IdempotencyRecord,
+    KeyHolder,
+    Place,
+    QueueSettings,
+    ScheduleTrail,
+    TaskSchema,
+)
 from horae.core.signals import Signal
 from horae.core.values import Value, replace
 
@@ -187,6 +195,7 @@ Put = (
     | KeyHolder
     | IdempotencyRecord
     | Declaration
+    | ScheduleTrail
     | QueueSettings
     | Node
     | TaskSchema

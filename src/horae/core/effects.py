@@ -1,7 +1,7 @@
 """The changes that each use case writes by `Store.apply`, and the side effects of the end of a run."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from horae.core.changes import (
@@ -27,17 +27,20 @@ from horae.core.changes import (
     RunUnchanged,
     StopRequested,
 )
-from horae.core.decisions.firing import Firing, Page
+from horae.core.decisions.firing import Firing, Page, skip_of
 from horae.core.decisions.release import Rival, blocks_key
 from horae.core.events import EventKind
 from horae.core.lifecycle import has_begun
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
-from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, TaskSchema
+from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, ScheduleTrail, TaskSchema
+from horae.core.schedule.evaluate import SlotRange
+from horae.core.schedule_trail import extended, trail_of
 from horae.core.signals import Kind, Signal
 from horae.core.values import Value, replace
 
 T = TypeVar("T")
 OVER = frozenset({JobStatus.FINISHED, JobStatus.CANCELLED})
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 # --- creating ---------------------------------------------------------------------------------------------------------
 
@@ -148,8 +151,19 @@ class Planned(Value, frozen=True, kw_only=True):
         return min(slots, default=None)
 
 
-def change_job(before: Job, after: Job, planned: Planned, *, stop: Reason | None, event: EventKind | None) -> Change:
-    """Write a new version of a recurring job, retract what was planned, and send the stop request `stop` to nodes."""
+def change_job(
+    before: Job,
+    after: Job,
+    planned: Planned,
+    *,
+    trail: ScheduleTrail | None,
+    stop: Reason | None,
+    event: EventKind | None,
+) -> Change:
+    """Write a new version of a recurring job, retract what was planned, and send the stop request `stop` to nodes.
+
+    `trail` is the stored one of the job, if there is one.
+    """
     stopped = planned.held if stop is not None else ()
     return Change(
         guards=(JobUnchanged.of(before), *map(RunUnchanged.of, (*planned.waiting, *stopped))),
@@ -158,11 +172,23 @@ def change_job(before: Job, after: Job, planned: Planned, *, stop: Reason | None
             *planned.skips,
             *(_key_of(after.owner, after.spec.key, after.id) if after.status in OVER else ()),
         ),
-        puts=(after, *(StopRequested(run.id, _stronger(run.stop, stop)) for run in stopped if stop is not None)),
+        puts=(
+            after,
+            extended(trail_of(before, trail), before, after),
+            *_given_up(before, after, planned.waiting),
+            *(StopRequested(run.id, _stronger(run.stop, stop)) for run in stopped if stop is not None),
+        ),
         gates_left=_gates_left(planned.waiting, after.updated_at),
         events=_event(event, after.owner, after.id),
         signals=(*plan_signals(after.plan_at), *_stop_signals(stopped)),
     )
+
+
+def _given_up(before: Job, after: Job, retracted: Iterable[Run]) -> tuple[Skip, ...]:
+    """The slots before the change whose runs still waited for their jitter, unless the job is rewound to them."""
+    opens_at = after.next_fire_at or _NEVER
+    slots = [run.slot for run in retracted if run.slot is not None and run.slot <= after.updated_at]
+    return tuple(skip_of(before, SlotRange(slot, slot, 1), Reason.CANCELLED) for slot in slots if slot < opens_at)
 
 
 def rewound(job: Job, planned: Planned) -> Job:

@@ -1,8 +1,9 @@
-"""Small records that stores keep by key: idempotency records, keys of jobs, declared schedules, queue settings."""
+"""Small records that stores keep by key: idempotency records, keys and past schedules of jobs, settings of queues."""
 
 from datetime import datetime, timedelta
 
 from horae.core.model import JobId
+from horae.core.schedule.types import Schedule
 from horae.core.values import Value
 
 IDEMPOTENCY_LIFE = timedelta(hours=24)  # how long a repeated request is recognised
@@ -50,6 +51,27 @@ class Declaration(Value, frozen=True, kw_only=True):
     seen_at: datetime
 
 
+class PastSchedule(Value, frozen=True, kw_only=True):
+    """A schedule that a job once had, with its first revision; its slots are those after `since` up to `until`."""
+
+    schedule: Schedule
+    revision: int
+    since: datetime
+    until: datetime
+
+
+class ScheduleTrail(Value, frozen=True, kw_only=True):
+    """What was changed about the schedule of a recurring job; one per job that was changed, see `schedule_trail`."""
+
+    owner: str
+    job_id: JobId
+    revision: int  # of the job, as it was last changed
+    changed_at: datetime
+    since: datetime  # after which the slots are those of the current schedule
+    since_revision: int  # the first with the current schedule
+    past: tuple[PastSchedule, ...] = ()  # oldest first
+
+
 class QueueSettings(Value, frozen=True, kw_only=True):
     """What administrators set for a queue."""
 
@@ -65,6 +87,6 @@ class TaskSchema(Value, frozen=True, kw_only=True):
     schema: str
 
 
-Record = IdempotencyRecord | KeyHolder | Declaration | QueueSettings | TaskSchema
+Record = IdempotencyRecord | KeyHolder | Declaration | ScheduleTrail | QueueSettings | TaskSchema
 
 SETTINGS = ("paused", "concurrency")  # the fields that administrators set

@@ -9,6 +9,7 @@ from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.lifecycle import WAITING
 from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
+from horae.core.records import ScheduleTrail
 from horae.core.values import replace
 from horae.lookup import get_job
 from horae.ports.clock import Clock
@@ -88,7 +89,9 @@ async def write_change(
         planned = found
     if rewind:
         after = rewound(replace(after, next_fire_at=before.next_fire_at), planned)
-    [refusal] = await store.apply([change_job(before, after, planned, stop=stop, event=event)])
+    trails = await store.records(ScheduleTrail, owner=before.owner, key=before.id)
+    trail = trails[0] if trails else None
+    [refusal] = await store.apply([change_job(before, after, planned, trail=trail, stop=stop, event=event)])
     return after if refusal is None else None
 
 

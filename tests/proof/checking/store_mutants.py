@@ -53,6 +53,8 @@ class SampleHistory:
     steady: Job  # every second, never late
     busy: Job  # every second, and each of its runs takes 2.5 s
     patient: Job  # every 5 s, was paused for a while
+    daily: Job  # has a key, and was changed
+    keyed: Run  # had a key of its own
     flaky: Run  # failed twice, then succeeded
     broken: Run  # failed for good
     requeued: Run  # failed for good, and was replaced
@@ -80,6 +82,8 @@ async def create_sample_history(store: Store, clock: ManualClock) -> SampleHisto
     steady = await _recurring(system, "echo", "every 1s")
     busy = await _recurring(system, "busy", "every 1s")
     patient = await _recurring(system, "echo", "every 5s")
+    daily = await _recurring(system, "echo", "every 1d", key="daily")
+    keyed = await _once(system, "echo", key="once")
     flaky = await _once(system, "flaky", policy=Policy(retry=RETRY))
     broken = await _once(system, "broken", policy=Policy(retry=RETRY))
     replaced = await _once(system, "broken", policy=Policy(retry=RETRY))
@@ -91,6 +95,7 @@ async def create_sample_history(store: Store, clock: ManualClock) -> SampleHisto
     blocked = await _once(system, "step", delay=16, ordering_key="b")
     jobs = jobs_of(system)
     await jobs.cancel_run(cancelled.id, owner=None)
+    await jobs.put(_draft("echo", "every 2d", key="daily"), owner="local", by="local")
     await system.advance(seconds=10)
     await jobs.pause(patient.id, owner=None)
     await system.advance(seconds=12)
@@ -105,6 +110,8 @@ async def create_sample_history(store: Store, clock: ManualClock) -> SampleHisto
         steady=await _job(store, steady.id),
         busy=await _job(store, busy.id),
         patient=await _job(store, patient.id),
+        daily=await _job(store, daily.id),
+        keyed=await system.run(keyed.id),
         flaky=await system.run(flaky.id),
         broken=await system.run(broken.id),
         requeued=await system.run(letter.id),
@@ -119,9 +126,13 @@ async def create_sample_history(store: Store, clock: ManualClock) -> SampleHisto
     )
 
 
-async def _recurring(system: System, task: str, schedule: str) -> Job:
-    draft = Draft(task=task, schedule=schedule, allow_unknown_task=True, policy=Policy(overlap=Overlap.SKIP))
-    return await jobs_of(system).create(draft, owner="local", by="local")
+async def _recurring(system: System, task: str, schedule: str, **changes: Any) -> Job:
+    return await jobs_of(system).create(_draft(task, schedule, **changes), owner="local", by="local")
+
+
+def _draft(task: str, schedule: str, **changes: Any) -> Draft:
+    policy = Policy(overlap=Overlap.SKIP)
+    return Draft(task=task, schedule=schedule, allow_unknown_task=True, policy=policy, **changes)
 
 
 async def _once(system: System, task: str, *, delay: float = 0, policy: Policy | None = None, **changes: Any) -> Run:
@@ -211,7 +222,7 @@ class SqliteTables:
         return bytes.fromhex(value) if column in IDS and value is not None else value
 
 
-TABLES = ("runs", "history", "attempts", "jobs", "skips")
+TABLES = ("runs", "history", "attempts", "jobs", "skips", "records")
 
 
 class PostgresTables:
@@ -421,6 +432,42 @@ async def two_runs_of_a_job_overlap(tables: Tables, sample: SampleHistory) -> No
     await tables.update("history", {"id": run.id}, finished_at=run.finished_at + SECOND)
 
 
+async def a_success_was_never_started(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.steady_runs[5].id}, first_started_at=None, started_at=None)
+
+
+async def a_key_is_lost(tables: Tables, sample: SampleHistory) -> None:
+    await tables.delete("records", {"kind": "key", "key": "daily"})
+
+
+async def a_key_is_held_by_another_job(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("records", {"kind": "key", "key": "daily"}, value=sample.steady.id)
+
+
+async def a_key_outlives_its_job(tables: Tables, sample: SampleHistory) -> None:
+    await tables.copy("records", {"kind": "key", "key": "daily"}, key="once", value=sample.keyed.job_id)
+
+
+async def a_run_is_given_to_another_owner(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.steady_runs[5].id}, owner="eve")
+
+
+async def a_one_shot_is_in_the_gate_of_another_owner(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.first.id}, owner="eve")
+
+
+async def a_run_has_a_revision_that_never_was(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("history", {"id": sample.steady_runs[5].id}, revision=7)
+
+
+async def a_job_has_a_revision_that_never_was(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("jobs", {"id": sample.steady.id}, revision=7)
+
+
+async def a_changed_job_has_a_revision_that_never_was(tables: Tables, sample: SampleHistory) -> None:
+    await tables.update("jobs", {"id": sample.daily.id}, revision=7)
+
+
 STORE_MUTANTS = (
     StoreMutant(Code.SLOT_MISSING, a_run_is_lost),
     StoreMutant(Code.SLOT_TWICE, a_slot_has_two_runs),
@@ -452,6 +499,15 @@ STORE_MUTANTS = (
     StoreMutant(Code.OUT_OF_ORDER, runs_of_a_key_change_places),
     StoreMutant(Code.BLOCK_IGNORED, a_block_is_passed),
     StoreMutant(Code.OVERLAPPED, two_runs_of_a_job_overlap),
+    StoreMutant(Code.SUCCEEDED_UNSTARTED, a_success_was_never_started),
+    StoreMutant(Code.KEY_LOST, a_key_is_lost),
+    StoreMutant(Code.KEY_LOST, a_key_is_held_by_another_job),
+    StoreMutant(Code.KEY_LOST, a_key_outlives_its_job),
+    StoreMutant(Code.FOREIGN, a_run_is_given_to_another_owner),
+    StoreMutant(Code.FOREIGN, a_one_shot_is_in_the_gate_of_another_owner),
+    StoreMutant(Code.REVISION_UNKNOWN, a_run_has_a_revision_that_never_was),
+    StoreMutant(Code.REVISION_UNKNOWN, a_job_has_a_revision_that_never_was),
+    StoreMutant(Code.REVISION_UNKNOWN, a_changed_job_has_a_revision_that_never_was),
 )
 
 

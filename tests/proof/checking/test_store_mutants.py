@@ -25,7 +25,7 @@ from tests.proof.checking.store_mutants import (
     StoreMutant,
     create_sample_history,
 )
-from tests.proof.checking.whole_store import checked
+from tests.proof.checking.whole_store import checked, found_in
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -83,6 +83,14 @@ async def test_a_letter_that_fell_out_of_its_list_is_found(
     await SqliteTables(executor).delete("letters", {"id": stored.sample.broken.id})
     [found] = await checked(store, stored.now)
     assert (found.code, found.subject) == (Code.NOT_A_DEAD_LETTER, f"run_{stored.sample.broken.id}")
+
+
+async def test_a_job_that_is_gone_from_its_table_is_found(
+    stored: StoredHistory, store: SqliteStore, executor: InlineExecutor
+) -> None:
+    await SqliteTables(executor).delete("jobs", {"id": stored.sample.patient.id})
+    found = await found_in(store, stored.now)
+    assert {violation.code for violation in found} == {Code.JOB_MISSING}
 
 
 async def test_planted_violations_are_found_on_postgres() -> None:

@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from horae.core.model import Backfill, Run, RunId, Skip
+from horae.core.model import Backfill, JobId, Run, RunId, Skip
+from horae.core.records import KeyHolder, ScheduleTrail
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
 from horae.proof.checking import Checker, History, Violation, violations
@@ -17,10 +18,15 @@ async def read_history(store: Store, now: datetime) -> History:
     runs = await runs_of(store, RunFilter())
     skips: list[Skip] = []
     backfills: list[Backfill] = []
+    trails: dict[JobId, ScheduleTrail] = {}
     for job in jobs:
+        for trail in await store.records(ScheduleTrail, owner=job.owner, key=job.id):
+            trails[job.id] = trail
         ledger = await store.ledger(job.id, start=job.created_at, end=now + timedelta(days=30), limit=1)
         skips += ledger.skips
         backfills += ledger.backfills
+    owners = {each.owner for each in (*jobs, *runs)}
+    holders = [holder for owner in owners for holder in await store.records(KeyHolder, owner=owner)]
     return History(
         now=now,
         jobs=jobs,
@@ -28,6 +34,8 @@ async def read_history(store: Store, now: datetime) -> History:
         attempts=await store.attempts([run.id for run in runs]),
         skips=skips,
         backfills=backfills,
+        trails=trails,
+        keys={(holder.owner, holder.key): holder.job_id for holder in holders},
         dead_letters=frozenset[RunId](run.id for run in await runs_of(store, RunFilter(dead_letters=True))),
         end_events=await end_events(store.events, [run.id for run in runs], owner=None),
     )

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from horae.core.events import EventKind
 from horae.core.model import Attempt, Backfill, Job, JobId, Run, RunId, Skip
+from horae.core.records import ScheduleTrail
 from horae.core.schedule.timestamps import rfc3339
 
 
@@ -25,6 +26,7 @@ class Code(StrEnum):
     COMMITTED_TWICE = "committed_twice"
     MOVED_AFTER_END = "moved_after_end"
     CANCELLED_YET_STARTED = "cancelled_yet_started"
+    SUCCEEDED_UNSTARTED = "succeeded_unstarted"
     # attempts
     ATTEMPTS_OVERLAP = "attempts_overlap"
     ATTEMPT_HOLE = "attempt_hole"
@@ -39,6 +41,11 @@ class Code(StrEnum):
     OUT_OF_ORDER = "out_of_order"  # of an ordering key
     BLOCK_IGNORED = "block_ignored"  # it ran although a failure before it blocks its ordering key
     OVERLAPPED = "overlapped"  # two runs of a job that may not overlap
+    # jobs
+    JOB_MISSING = "job_missing"  # there are runs of a job that does not exist
+    REVISION_UNKNOWN = "revision_unknown"  # its job never had that revision
+    KEY_LOST = "key_lost"  # it is not held by the job that has it, or still held by one that is over
+    FOREIGN = "foreign"  # an owner was shown or given what belongs to another
     # visible only in a recorded history
     LOST = "lost"  # accepted, and never started
     UNFINISHED = "unfinished"  # neither ended nor running, long after its due time
@@ -48,7 +55,6 @@ class Code(StrEnum):
     PARAMS_CHANGED = "params_changed"
     LIMIT_EXCEEDED = "limit_exceeded"
     IDEMPOTENCY_BROKEN = "idempotency_broken"
-    FOREIGN = "foreign"  # an owner was shown or given what belongs to another
     UNASKED = "unasked"  # a start that no call requested
     DISHONEST = "dishonest"  # the store contradicts the handlers or its own counters
     DELETED_YET_STARTED = "deleted_yet_started"
@@ -70,10 +76,11 @@ INVARIANTS = {  # docs/internals/checking.md describes them
     **dict.fromkeys((Code.LIMIT_EXCEEDED,), "I11"),
     **dict.fromkeys((Code.IDEMPOTENCY_BROKEN,), "I12"),
     **dict.fromkeys((Code.FOREIGN,), "I13"),
-    **dict.fromkeys((Code.UNASKED,), "I15"),
+    **dict.fromkeys((Code.UNASKED, Code.JOB_MISSING), "I15"),
     **dict.fromkeys((Code.SLOW_RECOVERY,), "I18"),
-    **dict.fromkeys((Code.DISHONEST,), "I19"),
-    **dict.fromkeys((Code.DELETED_YET_STARTED, Code.OLD_VERSION), "I20"),
+    **dict.fromkeys((Code.DISHONEST, Code.SUCCEEDED_UNSTARTED), "I19"),
+    **dict.fromkeys((Code.DELETED_YET_STARTED, Code.OLD_VERSION, Code.REVISION_UNKNOWN), "I20"),
+    **dict.fromkeys((Code.KEY_LOST,), "I21"),
 }
 
 
@@ -121,6 +128,8 @@ class History:
     skips: Sequence[Skip] = ()
     backfills: Sequence[Backfill] = ()
     dead_letters: frozenset[RunId] = frozenset()  # those that the store lists
+    trails: Mapping[JobId, ScheduleTrail] = field(default_factory=dict)  # of jobs that were changed
+    keys: Mapping[tuple[str, str], JobId] | None = None  # who holds the key of an owner; None: not read
     end_events: Mapping[RunId, EndEvent] = field(default_factory=dict)  # as far as the store still has them
 
 

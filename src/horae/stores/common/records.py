@@ -6,14 +6,17 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 
 from horae.core.model import JobId, Run
-from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, TaskSchema
+from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, PastSchedule, ScheduleTrail, TaskSchema
+from horae.stores.common.codecs import decode_schedule, encode_schedule
 
-Stored = IdempotencyRecord | KeyHolder | Declaration | TaskSchema  # queue settings are a table, which claims join
+# Queue settings are a table of their own, which claims join.
+Stored = IdempotencyRecord | KeyHolder | Declaration | ScheduleTrail | TaskSchema
 
 KINDS: dict[type[Any], str] = {
     IdempotencyRecord: "idempotency",
     KeyHolder: "key",
     Declaration: "declaration",
+    ScheduleTrail: "trail",
     TaskSchema: "task",
 }
 
@@ -39,6 +42,8 @@ def encode_record(record: Stored) -> RecordRow:
             return RecordRow(kind, record.owner, record.key, record.job_id, None)
         case Declaration():
             return RecordRow(kind, record.owner, _join(record.app, record.key, record.digest), "", record.seen_at)
+        case ScheduleTrail():
+            return RecordRow(kind, record.owner, record.job_id, _encode_trail(record), record.changed_at)
         case TaskSchema():
             return RecordRow(kind, "", record.name, record.schema, None)
         case _:
@@ -56,6 +61,8 @@ def decode_record(kind: str, owner: str, key: str, value: str, at: Any) -> Any:
         case "declaration":
             app, declared, digest = _split(key)
             return Declaration(owner=owner, app=app, key=declared, digest=digest, seen_at=at)
+        case "trail":
+            return _decode_trail(owner, JobId(key), value, at)
         case _:
             return TaskSchema(name=key, schema=value)
 
@@ -64,6 +71,47 @@ def key_row(run: Run) -> RecordRow:
     """The row that says that the job of a one-shot run holds its key."""
     assert run.spec.key is not None
     return encode_record(KeyHolder(owner=run.owner, key=run.spec.key, job_id=run.job_id))
+
+
+class _PastRow(msgspec.Struct, array_like=True, frozen=True):
+    """A past schedule as it is stored."""
+
+    schedule: str
+    revision: int
+    since: datetime
+    until: datetime
+
+
+class _TrailRow(msgspec.Struct, array_like=True, frozen=True):
+    """A schedule trail as it is stored, beside its key and time."""
+
+    revision: int
+    since: datetime
+    since_revision: int
+    past: list[_PastRow]
+
+
+def _encode_trail(trail: ScheduleTrail) -> str:
+    past = [_PastRow(encode_schedule(each.schedule), each.revision, each.since, each.until) for each in trail.past]
+    return msgspec.json.encode(_TrailRow(trail.revision, trail.since, trail.since_revision, past)).decode()
+
+
+def _decode_trail(owner: str, job_id: JobId, value: str, at: datetime) -> ScheduleTrail:
+    row = msgspec.json.decode(value, type=_TrailRow)
+    return ScheduleTrail(
+        owner=owner,
+        job_id=job_id,
+        revision=row.revision,
+        changed_at=at,
+        since=row.since,
+        since_revision=row.since_revision,
+        past=tuple(
+            PastSchedule(
+                schedule=decode_schedule(each.schedule), revision=each.revision, since=each.since, until=each.until
+            )
+            for each in row.past
+        ),
+    )
 
 
 def _join(*texts: str) -> str:

@@ -11,12 +11,20 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from horae.core.lifecycle import FINAL
-from horae.core.model import Job, Run, RunId, State
+from horae.core.model import Job, JobId, Run, RunId, State
+from horae.core.records import KeyHolder, ScheduleTrail
 from horae.lookup import find_job, find_run
 from horae.ports.events import EventLog
 from horae.ports.reader import Reader, RunFilter
 from horae.proof.checking.findings import Code, Tolerance, Violation, of_run, run_name
 from horae.proof.checking.listing import PAGE, all_runs, recurring_jobs
+from horae.proof.checking.store.belonging import (
+    judge_belonging,
+    judge_has_job,
+    judge_key_of_job,
+    judge_key_of_run,
+    judge_revision,
+)
 from horae.proof.checking.store.dead_letters import judge_listing, judge_resolution, refers_to
 from horae.proof.checking.store.end_events import end_events
 from horae.proof.checking.store.gates import GatedRun, GateJudge, judge_pair
@@ -108,13 +116,25 @@ class Checker:
     async def _check_job(self, job: Job) -> list[Violation]:
         async def judge_again(_: Sequence[Violation]) -> list[Violation]:
             again = await find_job(self._store, job.id, owner=None)
-            return await self._slots(again) if again is not None else []
+            return await self._judge_job(again) if again is not None else []
 
-        return await self._confirmed(await self._slots(job), judge_again)
+        return await self._confirmed(await self._judge_job(job), judge_again)
 
-    async def _slots(self, job: Job) -> list[Violation]:
+    async def _judge_job(self, job: Job) -> list[Violation]:
+        trail = next(iter(await self._store.records(ScheduleTrail, owner=job.owner, key=job.id)), None)
+        found = [*await self._slots(job, trail), *judge_revision(job, trail)]
+        if job.spec.key is not None:
+            found += judge_key_of_job(job, await self._holder_of(job.owner, job.spec.key))
+        return found
+
+    async def _holder_of(self, owner: str, key: str) -> JobId | None:
+        """The job that holds a key."""
+        holders = await self._store.records(KeyHolder, owner=owner, key=key)
+        return holders[0].job_id if holders else None
+
+    async def _slots(self, job: Job, trail: ScheduleTrail | None) -> list[Violation]:
         now = await self._now()
-        judge = SlotJudge(job, now=now, since=self._since, tolerance=self._tolerance)
+        judge = SlotJudge(job, trail, now=now, since=self._since, tolerance=self._tolerance)
         start, end = max(job.created_at, self._since or job.created_at), now + AHEAD
         found: list[Violation] = []
         while start <= end:
@@ -186,10 +206,15 @@ class Checker:
             return []
         attempts = await self._store.attempts([run.id for run in runs])
         letters = await self._letters_among(runs)
+        jobs = await self._store.jobs(list({run.job_id for run in runs if not run.one_shot}))
         found: list[Violation] = []
         for run in runs:
             found += judge_run(run, attempts.get(run.id, ()), self._tolerance, since=self._since)
             found += judge_listing(run, letters)
+            found += judge_has_job(run, jobs.get(run.job_id))
+            found += judge_belonging(run, jobs.get(run.job_id))
+            if run.one_shot and run.spec.key is not None:
+                found += judge_key_of_run(run, await self._holder_of(run.owner, run.spec.key))
             if (other := refers_to(run)) is not None:
                 found += judge_resolution(run, await find_run(self._store, other, owner=None), since=self._since)
         return found

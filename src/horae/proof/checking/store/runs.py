@@ -89,6 +89,8 @@ def _end(run: Run, attempts: Sequence[Attempt], tolerance: Tolerance) -> Iterato
         yield of_run(Code.BAD_RESOLUTION, run, f"it is {run.state}, so there is nothing to resolve")
     if run.state is State.SKIPPED and run.reason is None:
         yield of_run(Code.SKIPPED_WITHOUT_CAUSE, run, "it was skipped without a reason")
+    if run.state is State.SUCCEEDED and run.started_at is None:
+        yield of_run(Code.SUCCEEDED_UNSTARTED, run, "it succeeded, but was never started")
     if run.state in ENDED_UNSTARTED:
         yield from _never_started(run, attempts, tolerance)
     if run.finished_at is not None:

@@ -1,7 +1,7 @@
 """Checks that each slot of a recurring job is accounted for exactly once: by a run, a skip, or a pending catch-up.
 
-The store keeps only the current schedule. So missing slots can be found since the last change of the job, and slots
-that are accounted for twice as far back as the history is kept.
+Every change of a job extends the trail of its schedules, so missing slots are found from before a change as well, as
+far back as the history is kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,19 +11,19 @@ from itertools import groupby
 
 from horae.core.events import EventKind
 from horae.core.model import Backfill, Job, JobStatus, Overlap, Reason, Run, RunId, Skip, State, Trigger
-from horae.core.schedule.evaluate import count_between, next_after, skipped_in_gaps
+from horae.core.records import ScheduleTrail
 from horae.ports.reader import Ledger
 from horae.proof.checking.findings import Code, EndEvent, Tolerance, Violation, at, of_job, of_run, run_name
+from horae.proof.checking.store.timeline import Timeline
 
 _TICK = timedelta(microseconds=1)
 
 RunsBySlot = Sequence[tuple[datetime, Sequence[Run]]]  # without those that a later revision replaced
 
 
-def first_judged(job: Job, since: datetime | None) -> datetime:
-    """The moment after which every slot is expected: the job was created or last changed, and its history is kept."""
-    begin = job.created_at if job.revision == 1 else job.updated_at
-    return begin if since is None else max(begin, since)
+def first_judged(timeline: Timeline, since: datetime | None) -> datetime:
+    """The moment after which every slot is expected: the schedules of the job are known, and its history is kept."""
+    return timeline.begin if since is None else max(timeline.begin, since)
 
 
 def last_judged(job: Job, now: datetime) -> datetime:
@@ -43,17 +43,21 @@ class _Entry:
     end: datetime
     count: int | None  # None where the row has no count
     source: str  # the row, for messages
+    may_give_way: bool = False  # a run that never started: a later skip or catch-up may include its slot again
 
 
 class SlotJudge:
     """Judges the ledger of a job page by page, oldest first."""
 
-    def __init__(self, job: Job, *, now: datetime, since: datetime | None, tolerance: Tolerance) -> None:
+    def __init__(
+        self, job: Job, trail: ScheduleTrail | None, *, now: datetime, since: datetime | None, tolerance: Tolerance
+    ) -> None:
         self._job = job
+        self._timeline = Timeline(job, trail)
         self._now = now
         self._since = since
         self._tolerance = tolerance
-        self._from = first_judged(job, since)
+        self._from = first_judged(self._timeline, since)
         self._to = last_judged(job, now)
         self._known_to = self._from  # every expected slot up to here is accounted for
         self._read_to: datetime | None = None
@@ -70,14 +74,14 @@ class SlotJudge:
         yield from self._single(by_slot)
         yield from self._caused(runs)
         self._gaps += [skipped.start for skipped in ranges if skipped.reason is Reason.DST_GAP]
-        for entry in sorted(self._entries(by_slot, ranges, backfills), key=lambda entry: (entry.start, entry.end)):
+        for entry in sorted(self._entries(by_slot, ranges, backfills), key=_place):
             yield from self._judge_entry(entry)
 
     def end(self) -> Iterator[Violation]:
         """Judge what is missing after the last page."""
-        following = next_after(self._job.schedule, self._known_to)
+        following = self._timeline.next_after(self._known_to)
         if following is not None and following <= self._to:
-            yield self._missing(following, self._to + _TICK)
+            yield self._missing(following, self._to)
         yield from self._gap_violations()
 
     def _is_next(self, moment: datetime, end: datetime) -> bool:
@@ -87,8 +91,8 @@ class SlotJudge:
 
     def _entries(self, by_slot: RunsBySlot, skips: Sequence[Skip], backfills: Sequence[Backfill]) -> Iterator[_Entry]:
         for slot, valid in by_slot:
-            if any(run.revision == self._job.revision for run in valid) or self._is_slot(slot):
-                yield _Entry(slot, slot, 1, run_name(valid[-1].id))
+            if self._timeline.is_slot(slot) or any(self._is_unplanned(run.revision, slot) for run in valid):
+                yield _Entry(slot, slot, 1, run_name(valid[-1].id), all(map(self._may_give_way, valid)))
         for skipped in skips:
             if skipped.reason is not Reason.DST_GAP:
                 yield _Entry(skipped.start, skipped.end, skipped.count, f"a skip ({skipped.reason})")
@@ -103,29 +107,31 @@ class SlotJudge:
             self._known_to = max(self._known_to, entry.end)
             return
         if entry.start <= self._known_to:
+            if entry.may_give_way:
+                return
             detail = f"{at(entry.start)} is accounted for by {entry.source} and by another"
             yield self._violation(Code.SLOT_TWICE, detail)
             self._known_to = max(self._known_to, entry.end)
             return
-        expected = next_after(self._job.schedule, self._known_to)
+        expected = self._timeline.next_after(self._known_to)
         if expected is None or expected > entry.start:
             detail = f"{at(entry.start)}, accounted for by {entry.source}, is no slot of its schedule"
             yield self._violation(Code.SLOT_UNPLANNED, detail)
             return
         if expected < entry.start and expected <= self._to:
-            yield self._missing(expected, min(entry.start, self._to + _TICK))
+            yield self._missing(expected, min(entry.start - _TICK, self._to))
         self._known_to = entry.end
         yield from self._counted(entry)
 
-    def _missing(self, first: datetime, end: datetime) -> Violation:
-        count = count_between(self._job.schedule, first, end)
+    def _missing(self, first: datetime, last: datetime) -> Violation:
+        count = self._timeline.count(first, last)
         which = f"the slot {at(first)}" if count <= 1 else f"{count} slots from {at(first)} on"
         return self._violation(Code.SLOT_MISSING, f"there is neither a run nor a skip for {which}")
 
     def _counted(self, entry: _Entry) -> Iterator[Violation]:
         if entry.count is None or entry.start == entry.end:
             return
-        count = count_between(self._job.schedule, entry.start, entry.end + _TICK)
+        count = self._timeline.count(entry.start, entry.end)
         if count != entry.count:
             detail = f"{entry.source} from {at(entry.start)} to {at(entry.end)} counts {entry.count} slots, not {count}"
             yield self._violation(Code.SLOT_MISCOUNTED, detail)
@@ -136,7 +142,7 @@ class SlotJudge:
         for gap, same in groupby(recorded):
             if len(list(same)) > 1:
                 yield self._violation(Code.SLOT_TWICE, f"the slot in the clock change {at(gap)} is skipped twice")
-        for gap in skipped_in_gaps(self._job.schedule, self._from, self._to):
+        for gap in self._timeline.skipped_in_gaps(self._from, self._to):
             if gap not in recorded:
                 detail = f"there is no skip for the slot in the clock change {at(gap)}"
                 yield self._violation(Code.SLOT_MISSING, detail)
@@ -174,11 +180,21 @@ class SlotJudge:
             if run.first_started_at is not None or run.crashes:
                 self._running.append(run)
 
-    def _is_slot(self, moment: datetime) -> bool:
-        return next_after(self._job.schedule, moment - _TICK) == moment
+    def _may_give_way(self, run: Run) -> bool:
+        """Whether it was cancelled before a change of the job, which opened its slot again together with others."""
+        return run.revision < self._job.revision and _was_replaced(run)
+
+    def _is_unplanned(self, revision: int, slot: datetime) -> bool:
+        """Whether no schedule has it; an earlier one may have planned it before it was replaced."""
+        return revision == self._job.revision or self._timeline.is_stray(revision, slot)
 
     def _violation(self, code: Code, detail: str) -> Violation:
         return of_job(code, self._job, detail)
+
+
+def _place(entry: _Entry) -> tuple[datetime, bool, datetime]:
+    """Where an entry comes in the sweep: a run that gives way comes after the range that includes its slot."""
+    return entry.start, entry.may_give_way, entry.end
 
 
 def is_overlap(run: Run) -> bool:
