@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from horae.core.decisions.results import Failure
 from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft
 from horae.core.errors import Conflict
-from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, Policy, Reason, Run, State
+from horae.core.model import Job, JobError, JobId, Misfire, OnFailure, Overlap, Policy, Reason, Run, State, Trigger
 from horae.core.schedule.parse import schedule_to_wire
 from horae.engine.execution.outcome import AttemptResult, Success
 from horae.jobs.service import Jobs
 from horae.ports.reader import RunFilter
-from horae.proof.checking import Checker
+from horae.proof.checking import Checker, Code, History, violations
+from horae.proof.checking.store.slots import last_judged
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from tests import acts
@@ -25,7 +27,7 @@ from tests.acts import Resolution
 from tests.clocks import ManualClock
 from tests.engine.system import START, SimNode, System, taking
 from tests.engine.test_jobs import jobs_of
-from tests.proof.checking.whole_store import checked
+from tests.proof.checking.whole_store import checked, read_history
 
 SCHEDULES = ("every 1s", "every 7s", "*/5 * * * * *", {"type": "every", "seconds": 10, "jitter_seconds": 4})
 ERROR = JobError(type="ValueError", message="boom")
@@ -190,6 +192,32 @@ async def test_nothing_is_wrong_with_a_life_of_crashes_pauses_and_changes(tmp_pa
         assert await checked(system.store, system.clock.now()) == []
     finally:
         await system.store.close()
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.acceptance) for n in range(3, 20))])
+async def test_every_run_and_skip_of_such_a_life_is_missed_when_it_is_lost(tmp_path: Path, seed: int) -> None:
+    system = await live(tmp_path, seed)
+    history = await read_history(system.store, system.clock.now())
+    await system.store.close()
+    for job in history.jobs:
+        own = replace(history, jobs=[job], runs=[run for run in history.runs if run.job_id == job.id])
+        told = [run for run in own.runs if run.slot is not None and accounts_for_its_slot(run, job, history)]
+        for run in told[::3]:
+            without = replace(own, runs=[other for other in own.runs if other.id != run.id])
+            assert is_missed(without), (job, run)
+        for skip in [skip for skip in own.skips if skip.job_id == job.id]:
+            assert is_missed(replace(own, skips=[other for other in own.skips if other != skip])), (job, skip)
+
+
+def accounts_for_its_slot(run: Run, job: Job, history: History) -> bool:
+    """Whether nothing else does: it has started, or is of the current revision."""
+    decided = run.slot is not None and run.slot <= last_judged(job, history.now)
+    started = run.first_started_at is not None
+    return run.trigger is Trigger.SCHEDULE and decided and (started or run.revision == job.revision)
+
+
+def is_missed(history: History) -> bool:
+    return any(found.code is Code.SLOT_MISSING for found in violations(history))
 
 
 async def test_a_slot_that_was_skipped_while_a_result_waited_for_the_store_raises_no_alarm(tmp_path: Path) -> None:
