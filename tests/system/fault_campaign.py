@@ -21,6 +21,7 @@ from tests.system.faults import Fault, clock
 from tests.system.fleet import Fleet, open_fleet
 from tests.system.history_lines import effect_line, final_lines
 from tests.system.rest import run_of
+from tests.system.store_check import unnoticed_loss
 from tests.system.waiting import let_pass
 
 ROLES = ("api", "planner", "planner", "worker", "worker")
@@ -96,6 +97,7 @@ def run_campaign(
         result.occurrences.update(
             {occurrence.value: times for occurrence, times in judged.coverage.occurrences.items()}
         )
+        result.wrong += unnoticed_loss(fleet.postgres.url, next(iter(clients.recurring)))
         _check_logs(result, fleet)
         for member in fleet.members:
             if not member.server.alive:
