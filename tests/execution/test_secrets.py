@@ -2,6 +2,8 @@
 
 import base64
 import json
+import threading
+import time
 from typing import Any
 
 import msgspec
@@ -13,11 +15,12 @@ from horae import Fatal, Horae, Run
 from horae.core.decisions.results import Failure
 from horae.core.drafts import UNCHANGED, SecretsPatch
 from horae.core.errors import Invalid, Misconfigured, TooLarge
+from horae.engine.execution import attempt as attempt_module
 from horae.engine.execution.outcome import Success
 from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import Opened, Sealer, SecretsLocked, merged, patched
 from tests.execution import cpu_tasks
-from tests.execution.executing import stage
+from tests.execution.executing import stage, until
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER_KEY = base64.b64encode(bytes(range(32, 64))).decode()
@@ -181,6 +184,35 @@ def test_values_are_struck_out_however_they_are_spelled(secrets: Any, text: str,
     assert Redactor(json.dumps(secrets)).text(text) == shown
 
 
+ADDRESS = "https://ann:pa55@hooks.example.com/services/T0K3N/x%2Fy-z?key=k3y&format=json"
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "shown"),
+    [
+        (ADDRESS, f"GET {ADDRESS}", "GET ***"),
+        (ADDRESS, "no such path: /services/T0K3N/x%2Fy-z", "no such path: /***"),
+        (ADDRESS, "no such path: /services/T0K3N/x/y-z, friend", "no such path: /***, friend"),
+        (ADDRESS, "no hook T0K3N in your services", "no hook *** in your ***"),
+        (ADDRESS, "https://other.example/T0K3N?format=json", "https://other.example/***?***"),
+        (ADDRESS, "?key=k3y", "?***"),
+        (ADDRESS, "/?key=k3y&amp;format=json", "/?***"),
+        (ADDRESS, "login as pa55", "login as ***"),
+        (ADDRESS, "hooks.example.com says json", "hooks.example.com says json"),
+        ("https://example.com/hooks?q=a&b=T0K3N", "hooks: T0K3N", "hooks: ***"),
+        ("https://[bad/T0K3N", "no T0K3N here", "no T0K3N here"),
+        ("Bearer t0k3n", "the token t0k3n is unknown", "the token *** is unknown"),
+        ("Basic YW5uOmh1bnRlcjI=", "the password hunter2 of ann", "the password *** of ann"),
+        ("Basic t0k3n", "the token t0k3n is unknown", "the token *** is unknown"),
+        ("user=ann; session=5ess10n", "no session 5ess10n", "no session ***"),
+        ("a<b>&'c'", "see a&lt;b&gt;&amp;&#x27;c&#x27; or a&lt;b&gt;&amp;'c'", "see *** or ***"),
+        ("a b/ü", "%61: a%20b%2f%c3%bc", "%61: ***"),
+    ],
+)
+def test_tokens_inside_of_values_are_struck_out_by_themselves(secret: str, text: str, shown: str) -> None:
+    assert Redactor(json.dumps({"url": secret})).text(text) == shown
+
+
 def test_values_are_struck_from_data() -> None:
     redactor = Redactor('{"a":"hunter2","n":123456}')
     text = json.dumps({"hunter2": ["x hunter2", 123456, 7, True, None], "e": "é"})
@@ -195,6 +227,19 @@ def test_values_are_struck_from_data() -> None:
 def test_no_value_is_left_anywhere(value: str, before: str, after: str) -> None:
     shown = Redactor(json.dumps({"a": value})).text(f"{before}{value}{after}")
     assert value not in shown
+
+
+ALIKE = json.dumps({str(n): "a" * 300 + f"{n:04}" for n in range(200)})
+REPEATED = json.dumps({str(n): "ab" * 2000 + f"{n:04}" for n in range(15)})
+ESCAPED = json.dumps({"a": "\x01<é&" * 6000})
+
+
+@pytest.mark.parametrize("secrets", [ALIKE, REPEATED, ESCAPED])
+@pytest.mark.parametrize("text", ["a" * 65_536, "ab" * 32_768, "\x01<é&" * 16_384])
+def test_striking_out_takes_no_longer_the_more_the_values_have_in_common(secrets: str, text: str) -> None:
+    began = time.process_time()
+    Redactor(secrets).text(text)
+    assert time.process_time() - began < 1
 
 
 # --- in attempts
@@ -310,3 +355,48 @@ async def test_wrong_parameters_are_told_without_their_values() -> None:
         result = await attempt.result()
         assert isinstance(result, Failure)
         assert "s3cr3t" not in f"{result} {await play.log(attempt)}"
+
+
+async def test_large_results_and_large_secrets_are_searched_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    class Watched(Redactor):
+        def __init__(self, secrets: str) -> None:
+            threads.append(threading.current_thread().name)
+            super().__init__(secrets)
+
+        def json(self, text: str) -> str:
+            threads.append(threading.current_thread().name)
+            return super().json(text)
+
+    monkeypatch.setattr(attempt_module, "Redactor", Watched)
+    app = Horae()
+
+    @app.task("tell.much")
+    async def tell_much(token: str) -> list[str]:
+        return [token] * (100_000 // len(token))
+
+    async with stage(app) as play:
+        for size in (10, 10_000):
+            result = await play.result("tell.much", secrets=Sealer().seal(json.dumps({"token": "t" * size})))
+            assert isinstance(result, Success)
+            assert result.result is not None
+            assert set(json.loads(result.result)) == {"***"}
+    assert threads == ["MainThread", "horae-compute_0", "horae-compute_0", "horae-compute_0"]
+
+
+async def test_a_result_that_is_being_searched_is_reported_before_the_executor_ends() -> None:
+    app = Horae()
+
+    @app.task("tell.much")
+    async def tell_much(token: str) -> list[str]:
+        return [token] * 50_000
+
+    async with stage(app) as play:
+        attempt = play.begin("tell.much", secrets=Sealer().seal(SECRETS))
+        await until(lambda: attempt.running.ended)
+        attempt.running.kill()
+    [result] = attempt.results
+    assert isinstance(result, Success)
+    assert result.result is not None
+    assert json.loads(result.result) == ["***"] * 50_000

@@ -1,38 +1,45 @@
 """Redacts secret values in the log, the result and the error of a task."""
 
-import base64
 import json
-import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
 from typing import Any
-from urllib.parse import quote, quote_plus
 
-SHORTEST = 4  # characters of a value that is redacted; shorter ones would redact half of every text
+from horae.secrets.spellings import SHORTEST, spellings
+
 REDACTED = "***"
+SMALL = 4096  # characters, of secrets or of a text: more are not for the event loop
 _LONGEST_AT_EDGE = 4096  # longer values are searched as a whole and line by line, but not for a part of them
 _CUT = "…"  # what Horae writes where it has truncated a text
 
 
 class Redactor:
-    """Replaces secret values by `***`, also a part of one where a text was truncated in the middle of it."""
+    """Replaces secret values by `***`, also a part of one where a text was truncated in the middle of it.
+
+    It takes linear time in the secrets to make one, and in the text to use it, however much the values have in common.
+    """
 
     def __init__(self, secrets: str) -> None:
         """`secrets` is JSON text of an object."""
-        spellings = {text for value in values_of(secrets) for text in _spellings(value) if len(text) >= SHORTEST}
-        self._values = sorted(spellings, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, self._values))) if self._values else None
-        self._at_edge = [value for value in self._values if len(value) <= _LONGEST_AT_EDGE]
+        self._values = {text for value in values_of(secrets) for text in spellings(value)}
+        self._matcher = _Matcher(self._values)
+        at_edge = [value for value in self._values if len(value) <= _LONGEST_AT_EDGE]
+        self._beginnings = _Beginnings(at_edge)
+        self._reversed_ends = _Beginnings([value[::-1] for value in at_edge])
 
     def text(self, text: str) -> str:
         """Return the text without the values."""
-        if self._pattern is None or len(text) < SHORTEST:
+        if not self._values or len(text) < SHORTEST:
             return text
-        redacted = self._pattern.sub(REDACTED, text)
-        return self._without_head(self._without_tail(redacted))
+        return self._without_head(self._without_tail(self._matcher.redacted(text)))
+
+    def contains(self, text: str) -> bool:
+        """Return whether the text has a value in it."""
+        return bool(self._values) and self._matcher.redacted(text) != text
 
     def json(self, text: str) -> str:
         """Return JSON text without the values, however it escapes them."""
-        if self._pattern is None:
+        if not self._values:
             return text
         return json.dumps(self._value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
 
@@ -47,15 +54,59 @@ class Redactor:
 
     def _without_head(self, text: str) -> str:
         """Redact the end of a value at the beginning of the text."""
-        sizes = (_overlap(value, text) for value in self._at_edge)
-        size = max(sizes, default=0)
+        size = self._reversed_ends.overlap(text[:_LONGEST_AT_EDGE][::-1])
         return REDACTED + text[size:] if size else text
 
     def _without_tail(self, text: str) -> str:
         """Redact the beginning of a value at the end of the text."""
         kept = text.removesuffix(_CUT)
-        size = max((_overlap(kept, value) for value in self._at_edge), default=0)
+        size = self._beginnings.overlap(kept)
         return kept[: len(kept) - size] + REDACTED if size else text
+
+
+class _Matcher:
+    """Finds all values in one pass over a text (Aho-Corasick)."""
+
+    def __init__(self, values: Collection[str]) -> None:
+        from ahocorasick_rs import AhoCorasick, Implementation, MatchKind  # late: most processes have no secrets
+
+        # The default may build a DFA, which takes quadratic time for a long value that repeats itself.
+        self._automaton = AhoCorasick(
+            values,
+            matchkind=MatchKind.LeftmostLongest,
+            implementation=Implementation.ContiguousNFA,
+            store_patterns=False,
+        )
+
+    def redacted(self, text: str) -> str:
+        found = self._automaton.find_matches_as_indexes(_searchable(text))
+        if not found:
+            return text
+        pieces, end = [], 0
+        for _, start, after in found:
+            pieces.append(text[end:start])
+            end = after
+        return REDACTED.join([*pieces, text[end:]])
+
+
+class _Beginnings:
+    """Finds the longest end of a text that one of the values begins with."""
+
+    def __init__(self, values: Collection[str]) -> None:
+        self._values = sorted(values)
+        self._first_letters = {value[:SHORTEST] for value in values}
+        self._longest = max(map(len, values), default=0)
+
+    def overlap(self, text: str) -> int:
+        """Return the size of that end; 0 if it is shorter than SHORTEST."""
+        for place in range(max(len(text) - self._longest, 0), len(text) - SHORTEST + 1):
+            if text[place : place + SHORTEST] in self._first_letters and self._begins_one(text[place:]):
+                return len(text) - place
+        return 0
+
+    def _begins_one(self, end: str) -> bool:
+        place = bisect_left(self._values, end)
+        return place < len(self._values) and self._values[place].startswith(end)
 
 
 def values_of(secrets: str) -> list[str]:
@@ -80,32 +131,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _spellings(value: str) -> Sequence[str]:
-    """Return a value as it may appear in a text: as it is, its lines, and as Python, JSON, URLs and base64 write it."""
-    lines = [line for line in value.splitlines() if len(line) >= 2 * SHORTEST] if "\n" in value else []
-    encoded = value.encode("utf-8", "replace")
-    return [
-        value,
-        value.strip(),
-        *lines,
-        repr(value)[1:-1],
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        quote(encoded, safe=""),
-        quote(encoded),
-        quote_plus(encoded),
-        base64.b64encode(encoded).decode().rstrip("="),
-        base64.urlsafe_b64encode(encoded).decode().rstrip("="),
-    ]
-
-
-def _overlap(first: str, second: str) -> int:
-    """Return how many characters the end of `first` and the beginning of `second` share; 0 if fewer than SHORTEST."""
-    limit = min(len(first), len(second))
-    start = second[:SHORTEST]
-    place = first.find(start, len(first) - limit)
-    while place != -1:
-        if second.startswith(first[place:]):
-            return len(first) - place
-        place = first.find(start, place + 1)
-    return 0
+def _searchable(text: str) -> str:
+    """Return the text with a placeholder for each lone surrogate, which UTF-8 cannot express."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -119,13 +119,14 @@ class Sealer:
 def _refuse_invalid(secrets: str) -> None:
     size = len(secrets.encode())
     if size > MAX_SECRETS:
-        raise TooLarge(f"the secrets have {size} bytes; {MAX_SECRETS} are allowed")
+        raise TooLarge(f"the secrets have {size} bytes of JSON; {MAX_SECRETS} are allowed: pass large data in params")
     try:
         _OBJECT.decode(secrets)
     except msgspec.MsgspecError as exc:
         raise Invalid("secrets must be an object of named parameters", pointer="/secrets") from exc
     if (count := len(values_of(secrets))) > MAX_VALUES:
-        raise Invalid(f"the secrets have {count} values; {MAX_VALUES} are allowed", pointer="/secrets")
+        detail = f"the secrets have {count} values; {MAX_VALUES} are allowed: pass what may be seen in params"
+        raise Invalid(detail, pointer="/secrets")
 
 
 def _key(text: str) -> _Key:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from horae.core.model import Run
-from horae.engine.execution.outcome import AttemptResult, Stopped, redacted, timed_out
+from horae.engine.execution.computations import Computations
+from horae.engine.execution.outcome import AttemptResult, Stopped, redacted, size_of, timed_out
 from horae.engine.execution.shared_task import SharedTask
 from horae.run import Run as Context
 from horae.run_logs import AttemptLog, LogWriter
-from horae.secrets.redaction import Redactor
+from horae.secrets.redaction import SMALL, Redactor
 from horae.secrets.sealer import merged
 from horae.tasks.registry import AnyTask
 from horae.tasks.tools import Tools
@@ -40,6 +41,7 @@ class AttemptEnvironment:
     tools: Tools
     threads: "ThreadPool"
     processes: "ProcessPool"
+    computations: Computations
     grace: float  # seconds between the request to stop and the end by force
     live: "set[RunningAttempt]" = field(default_factory=set)
     leftovers: set[asyncio.Task[None]] = field(default_factory=set)  # cancelled coroutines that have not ended yet
@@ -155,12 +157,16 @@ class RunningAttempt(ABC):
         if self._timed_out:
             assert self.run.spec.policy.timeout is not None
             result = timed_out(self.run.spec.policy.timeout)
-        if self._redactor is not None:
-            result = redacted(result, self._redactor)
         if self._log is not None:
             self._log.close()
         self.env.live.discard(self)
-        self._done(self.run, result)
+        redactor = self._redactor
+        if redactor is None:
+            self._done(self.run, result)
+        elif size_of(result) <= SMALL:
+            self._done(self.run, redacted(result, redactor))
+        else:
+            self.env.computations.run(lambda: redacted(result, redactor), lambda safe: self._done(self.run, safe))
 
     def arm_timeout(self) -> None:
         """Count the timeout from now, when the task's code begins."""

@@ -6,9 +6,10 @@ from typing import Any
 import structlog
 
 from horae.core.errors import Fatal
-from horae.core.model import Run
+from horae.core.model import Run, Spec
 from horae.engine.execution.async_attempt import AsyncAttempt
 from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
+from horae.engine.execution.computations import Computations
 from horae.engine.execution.outcome import failure, failure_of
 from horae.engine.execution.process_attempt import ProcessAttempt, ProcessPool
 from horae.engine.execution.shared_task import SharedTask
@@ -16,6 +17,7 @@ from horae.engine.execution.thread_attempt import ThreadAttempt, ThreadPool
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.run_logs import LIMIT, LogWriter
+from horae.secrets.redaction import SMALL
 from horae.secrets.sealer import Sealer, SecretsLocked
 from horae.tasks.process_groups import ProcessGroups
 from horae.tasks.registry import AnyTask, Registry, TaskFunction, TaskKind
@@ -62,6 +64,7 @@ class Executor:
             tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
             threads=pool or ThreadPool(threads),
             processes=ProcessPool(self._groups, loop, limit=processes),
+            computations=Computations(loop),
             grace=grace,
         )
         self._loading: set[asyncio.Task[None]] = set()
@@ -75,12 +78,11 @@ class Executor:
         """Start an attempt; `done` is called once, on the event loop and never before this returns."""
         spec = run.spec
         attempt = self._attempt(self.registry.get(spec.task) or _missing(spec.task), run, done, progressed)
-        if spec.secrets is not None and not self._open_secrets(attempt, spec.secrets):
-            return attempt
-        if spec.params_blob is None:
-            attempt.start_with(spec.params)
+        if spec.params_blob is None and (spec.secrets is None or len(spec.secrets) <= SMALL):
+            if spec.secrets is None or self._open_secrets(attempt, spec.secrets):
+                attempt.start_with(spec.params)
         else:
-            loading = self._env.loop.create_task(self._load_and_start(attempt, spec.params_blob))
+            loading = self._env.loop.create_task(self._load_and_start(attempt, spec))
             self._loading.add(loading)
             loading.add_done_callback(self._loading.discard)
         return attempt
@@ -90,7 +92,8 @@ class Executor:
         try:
             attempt.hide(self._sealer.open(sealed))
         except SecretsLocked as exc:
-            self._env.loop.call_soon(attempt.finish, failure("secrets", str(exc)))  # another node may have the key
+            # a failure that another attempt may mend: another node may have the key
+            self._env.loop.call_soon_threadsafe(attempt.finish, failure("secrets", str(exc)))
             return False
         return True
 
@@ -103,17 +106,25 @@ class Executor:
             case TaskKind.PROCESS:
                 return ProcessAttempt(run, task, self._env, done, progressed)
 
-    async def _load_and_start(self, attempt: RunningAttempt, key: str) -> None:
+    async def _load_and_start(self, attempt: RunningAttempt, spec: Spec) -> None:
+        """Start an attempt whose parameters are in the blobs, or whose secrets are large."""
+        sealed = spec.secrets
+        if sealed is not None and not await self._env.computations.result(lambda: self._open_secrets(attempt, sealed)):
+            return
         try:
-            data = await self._blobs.get(key)
-            params = None if data is None else data.decode()
+            params = spec.params if spec.params_blob is None else await self._stored_params(spec.params_blob)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with the blobs, only this attempt fails
             attempt.finish(failure_of(exc))
             return
         if params is None:
-            attempt.finish(failure("ParamsLost", f"the parameters are not in the blobs any more ({key})", fatal=True))
+            detail = f"the parameters are not in the blobs any more ({spec.params_blob})"
+            attempt.finish(failure("ParamsLost", detail, fatal=True))
         else:
             attempt.start_with(params)
+
+    async def _stored_params(self, key: str) -> str | None:
+        data = await self._blobs.get(key)
+        return None if data is None else data.decode()
 
     def flush_logs(self) -> None:
         """Write what tasks have logged so far now, rather than within a second."""
@@ -132,6 +143,7 @@ class Executor:
         self._env.threads.close()
         if self._env.leftovers:
             await asyncio.wait(self._env.leftovers, timeout=self._env.grace)
+        await self._env.computations.close()
         if self.abandoned:
             log.warning("tasks_left_running", count=self.abandoned)
         await self._env.logs.close()

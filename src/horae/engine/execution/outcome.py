@@ -72,6 +72,16 @@ def crashed(exit_code: int) -> Failure:
     return failure("crash", f"the process of the task {how} before the task returned")
 
 
+def size_of(result: AttemptResult) -> int:
+    """Return the characters of a result or an error."""
+    match result:
+        case Success(result=str(text)):
+            return len(text)
+        case Failure():
+            return len(result.error.message)
+    return 0
+
+
 def redacted(result: AttemptResult, redactor: Redactor) -> AttemptResult:
     """Return the result without secret values."""
     match result:
