@@ -85,6 +85,7 @@ class Stage:
         timeout: float | None = None,
         blob: str | None = None,
         secrets: str | None = None,
+        owner: str = "ann",
         **params: Any,
     ) -> Try:
         run_id = _new_id()
@@ -92,8 +93,8 @@ class Stage:
         run = Run(
             id=RunId(run_id),
             job_id=JobId(run_id),
-            owner="ann",
-            created_by="ann",
+            owner=owner,
+            created_by=owner,
             spec=Spec(
                 task=task,
                 params=msgspec.json.encode(params).decode(),

@@ -1,6 +1,7 @@
 """`http.request`: one request, to public addresses only."""
 
 import asyncio
+import encodings
 import socket
 import threading
 import time
@@ -12,7 +13,9 @@ import pytest
 
 from horae.core.decisions.results import Failure
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
-from horae.tasks import http_request, network_policy
+from horae.secrets.sealer import Sealer
+from horae.tasks import http_request
+from horae.tasks.name_lookups import MAX_OF_OWNER
 from horae.tasks.network_policy import is_permitted
 from tests.execution.executing import Stage, stage, until
 
@@ -64,9 +67,12 @@ class Server:
                 return b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
             case ["moved", status]:
                 return f"HTTP/1.1 {status} Moved\r\nLocation: /200\r\nContent-Length: 0\r\n\r\n".encode()
-            case ["elsewhere"]:
-                place = self.url.replace("127.0.0.1", "localhost")
-                return f"HTTP/1.1 307 Moved\r\nLocation: {place}/200\r\nContent-Length: 0\r\n\r\n".encode()
+            case ["elsewhere", *path]:
+                place = f"{self.url.replace('127.0.0.1', 'localhost')}/{'/'.join(path) or '200'}"
+                return f"HTTP/1.1 307 Moved\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
+            case ["missing", *_]:
+                page = f"<h1>There is no {path}</h1>".encode()
+                return f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(page)}\r\n\r\n".encode() + page
             case ["round"]:
                 return b"HTTP/1.1 302 Found\r\nLocation: /round\r\nContent-Length: 0\r\n\r\n"
             case ["astray", *place]:
@@ -203,6 +209,46 @@ async def test_another_host_is_not_told_the_headers_that_were_for_the_first(play
     assert (second["accept"], second["host"][:9]) == ("text/plain", "localhost")
 
 
+@pytest.mark.parametrize(
+    ("secrets", "params", "path"),
+    [
+        ({"body": "T0K3N-1"}, {"method": "POST"}, "/elsewhere"),
+        ({"body": {"password": "T0K3N-1"}}, {"method": "PUT"}, "/elsewhere"),
+        ({"headers": {"Accept": "T0K3N-1"}}, {}, "/elsewhere"),
+        ({"headers": {"Authorization": "Bearer T0K3N-1"}}, {}, "/elsewhere/T0K3N-1"),
+    ],
+)
+async def test_another_host_is_not_told_a_secret(
+    play: Stage, server: Server, secrets: dict[str, Any], params: dict[str, Any], path: str
+) -> None:
+    sealed = Sealer().seal(msgspec.json.encode(secrets).decode())
+    result = failure(await play.result("http.request", secrets=sealed, url=f"{server.url}{path}", **params))
+    assert (result.error.type, result.fatal) == ("Rejected", True)
+    assert "would tell another host a secret" in result.error.message
+    assert "T0K3N-1" not in result.error.message
+    assert len(server.requests) == 1
+
+
+async def test_a_body_without_secrets_is_sent_to_where_a_redirect_leads(play: Stage, server: Server) -> None:
+    secrets = Sealer().seal('{"headers":{"Authorization":"Bearer T0K3N-1"}}')
+    url = f"{server.url}/elsewhere"
+    reply = returned(await play.result("http.request", secrets=secrets, url=url, method="POST", body="text"))
+    assert reply["status"] == 200
+    assert [content for _, _, content in server.requests] == [b"text", b"text"]
+
+
+@pytest.mark.parametrize("path", ["/missing/hooks/T0K3N-1", "/elsewhere/T0K3N-1", "/astray/ftp:/127.0.0.1/T0K3N-1"])
+async def test_a_secret_address_is_not_told_by_what_its_server_answers(play: Stage, server: Server, path: str) -> None:
+    for method in ("GET", "POST"):
+        secrets = Sealer().seal(msgspec.json.encode({"url": f"{server.url}{path}"}).decode())
+        attempt = play.begin("http.request", secrets=secrets, method=method)
+        result = failure(await attempt.result())
+        assert result.error.type == "Rejected"
+        assert "T0K3N" not in f"{result} {await play.log(attempt)}"
+    expected = returned(await play.result("http.request", secrets=secrets, expect=["2xx", "3xx", "4xx"]))
+    assert "T0K3N" not in str(expected)
+
+
 async def test_redirects_come_to_an_end(play: Stage, server: Server) -> None:
     result = failure(await play.result("http.request", url=f"{server.url}/round"))
     assert (result.error.type, result.fatal) == ("Rejected", True)
@@ -233,6 +279,14 @@ async def test_what_is_no_charset_is_read_as_utf_8_in_no_time(play: Stage, serve
     reply = returned(await play.result("http.request", url=f"{server.url}/charset/{name}"))
     assert reply["body"] == "a" * 30_000 + "-" + "9" * 30_000
     assert time.monotonic() - began < 2
+
+
+async def test_invented_charsets_leave_nothing_in_memory(play: Stage, server: Server) -> None:
+    await play.result("http.request", url=f"{server.url}/charset/latin-1")
+    known = len(encodings._cache)  # type: ignore[attr-defined]
+    for name in ("x-invented-1", "x-invented-2", "latin----1", "LATIN__1"):
+        assert returned(await play.result("http.request", url=f"{server.url}/charset/{name}"))["status"] == 200
+    assert len(encodings._cache) == known  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("what", ["body", "head", "prelude", "silence"])
@@ -273,18 +327,18 @@ async def test_name_servers_that_are_silent_keep_nobody_else_waiting(
 ) -> None:
     servers = NameServers()
     monkeypatch.setattr(socket, "getaddrinfo", servers.getaddrinfo)
-    monkeypatch.setattr(network_policy, "_free_lookups", threading.Semaphore(40))
-    waiting = [play.begin("http.request", url=f"http://{n}.silent.example/") for n in range(39)]
-    await until(lambda: servers.asked == 39)
-    assert returned(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
-    given_up = play.begin("http.request", url="http://last.silent.example/")
-    await until(lambda: servers.asked == 40)
-    given_up.running.stop()
-    assert await given_up.result() == Stopped()
-    refused = failure(await play.result("http.request", url="http://more.silent.example/"))
-    assert (refused.error.type, refused.fatal) == ("UnknownHost", False)
+    waiting = [play.begin("http.request", url=f"http://{n}.silent.example/") for n in range(300)]
+    await until(lambda: servers.asked == MAX_OF_OWNER)
+    url = server.url.replace("127.0.0.1", "localhost")
+    others = [play.begin("http.request", owner="bob", url=f"{url}/200") for _ in range(40)]
+    assert {returned(await attempt.result())["status"] for attempt in others} == {200}
+    for given_up in waiting[:10] + waiting[-10:]:
+        given_up.running.stop()
+        assert await given_up.result() == Stopped()
+    assert servers.asked == MAX_OF_OWNER
     servers.speak.set()
-    assert {failure(await attempt.result()).error.type for attempt in waiting} == {"UnknownHost"}
+    assert {failure(await attempt.result()).error.type for attempt in waiting[10:-10]} == {"UnknownHost"}
+    assert servers.asked == 290
     assert returned(await play.result("http.request", url=f"{server.url}/200"))["status"] == 200
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from horae.core.decisions.results import Failure
 from horae.engine.execution.outcome import Success
-from horae.tasks import network_policy as addresses
 from tests.execution.executing import stage
 from tests.execution.ssrf import REDIRECTS, ROWS, Listener, Row, listener
 
@@ -26,7 +25,7 @@ class Resolver:
         self._answers = list(answers)
         self.asked = 0
 
-    async def look_up(self, host: str, port: int) -> list[Any]:
+    def getaddrinfo(self, host: str, port: int, **options: Any) -> list[Any]:
         assert host == "rebinding.example"
         self.asked += 1
         addresses = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -75,7 +74,7 @@ async def test_a_name_is_resolved_once_and_its_address_pinned(
     inside: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolver = Resolver(["127.0.0.2"], ["127.0.0.1"])  # the second answer would lead elsewhere
-    monkeypatch.setattr(addresses, "_look_up", resolver.look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", resolver.getaddrinfo)
     async with stage(http_allow=("127.0.0.2",)) as play:
         result = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
     assert isinstance(result, Success)
@@ -86,7 +85,7 @@ async def test_a_name_that_turns_inward_is_refused_when_it_does(
     inside: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolver = Resolver(["127.0.0.2"], ["127.0.0.1"])
-    monkeypatch.setattr(addresses, "_look_up", resolver.look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", resolver.getaddrinfo)
     async with stage(http_allow=("127.0.0.2",)) as play:
         first = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
         second = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
@@ -102,7 +101,7 @@ async def test_a_name_that_turns_inward_is_refused_when_it_does(
 async def test_one_internal_answer_among_public_ones_is_enough(
     inside: Listener, monkeypatch: pytest.MonkeyPatch, answers: list[str]
 ) -> None:
-    monkeypatch.setattr(addresses, "_look_up", Resolver(answers).look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver(answers).getaddrinfo)
     async with stage() as play:
         result = await play.result("http.request", url=f"http://rebinding.example:{inside.port}/")
     assert isinstance(result, Failure)

@@ -1,13 +1,14 @@
 """`http.request`: sends one request to a public address, with the run's id as idempotency key.
 
 The address of a redirect is resolved, checked and pinned like the first. It is followed only if the same request can be
-sent again; a POST that would have to become a GET fails instead, because its body would be lost.
+sent again; a POST that would have to become a GET fails instead, because its body would be lost. No redirect takes a
+secret to another host.
 """
 
 import asyncio
-import codecs
 import re
 import ssl
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -17,6 +18,7 @@ from msgspec import Meta
 
 from horae.core.errors import Fatal, RetryAfter
 from horae.run import Run
+from horae.tasks.charsets import codec_of
 from horae.tasks.errors import TaskFailure
 from horae.tasks.network_policy import permitted_addresses
 from horae.tasks.tools import Tools
@@ -31,7 +33,6 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 SAME_METHOD = frozenset({307, 308})
 # Sent to another host after a redirect; all other headers may be secret.
 _SAFE_HEADERS = frozenset({"accept", "accept-encoding", "content-type", "idempotency-key", "user-agent"})
-_UNSAFE_CODECS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -76,7 +77,7 @@ async def http_request(
     request = _request(run, url, method, headers or {}, body)
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
-            request, reply = await _send_and_follow(request, expect, tools.http_allow)
+            request, reply = await _send_and_follow(request, expect, tools)
     except TimeoutError as exc:
         raise Unreachable(f"no complete reply from {request.url.host} within {TOTAL_SECONDS:g} s") from exc
     except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as exc:
@@ -88,21 +89,21 @@ async def http_request(
     return reply
 
 
-async def _send_and_follow(
-    request: httpx2.Request, expect: Expected, allow: tuple[str, ...]
-) -> tuple[httpx2.Request, Reply]:
+async def _send_and_follow(request: httpx2.Request, expect: Expected, tools: Tools) -> tuple[httpx2.Request, Reply]:
     """The final reply, with the request that it answers."""
     for _ in range(MAX_REDIRECTS + 1):
-        addresses = await permitted_addresses(request.url.host, _port(request.url), allow)
+        addresses = await permitted_addresses(
+            request.url.host, _port(request.url), tools.http_allow, lookups=tools.lookups, owner=tools.owner
+        )
         reply = await _send(request, addresses)
-        redirected = None if _is_expected(reply["status"], expect) else _redirected(request, reply)
+        redirected = None if _is_expected(reply["status"], expect) else _redirected(request, reply, tools)
         if redirected is None:
             return request, reply
         request = redirected
     raise Rejected(f"more than {MAX_REDIRECTS} redirects; the last led to {request.url.host}")
 
 
-def _redirected(request: httpx2.Request, reply: Reply) -> httpx2.Request | None:
+def _redirected(request: httpx2.Request, reply: Reply, tools: Tools) -> httpx2.Request | None:
     """The same request at the redirect's address; None if there is no redirect or the request would change."""
     location = reply["headers"].get("location")
     can_repeat = reply["status"] in SAME_METHOD or request.method in ("GET", "HEAD")
@@ -119,7 +120,17 @@ def _redirected(request: httpx2.Request, reply: Reply) -> httpx2.Request | None:
     headers = {name: value for name, value in request.headers.items() if name != "host"}
     if not same:
         headers = {name: value for name, value in headers.items() if name in _SAFE_HEADERS}
+        _refuse_secrets(url, [*headers.values(), request.content.decode("utf-8", "replace")], tools)
     return httpx2.Request(request.method, url, headers=headers, content=request.content or None)
+
+
+def _refuse_secrets(url: httpx2.URL, sent: Sequence[str], tools: Tools) -> None:
+    """Raise Rejected when another host would be told a secret, in the address, a header or the body."""
+    if any(map(tools.contains_secret, (str(url), *sent))):
+        raise Rejected(
+            f"the redirect to {url.host} is not followed, because it would tell another host a secret;"
+            " if that is right, change url to the new address"
+        )
 
 
 def _request(run: Run, url: str, method: str, headers: dict[str, str], body: object) -> httpx2.Request:
@@ -178,7 +189,7 @@ async def _exchange(client: httpx2.AsyncClient, request: httpx2.Request) -> Repl
                 break
     finally:
         await response.aclose()
-    text = bytes(body[:MAX_REPLY]).decode(_encoding(response), "replace").replace("\0", "")
+    text = bytes(body[:MAX_REPLY]).decode(codec_of(response.charset_encoding), "replace").replace("\0", "")
     return Reply(status=response.status_code, headers=dict(response.headers), body=text)
 
 
@@ -196,16 +207,6 @@ def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
 def _port(url: httpx2.URL) -> int:
     default = 443 if url.scheme == "https" else 80
     return default if url.port is None else url.port
-
-
-def _encoding(response: httpx2.Response) -> str:
-    """The charset of the reply; Python also has codecs that are not charsets, some of them extremely slow."""
-    named = response.charset_encoding or "utf-8"
-    try:
-        "".encode(named)
-        return "utf-8" if codecs.lookup(named).name.replace("-", "_") in _UNSAFE_CODECS else named
-    except (LookupError, ValueError):
-        return "utf-8"
 
 
 @cache

@@ -1,20 +1,14 @@
 """Which addresses `http.request` may connect to: public ones, and those that the operator allows."""
 
-import asyncio
 import ipaddress
-import socket
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Any
 
 from horae.core.errors import Fatal
 from horae.tasks.errors import TaskFailure
+from horae.tasks.name_lookups import NameLookups
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-MAX_LOOKUPS = 200  # concurrent; one whose name server does not answer takes up to half a minute
-_free_lookups = threading.Semaphore(MAX_LOOKUPS)
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # before an IPv4 address in the lower half of an IPv6 address
@@ -38,12 +32,19 @@ class UnknownHost(TaskFailure):
     """The host name cannot be resolved."""
 
 
-async def permitted_addresses(host: str, port: int, allow: Sequence[str]) -> list[str]:
+async def permitted_addresses(
+    host: str, port: int, allow: Sequence[str], *, lookups: NameLookups, owner: str
+) -> list[str]:
     """Resolve a host once and return its addresses; raises BlockedAddress if any of them is internal.
 
     The caller must connect to one of these addresses, because resolving the name again may give another answer.
     """
-    found = await _resolve(host, port)
+    try:
+        found = await lookups.addresses(host, port, owner=owner)
+    except TimeoutError as exc:
+        raise UnknownHost(f"the host {host} cannot be found: its name servers do not answer") from exc
+    except (OSError, UnicodeError, ValueError) as exc:
+        raise UnknownHost(f"the host {host} cannot be found: {exc}") from exc
     if host.lower().rstrip(".") in (entry.lower().rstrip(".") for entry in allow):
         return found
     if not all(is_permitted(address, allow) for address in found):
@@ -51,41 +52,6 @@ async def permitted_addresses(host: str, port: int, allow: Sequence[str]) -> lis
             f"{host} does not have a public address; to allow internal hosts or networks, list them in HORAE_HTTP_ALLOW"
         )
     return found
-
-
-async def _resolve(host: str, port: int) -> list[str]:
-    try:
-        answers = await _look_up(host, port)
-    except (OSError, UnicodeError, ValueError) as exc:
-        raise UnknownHost(f"the host {host} cannot be found: {exc}") from exc
-    return list(dict.fromkeys(str(address[0]) for *_, address in answers))
-
-
-async def _look_up(host: str, port: int) -> list[Any]:
-    """Resolve a host with the resolver of the machine, in a thread of its own.
-
-    The event loop has only a few threads for all lookups, including those of the store's connections, which a name
-    server that does not answer would block.
-    """
-    free, answer = _free_lookups, Future[list[Any]]()
-    answer.set_running_or_notify_cancel()  # so that a caller that gives up cannot take it away from the thread
-
-    def resolve() -> None:
-        try:
-            answer.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except Exception as exc:  # noqa: BLE001 - raised in the caller
-            answer.set_exception(exc)
-        finally:
-            free.release()
-
-    if not free.acquire(blocking=False):
-        raise UnknownHost(f"{host} cannot be resolved now: {MAX_LOOKUPS} lookups are already in progress")
-    try:
-        threading.Thread(target=resolve, name="horae-lookup", daemon=True).start()
-    except RuntimeError:
-        free.release()
-        raise
-    return await asyncio.wrap_future(answer)
 
 
 def is_permitted(text: str, allow: Sequence[str]) -> bool:

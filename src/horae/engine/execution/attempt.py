@@ -5,7 +5,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -190,7 +190,11 @@ class RunningAttempt(ABC):
 
     def injected(self) -> dict[str, object]:
         """Return the arguments that do not come from the caller."""
-        return {name: self.context() if what == "run" else self.env.tools for name, what in self.task.injected.items()}
+        return {name: self.context() if what == "run" else self._tools() for name, what in self.task.injected.items()}
+
+    def _tools(self) -> Tools:
+        tools = replace(self.env.tools, owner=self.run.owner)
+        return tools if self._redactor is None else replace(tools, contains_secret=self._redactor.contains)
 
     def progressed(self, fraction: float) -> None:
         """Report progress; on the event loop."""

@@ -19,6 +19,7 @@ from horae.ports.clock import Clock
 from horae.run_logs import LIMIT, LogWriter
 from horae.secrets.redaction import SMALL
 from horae.secrets.sealer import Sealer, SecretsLocked
+from horae.tasks.name_lookups import NameLookups
 from horae.tasks.process_groups import ProcessGroups
 from horae.tasks.registry import AnyTask, Registry, TaskFunction, TaskKind
 from horae.tasks.tools import Tools
@@ -61,7 +62,13 @@ class Executor:
             loop=loop,
             shared_task=SharedTask(loop),
             logs=LogWriter(blobs, clock, limit=log_limit),
-            tools=Tools(processes=self._groups, allow_shell=allow_shell, http_allow=http_allow, grace=grace),
+            tools=Tools(
+                processes=self._groups,
+                lookups=NameLookups(),
+                allow_shell=allow_shell,
+                http_allow=http_allow,
+                grace=grace,
+            ),
             threads=pool or ThreadPool(threads),
             processes=ProcessPool(self._groups, loop, limit=processes),
             computations=Computations(loop),
