@@ -162,6 +162,54 @@ async def test_a_dead_letter_keeps_its_secrets_when_it_is_tried_again(api: Api) 
     assert SEALER.open(again.spec.secrets) == '{"url":"https://example.com/"}'
 
 
+ELSEWHERE = [
+    "https://evil.example/",
+    "http://example.com/",
+    "https://example.com:8443/",
+    "https://example.com.evil.example",
+]
+
+
+@pytest.mark.parametrize("url", ELSEWHERE)
+async def test_secrets_are_not_sent_to_a_host_that_somebody_chose_later(api: Api, url: str) -> None:
+    job = await api.create(**REQUEST, secrets=SECRETS, schedule="every 1h", key="k")
+    path, moved = f"/v1/jobs/{job['id']}", {**REQUEST, "params": {"url": url}, "schedule": "every 1h"}
+    refusals = [
+        await api.ask("PATCH", path, 422, json={"params": {"url": url}}),
+        await api.ask("PATCH", path, 422, json={"params": {"url": url}, "secrets": {"headers": {"X": "more"}}}),
+        await api.ask("PATCH", path, 422, json={"secrets": {"url": url}}),
+        await api.ask("PUT", path, 422, json=moved),
+        await api.ask("PUT", "/v1/jobs/by-key/k", 422, json=moved),
+        await api.post(f"{path}/run", {"params": {"url": url}}, 422),
+    ]
+    assert all("were not given for" in refusal["detail"] for refusal in refusals)
+    assert await kept(api, job) == SECRETS
+    await api.ask("PATCH", path, 200, json={"params": {"url": "https://EXAMPLE.com:443/other", "method": "POST"}})
+    again = {"headers": {"Authorization": "another-t0ken"}}
+    await api.ask("PATCH", path, 200, json={"params": {"url": url}, "secrets": again})
+    assert await kept(api, job) == again
+    await api.ask("PUT", path, 200, json={**REQUEST, "schedule": "every 1h", "key": "k", "secrets": SECRETS})
+    await api.ask("PATCH", path, 200, json={"params": {"url": url}, "secrets": None})
+    assert await kept(api, job) is None
+
+
+async def test_secrets_of_another_task_are_not_sent_either(api: Api) -> None:
+    job = await api.create("demo.echo", secrets={"message": VALUE}, schedule="every 1h")
+    moved = {"task": "http.request", "params": {"url": "https://evil.example/"}, "secrets": {"headers": {"X": "1234"}}}
+    path = f"/v1/jobs/{job['id']}"
+    await api.ask("PATCH", path, 422, json={**moved, "secrets": {"message": None, "body": VALUE, "other": "1234"}})
+    await api.ask("PATCH", path, 200, json={**moved, "secrets": {"message": None, "body": VALUE}})
+
+
+async def test_a_run_is_not_tried_again_at_another_host(api: Api) -> None:
+    await api.create(**REQUEST, secrets=SECRETS, max_retries=0)
+    [run] = await api.hand.claim()
+    await api.hand.fail(await api.hand.start(run))
+    refused = await api.post(f"/v1/runs/run_{run.id}/retry", {"params": {"url": "https://evil.example/"}}, 422)
+    assert [error["pointer"] for error in refused["errors"]] == ["/params/url"]
+    await api.post(f"/v1/runs/run_{run.id}/retry", {"params": {"url": "https://example.com/else"}}, 202)
+
+
 async def test_secrets_are_limited(api: Api) -> None:
     await api.post("/v1/jobs", {**REQUEST, "secrets": {"body": "x" * 70_000}}, 413)
     await api.post("/v1/jobs", {**REQUEST, "secrets": {"headers": {str(n): "word" for n in range(201)}}}, 422)

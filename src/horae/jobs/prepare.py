@@ -20,7 +20,8 @@ from horae.core.schedule.types import Every, Schedule
 from horae.core.values import replace
 from horae.jobs.params import Parameters
 from horae.jobs.task_catalog import TaskCatalog
-from horae.secrets.sealer import Opened, Sealer
+from horae.secrets.sealer import Opened, Sealer, keeps_some, merged
+from horae.tasks.origins import origin_of
 
 Item = Run | Firing
 
@@ -80,8 +81,25 @@ class Preparation:
             refuse_never_firing(schedule, now)
         if not draft.allow_unknown_task and (before is None or draft.task != before.spec.task):
             await self._tasks.require(draft.task, since=since)
-        self._tasks.check(draft.task, draft.params, _text(self._secrets(draft, before)))
+        secrets = _text(self._secrets(draft, before))
+        self._tasks.check(draft.task, draft.params, secrets)
+        if before is not None and before.spec.secrets is not None and secrets is not None:
+            await self._refuse_other_host(draft, secrets, before.spec)
         return schedule
+
+    async def _refuse_other_host(self, draft: Draft, secrets: str, before: Spec) -> None:
+        """Raise Invalid when secrets that are kept would be sent to another host than the one they were given for."""
+        to = origin_of(draft.task, merged(draft.params, secrets))
+        if to is None or isinstance(draft.secrets, str):
+            return
+        known = self._sealer.open(before.secrets or "")
+        if keeps_some(draft.secrets, known) and to != origin_of(
+            before.task, merged(await self._parameters.of(before), known)
+        ):
+            detail = (
+                f"the secrets of this job were not given for {to}; give all of them again, or remove them with null"
+            )
+            raise Invalid(detail, pointer="/secrets")
 
     @property
     def reads(self) -> int:
@@ -91,7 +109,13 @@ class Preparation:
     async def with_params(self, run: Run, params: str) -> Run:
         """Return a new run with other parameters; raises Invalid when they do not fit its task and secrets."""
         spec = run.spec
-        self._tasks.check(spec.task, params, None if spec.secrets is None else self._sealer.open(spec.secrets))
+        secrets = None if spec.secrets is None else self._sealer.open(spec.secrets)
+        self._tasks.check(spec.task, params, secrets)
+        if secrets is not None:
+            to = origin_of(spec.task, merged(params, secrets))
+            if to is not None and to != origin_of(spec.task, merged(await self._parameters.of(spec), secrets)):
+                detail = f"the secrets of this run were not given for {to}; create a job for it, with its own secrets"
+                raise Invalid(detail, pointer="/params/url")
         kept, blob = await self._parameters.keep(params, run.id)
         return replace(run, spec=replace(spec, params=kept, params_blob=blob))
 

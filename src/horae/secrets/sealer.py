@@ -182,6 +182,24 @@ def patched(secrets: str | None, patch: str) -> str:
     return json.dumps(merge_patch(json.loads(secrets or "{}"), json.loads(patch)), ensure_ascii=False)
 
 
+def keeps_some(wanted: Secrets, before: str) -> bool:
+    """Return whether one of the secrets before (JSON text) stays without being given again."""
+    match wanted:
+        case Unchanged():
+            return True
+        case SecretsPatch():
+            return _leaves_some(json.loads(wanted.text), json.loads(before))
+    return False
+
+
+def _leaves_some(patch: dict[str, Any], before: dict[str, Any]) -> bool:
+    for name, value in before.items():
+        given = patch.get(name)
+        if name not in patch or (isinstance(given, dict) and isinstance(value, dict) and _leaves_some(given, value)):
+            return True
+    return False
+
+
 def same(one: str, other: str) -> bool:
     """Return whether two JSON texts have the same value."""
     return bool(json.loads(one) == json.loads(other))
