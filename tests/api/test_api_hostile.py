@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -261,4 +262,22 @@ async def test_all_of_a_schedule_is_told_in_no_time(api: Api, schedule: dict[str
     await api.get(f"/v1/jobs/{job['id']}/next", params={"count": 1000})
     everything = {"start": "1970-01-01T00:00:00Z", "end": "2034-01-01T00:00:00Z"}
     assert (await api.client.post(f"/v1/jobs/{job['id']}/backfill", json=everything)).status_code in (202, 422)
+    assert time.process_time() - began < LONG_SECONDS
+
+
+INVENTED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "zones": lambda n: {
+        "schedule": {"type": "cron", "expression": "@daily", "timezone": f"America/Argentina/Salto_{n}"}
+    },
+    "fields": lambda n: {f"timeout_of_seconds_{n}_{m}": 1 for m in range(60)},
+    "tasks": lambda n: {"task": f"demo.invented_task_{n}"},
+}
+
+
+@pytest.mark.parametrize("what", INVENTED)
+async def test_a_batch_of_invented_names_is_refused_in_no_time(api: Api, what: str) -> None:
+    jobs = [{"task": "demo.echo", **INVENTED[what](number)} for number in range(1000)]
+    began = time.process_time()
+    answer = await api.post("/v1/jobs/batch", {"jobs": jobs}, 200)
+    assert answer["rejected"] == 1000
     assert time.process_time() - began < LONG_SECONDS

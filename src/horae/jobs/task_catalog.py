@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from horae.core.drafts import TaskDefaults
 from horae.core.errors import Fault, Invalid, UnknownTask
 from horae.core.records import TaskSchema
+from horae.core.suggestions import closest
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
 from horae.secrets.redaction import Redactor
@@ -102,5 +102,5 @@ def _place(pointer: str, names: Collection[str]) -> str:
 
 
 def _hint(task: str, known: Collection[str]) -> str:
-    close = get_close_matches(task, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = closest(task, known)
+    return "" if close is None else f" (did you mean {close}?)"

@@ -1,8 +1,7 @@
 """Reads request bodies within a limit, decodes them strictly, and explains what is wrong with them."""
 
 import re
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any, TypeVar, get_args
@@ -14,6 +13,7 @@ from horae.api.http.admission import admitted_of
 from horae.api.http.duplicate_keys import BACKSLASH, refuse_repeated_names
 from horae.api.http.operation import header_values
 from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
+from horae.core.suggestions import did_you_mean
 
 MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters, and some room
 MAX_BATCH_BODY = 64 * 1024 * 1024
@@ -101,10 +101,14 @@ def decode_object(data: bytes) -> dict[str, Any]:
 
 def unknown_field(name: str, kind: type[msgspec.Struct], pointer: str = "") -> Fault:
     """Return the fault of a field that a type does not have, with a hint."""
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
-    close = get_close_matches(name[:100], known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known fields are {', '.join(known)}"
-    return Fault(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}; {hint}")
+    known = _fields_of(kind)
+    hint = did_you_mean(name, known) or f"; known fields are {', '.join(known)}"
+    return Fault(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}{hint}")
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> Sequence[str]:
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 
 def _decode_any(data: bytes) -> Any:

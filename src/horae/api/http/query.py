@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
@@ -12,6 +11,7 @@ from starlette.requests import Request
 from horae.api.http.operation import Param, operation_of
 from horae.core.errors import Fault, Invalid
 from horae.core.schedule.timestamps import parse_timestamp
+from horae.core.suggestions import did_you_mean
 
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 50
@@ -99,8 +99,6 @@ def read_timestamp(text: str, pointer: str) -> datetime:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> Invalid:
-    close = get_close_matches(name[:100], known, n=1)
-    there = f"known parameters are {', '.join(known)}" if known else "there are none here"
-    hint = f"did you mean {close[0]}?" if close else there
-    detail = f"unknown parameter {name[:100]!r}; {hint}"
+    there = f"; known parameters are {', '.join(known)}" if known else "; there are none here"
+    detail = f"unknown parameter {name[:100]!r}{did_you_mean(name, known) or there}"
     return Invalid(detail, faults=[Fault(f"/{name[:100]}", detail)])
