@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
+from horae.core.printable import printable
+
 
 def configure_logs() -> None:
     """Configure structlog for this process."""
@@ -14,6 +16,7 @@ def configure_logs() -> None:
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        _printable_values,
         structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if on_terminal else "iso", utc=not on_terminal),
     ]
     render: list[structlog.typing.Processor] = (
@@ -36,6 +39,11 @@ def shows_banner() -> bool:
 
 def _wants_json() -> bool:
     return os.environ.get("HORAE_LOG") == "json"
+
+
+def _printable_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Escape control characters in what others wrote, such as a task's error, because these lines reach terminals."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _machine_renderer() -> structlog.typing.Processor:

@@ -439,6 +439,25 @@ def test_a_run_is_cancelled(command: RunCommand) -> None:
         assert time.monotonic() < deadline, status
 
 
+def test_names_results_and_errors_do_not_control_the_terminal(command: RunCommand) -> None:
+    evil = "\x1b]0;owned\x07\x9b31m\u202e"
+    job = made(command, "demo.echo", "--name", f"evil {evil}", "--param", f"message={evil}")
+    followed = command("run", job["id"], "--follow")
+    shell = json.dumps({"command": ["sh", "-c", f"printf %s '{evil}'; exit 3"]})
+    broken = made(command, "shell.run", "--max-retries", "0", "--params", shell)
+    run_id = json.loads(command("run", broken["id"], "-o", "json", "--follow").stdout)["id"]
+    shown = [
+        followed,
+        *(command("jobs", *words) for words in (("ls",), ("show", job["id"]), ("ls", "-o", "json"))),
+        *(command("runs", *words) for words in (("ls",), ("show", run_id), ("logs", run_id), ("ls", "-o", "json"))),
+        *(command("dlq", *words) for words in (("ls",), ("ls", "--group"), ("ls", "-o", "json"))),
+        command("jobs", "show", evil),
+    ]
+    printed = "".join(result.stdout + result.stderr for result in shown)
+    assert r"\x1b]0;owned\x07\x9b31m\u202e" in printed
+    assert not set(printed) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
 def test_a_job_is_no_run(command: RunCommand) -> None:
     result = command("runs", "show", "job_0")
     assert result.returncode == 1

@@ -81,5 +81,8 @@ def fail(error: HoraeError) -> int:
 def _usage_error(error: CycloptsError) -> "Text":
     from rich.text import Text
 
+    from horae.core.printable import printable
+
     command = " ".join(("horae", *error.command_chain)) if error.command_chain else "horae"
-    return Text(f"error: {' '.join(str(error).split())}\n  see {command} --help", no_wrap=True, overflow="ignore")
+    sentence = printable(" ".join(str(error).split()))
+    return Text(f"error: {sentence}\n  see {command} --help", no_wrap=True, overflow="ignore")

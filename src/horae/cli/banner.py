@@ -34,7 +34,7 @@ class Banner(Announcer):
 
     def stopping(self) -> None:
         """Close with one line, written over the `^C` that the terminal shows."""
-        print("\rStopping; jobs and history are kept.", flush=True)
+        print("\rStopping; jobs and history are kept.", flush=True)  # `print_text` would show the carriage return
 
 
 def _command(url: str | None) -> str:

@@ -1,4 +1,8 @@
-"""Prints tables, single things, JSON and errors, for people at 80 columns and for pipes."""
+"""Prints tables, single things, JSON and errors, for people at 80 columns and for pipes.
+
+Names, results and errors are what others wrote: whatever is printed goes through `printable`, so that none of it
+controls the terminal.
+"""
 
 import json
 import os
@@ -14,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from horae.core.errors import Fault, HoraeError, Invalid
+from horae.core.printable import printable, printable_json
 
 Format = Literal["table", "json"]
 Output = Annotated[Format, Parameter(name=["--output", "-o"], help="Print a table for people, or JSON.")]
@@ -47,13 +52,18 @@ def console() -> Console:
 
 
 def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def print_text(text: str = "", *, flush: bool = False) -> None:
+    """Print lines as they are."""
+    print(printable(text), flush=flush)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, empty: str) -> None:
     """Print aligned columns; `empty` is the sentence for no rows."""
     out = console()
-    cells = [[_text(cell) for cell in row] for row in rows]
+    cells = [[_cell(cell) for cell in row] for row in rows]
     if not cells:
         out.print(empty)
         return
@@ -66,10 +76,11 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]],
 def print_fields(fields: Mapping[str, str | Text | None]) -> None:
     """Print one thing as aligned `label  value` lines; fields that are None are left out."""
     out = console()
-    shown = {label: _text(value) for label, value in fields.items() if value is not None}
-    width = max(map(cell_len, shown), default=0)
+    shown = {printable(label): _text(value) for label, value in fields.items() if value is not None}
+    width = max(map(cell_len, shown), default=0) + GAP
     for label, value in shown.items():
-        out.print(Text.assemble((label.ljust(width + GAP), "bright_black"), value), soft_wrap=True)
+        lines = Text("\n" + " " * width).join(value.split("\n"))  # so that no line of a value poses as a field
+        out.print(Text.assemble((label.ljust(width), "bright_black"), lines), soft_wrap=True)
 
 
 def print_result(document: object, fields: Mapping[str, str | Text | None], output: str) -> None:
@@ -83,7 +94,7 @@ def print_result(document: object, fields: Mapping[str, str | Text | None], outp
 def print_lines(lines: Iterable[str]) -> None:
     out = console()
     for line in lines:
-        out.print(line)
+        out.print(printable(line))
 
 
 def print_page(
@@ -106,14 +117,15 @@ def print_page(
 def print_note(sentence: str) -> None:
     """Print a remark for people to stderr, so that it does not get into a pipe."""
     Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(
-        sentence, style="bright_black"
+        _block(sentence), style="bright_black"
     )
 
 
 def print_error(error: HoraeError) -> None:
     """Print an error to stderr: its message, then each fault and where it is."""
     faults = error.faults if isinstance(error, Invalid) else ()
-    print("\n".join([f"error: {error}", *(_fault(fault, str(error)) for fault in faults)]), file=sys.stderr)
+    lines = [f"error: {error}", *(_fault(fault, str(error)) for fault in faults)]
+    print("\n".join(map(_block, lines)), file=sys.stderr)
 
 
 # --- formatting values ----------------------------------------------------------------------------------------------
@@ -181,8 +193,21 @@ def one_line(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _text(cell: str | Text) -> Text:
-    return cell if isinstance(cell, Text) else Text(cell)
+def _text(value: str | Text) -> Text:
+    if isinstance(value, str):
+        return Text(printable(value))
+    return value if value.plain == printable(value.plain) else Text(printable(value.plain), style=value.style)
+
+
+def _cell(value: str | Text) -> Text:
+    """Return a value in one line."""
+    text = _text(value)
+    return text if text.plain.isprintable() else Text(" ".join(text.plain.split()), style=text.style)
+
+
+def _block(text: str) -> str:
+    """Return text whose further lines are indented, so that none poses as another message."""
+    return printable(text).replace("\n", "\n  ")
 
 
 def _fault(fault: Fault, sentence: str) -> str:

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from horae.core.printable import printable
+
 Advance = Callable[[int, int | None], None]  # done so far, and of how many if that is known
 
 
@@ -30,10 +32,10 @@ def progress_line(text: str) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        line = shown.add_task(text, total=None)
-        yield lambda text: shown.update(line, description=text)
+        line = shown.add_task(printable(text), total=None)
+        yield lambda text: shown.update(line, description=printable(text))
 
 
 @contextmanager
@@ -44,7 +46,7 @@ def _bar(description: str) -> Iterator[Callable[..., None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         line = shown.add_task(description, total=None)
         yield lambda **values: shown.update(line, **values)

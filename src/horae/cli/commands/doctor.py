@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from horae.cli.arguments import StoreUrl
-from horae.cli.output import Column, Output, print_json, print_table
+from horae.cli.output import Column, Output, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from horae.config import Settings
@@ -39,7 +39,7 @@ def doctor(
     else:
         rows = [(one.variable, one.value, one.source) for one in shown_settings(settings)]
         print_table(SETTINGS, rows, empty="")
-        print()
+        print_text()
         print_table(FINDINGS, map(_row, findings), empty="")
     return 1 if any(one.level == "bad" for one in findings) else 0
 

@@ -32,6 +32,7 @@ from horae.cli.output import (
     print_page,
     print_result,
     print_table,
+    print_text,
     status,
     took,
     when,
@@ -119,7 +120,7 @@ def show(run: RunName, /, *, output: Output = "table") -> None:
         return
     print_fields(_fields(found))
     if found.get("attempts"):
-        print()
+        print_text()
         print_table(ATTEMPTS, map(_attempt, found["attempts"]), empty="")
 
 
@@ -135,7 +136,7 @@ def logs(
     """Print the log of a run."""
     with CommandClient() as client:
         for line in client.runs.logs(run_id(run), follow=follow):
-            print(line, flush=follow)
+            print_text(line, flush=follow)
 
 
 @app.command(sort_key=3)
@@ -225,7 +226,7 @@ def _print_log(run: str) -> None:
     """Print the log as it is written."""
     with CommandClient() as client:
         for line in client.runs.logs(run, follow=True):
-            print(line, flush=True)
+            print_text(line, flush=True)
 
 
 def _print_step(run: Document, shown: str) -> str:

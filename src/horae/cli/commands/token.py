@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import Several
+from horae.cli.output import print_text
 from horae.core.errors import Malformed, Misconfigured
 
 SCOPES = ("jobs:read", "jobs:write", "shell", "admin")
@@ -46,7 +47,7 @@ def create(
         "exp": now + _seconds(ttl),
         **({"aud": settings.jwt_audience} if settings.jwt_audience else {}),
     }
-    print(jwt.encode(claims, settings.jwt_secret, algorithm="HS256"))
+    print_text(jwt.encode(claims, settings.jwt_secret, algorithm="HS256"))
 
 
 def _explain_missing_secret(jwks: str) -> str:
