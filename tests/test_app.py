@@ -211,8 +211,8 @@ def test_every_fault_of_parameters_is_found_with_its_pointer(app: Horae) -> None
     params = {"to": {"street": "High", "number": "one"}, "many": [1, "2"], "a/b": 1}
     faults = [
         Fault("/params/need", "is required"),
-        Fault("/params/to/number", "must be of type integer, not string"),
-        Fault("/params/many/1", "must be of type integer, not string"),
+        Fault("/params/to/number", "must be a whole number, not text"),
+        Fault("/params/many/1", "must be a whole number, not text"),
         Fault("/params/a~1b", "is not a known name; known are to, many, need"),
     ]
     assert app.registry.check("x", params) == faults
@@ -299,7 +299,7 @@ def test_check_and_binding_agree_on_what_fits(app: Horae, given: dict[str, objec
 def test_a_schema_from_elsewhere_is_enough_to_check_by() -> None:
     schema = builtin_tasks().schemas()["shell.run"]
     assert schema_faults(schema, '{"command": ["ls"]}') == []
-    assert schema_faults(schema, '{"command": []}') == [Fault("/params/command", "must have at least 1 items")]
+    assert schema_faults(schema, '{"command": []}') == [Fault("/params/command", "must not be empty")]
     endless = '{"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}]}}}'
     assert schema_faults(endless, '{"a": 1}') == []
 

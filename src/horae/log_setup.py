@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from horae.core.printable import printable
+from horae.core.wording.printable import printable
 
 
 def configure_logs() -> None:

@@ -1,6 +1,7 @@
 """Every invalid request gets a problem document and changes nothing."""
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -16,6 +17,7 @@ from structlog.testing import capture_logs
 from horae.api.app import create_app
 from horae.api.dispatch.context import Services
 from horae.api.http.duplicate_keys import refuse_repeated_names
+from horae.api.schemas.job_requests import JobBody
 from horae.core.errors import Malformed, Unavailable
 from horae.core.ids import Ids
 from horae.log_setup import LogThrottle
@@ -60,7 +62,7 @@ ECHO = b'{"task":"demo.echo","params":%s}'
         (b'{"task":"demo.echo","queue":"a b"}', 422, "/queue"),
         (b'{"task":"demo.echo","queue":"a\\n"}', 422, "/queue"),
         (b'{"task":"demo.echo","queue":""}', 422, "/queue"),
-        (b'{"task":"demo.echo","labels":{"a":5}}', 422, "/labels"),
+        (b'{"task":"demo.echo","labels":{"a":5}}', 422, "/labels/a"),
         (b'{"task":"demo.echo","labels":[]}', 422, "/labels"),
         (b'{"task":"demo.echo","overlap":"sometimes"}', 422, "/overlap"),
         (b'{"task":"demo.echo","misfire":"never"}', 422, "/misfire"),
@@ -381,3 +383,17 @@ def test_a_line_that_passes_tells_how_many_did_not() -> None:
     assert [lines.admit() for _ in range(3)] == [999, None, None]
     now = 3.5
     assert lines.admit() == 2
+
+
+WRONG = (None, True, 7, -1.5, 1e9, "", "no such thing", "x" * 1000, [], [[]], {}, {"no": "such"}, {"": 1})
+JARGON = re.compile(r"Expected|Invalid|regex|\| null|\bstr\b|\bint\b|\bfloat\b|\bbool\b|\bdict\b|\bStruct\b|\$|`|\^")
+
+
+async def test_no_field_is_refused_in_the_words_of_a_program(api: Api) -> None:
+    details = []
+    for field in msgspec.structs.fields(JobBody):
+        for value in WRONG:
+            answer = await api.client.post("/v1/jobs", json={"task": "demo.echo", field.name: value})
+            details += [error["detail"] for error in answer.json().get("errors", [])]
+    assert len(details) > 100
+    assert [detail for detail in details if JARGON.search(detail)] == []

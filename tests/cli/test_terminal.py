@@ -17,7 +17,7 @@ from horae import log_setup
 from horae.cli import output
 from horae.cli.app import run
 from horae.core.errors import Fault, Invalid
-from horae.core.printable import printable, printable_json
+from horae.core.wording.printable import printable, printable_json
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31mred\x9b0m\u202eabc\u2066\x7f\r\x08"
 COLUMNS = (output.Column(title="NAME"), output.Column(title="ERROR"))

@@ -7,7 +7,7 @@ import pytest
 
 from horae.core.errors import InvalidSchedule
 from horae.core.schedule.zone_names import check_zone_name
-from horae.core.suggestions import closest, did_you_mean
+from horae.core.wording.suggestions import closest, did_you_mean
 
 FIELDS = ("task", "params", "max_retries", "timeout_seconds", "start_within_seconds", "priority", "queue", "labels")
 
@@ -27,6 +27,8 @@ FIELDS = ("task", "params", "max_retries", "timeout_seconds", "start_within_seco
         ("timeuot", "timeout_seconds"),
         ("startWithin", "start_within_seconds"),
         ("label", "labels"),
+        ("briorily", "priority"),
+        ("labl", None),
         ("colour", None),
         ("", None),
         ("p", None),

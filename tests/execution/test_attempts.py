@@ -143,7 +143,7 @@ async def test_wrong_parameters_fail_for_good_and_name_every_fault(play: Stage) 
     assert isinstance(result, Failure)
     assert (result.fatal, result.error.type) == (True, "InvalidParams")
     assert result.error.message == (
-        "params/left: must be of type integer, not string; params/wrong: is not a known name; known are left, right"
+        "params/left: must be a whole number, not text; params/wrong: is not a known name; known are left, right"
     )
 
 

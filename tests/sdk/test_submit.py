@@ -125,7 +125,7 @@ async def test_what_blocks_after_a_failure_needs_an_ordering_key(tasks: Tasks, s
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "reason"),
     [
-        ((), {"left": "one"}, Invalid, "must be of type integer"),
+        ((), {"left": "one"}, Invalid, "must be a whole number"),
         ((), {}, TypeError, "missing a required argument: 'left'"),
         ((), {"left": 1, "wrong": 2}, TypeError, "unexpected keyword argument 'wrong'"),
         ((1, 2, 3), {}, TypeError, "too many positional"),
@@ -190,7 +190,7 @@ async def test_many_are_submitted_in_batches(tasks: Tasks, store: Store) -> None
 
 
 async def test_a_mistake_in_one_of_many_leaves_nothing_behind(tasks: Tasks, store: Store) -> None:
-    with pytest.raises(Invalid, match="integer"):
+    with pytest.raises(Invalid, match="must be a whole number"):
         await tasks.add.submit_many([{"left": 1}, {"left": "x"}])
     with pytest.raises(TypeError, match="are a dict, not"):
         await tasks.add.submit_many([{"left": 1}, 2])  # type: ignore[list-item]

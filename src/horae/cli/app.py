@@ -81,7 +81,7 @@ def fail(error: HoraeError) -> int:
 def _usage_error(error: CycloptsError) -> "Text":
     from rich.text import Text
 
-    from horae.core.printable import printable
+    from horae.core.wording.printable import printable
 
     command = " ".join(("horae", *error.command_chain)) if error.command_chain else "horae"
     sentence = printable(" ".join(str(error).split()))

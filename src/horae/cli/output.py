@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from horae.core.errors import Fault, HoraeError, Invalid
-from horae.core.printable import printable, printable_json
+from horae.core.wording.printable import printable, printable_json
 
 Format = Literal["table", "json"]
 Output = Annotated[Format, Parameter(name=["--output", "-o"], help="Print a table for people, or JSON.")]

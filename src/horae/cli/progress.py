@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from horae.core.printable import printable
+from horae.core.wording.printable import printable
 
 Advance = Callable[[int, int | None], None]  # done so far, and of how many if that is known
 

@@ -28,7 +28,7 @@ RetryAfter                retry after a delay that the task chooses
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_FAULTS = 20  # reported for one request
 
@@ -39,6 +39,7 @@ class Fault:
 
     pointer: str
     detail: str
+    may_quote: bool = field(default=False, compare=False)  # the value, because a task's own code wrote the detail
 
 
 class HoraeError(Exception):

@@ -13,7 +13,9 @@ Key = Annotated[str, Meta(min_length=1, max_length=200)]
 LabelName = Annotated[str, Meta(min_length=1, max_length=100)]
 LabelValue = Annotated[str, Meta(max_length=200)]
 Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MAX_LABELS)]
-Queue = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$(?!\n)")]
+Queue = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$(?!\n)", description="1 to 100 letters, digits and any of . _ -")
+]
 Priority = Annotated[int, Meta(ge=-100, le=100)]
 MaxRetries = Annotated[int, Meta(ge=0, le=1000)]
 RetryDelay = Annotated[float, Meta(ge=0, le=MONTH)]

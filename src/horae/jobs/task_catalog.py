@@ -9,12 +9,13 @@ import msgspec
 from horae.core.drafts import TaskDefaults
 from horae.core.errors import Fault, Invalid, UnknownTask
 from horae.core.records import TaskSchema
-from horae.core.suggestions import closest
+from horae.core.wording.fault_words import Schema
+from horae.core.wording.suggestions import closest
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
 from horae.secrets.redaction import Redactor
 from horae.secrets.sealer import merged
-from horae.tasks.param_schema import Schema, schema_faults
+from horae.tasks.param_schema import schema_faults
 
 FRESH_SECONDS = 5.0  # how long tasks are cached; before a task is refused, they are always read again
 
@@ -91,7 +92,8 @@ def _decoded(schema: str) -> Schema:
 
 def _secret_faults(faults: Sequence[Fault], secrets: str) -> list[Fault]:
     """Return the faults without values of secrets, and with pointers to the secrets where they are at fault."""
-    names, redact = json.loads(secrets).keys(), Redactor(secrets).text
+    names = json.loads(secrets).keys()
+    redact = Redactor(secrets).text if any(fault.may_quote for fault in faults) else str
     return [Fault(_place(fault.pointer, names), redact(fault.detail)) for fault in faults]
 
 

@@ -9,10 +9,12 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from horae.core.drafts import Draft, policy_of
-from horae.core.errors import Invalid
+from horae.core.errors import Fault, Invalid
 from horae.core.limits import Duration, Key, Labels, MaxRetries, Name, Priority, Queue, Timeout
 from horae.core.model import NO_LABELS
 from horae.core.schedule.timestamps import rfc3339
+from horae.core.wording.fault_words import plain_words
+from horae.core.wording.json_schema import value_faults
 
 Seconds = float | timedelta
 OnFailureChoice = Literal["continue", "block"]
@@ -71,7 +73,9 @@ def job_options(given: Mapping[str, Any]) -> JobOptions:
     except msgspec.ValidationError as exc:
         detail, _, place = str(exc).partition(" - at `$.")
         name = place.rstrip("`") or "using"
-        raise Invalid(f"{name}: {detail[:1].lower()}{detail[1:]}", pointer=f"/{name}") from exc
+        faults = value_faults(msgspec.json.schema(JobOptions), plain, "") or [Fault(f"/{name}", plain_words(detail))]
+        found = faults[0]
+        raise Invalid(f"{found.pointer[1:].replace('/', '.')} {found.detail}", pointer=found.pointer) from exc
     for name, value in plain.items():
         _refuse_unstorable_text(name, value)
     return checked

@@ -12,8 +12,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from horae.core.errors import Fatal, Fault
+from horae.core.wording.fault_words import Schema, plain_words
+from horae.core.wording.json_schema import pointer
 from horae.run import Run
-from horae.tasks.param_schema import Schema, pointer, schema_faults
+from horae.tasks.param_schema import schema_faults
 from horae.tasks.tools import Tools
 
 Arguments = dict[str, Any]
@@ -203,9 +205,10 @@ def _type_faults(parameter: Parameter, value: object) -> list[Fault]:
     except msgspec.ValidationError as exc:
         path = _PATH.search(str(exc))
         detail = str(exc)[: path.start()] if path else str(exc)
-        return [Fault(pointer("/params", parameter.name, *_steps(path[1] if path else "")), detail)]
+        place = pointer("/params", parameter.name, *_steps(path[1] if path else ""))
+        return [Fault(place, plain_words(detail), may_quote=True)]
     except (TypeError, ValueError) as exc:
-        return [Fault(pointer("/params", parameter.name), str(exc))]
+        return [Fault(pointer("/params", parameter.name), str(exc), may_quote=True)]
     return []
 
 

@@ -13,9 +13,9 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import msgspec
 
 from horae.core.errors import Conflict, Fault
+from horae.core.wording.fault_words import Schema
 from horae.run import local_run
 from horae.tasks.binding import Arguments, Binding
-from horae.tasks.param_schema import Schema
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

@@ -13,7 +13,9 @@ from horae.api.http.admission import admitted_of
 from horae.api.http.duplicate_keys import BACKSLASH, refuse_repeated_names
 from horae.api.http.operation import header_values
 from horae.core.errors import MAX_FAULTS, Fault, Invalid, Malformed, TooLarge
-from horae.core.suggestions import did_you_mean
+from horae.core.wording.fault_words import plain_words
+from horae.core.wording.json_schema import value_faults
+from horae.core.wording.suggestions import did_you_mean
 
 MAX_BODY = 11 * 1024 * 1024  # a job with the largest parameters, and some room
 MAX_BATCH_BODY = 64 * 1024 * 1024
@@ -125,8 +127,8 @@ def _out_of_range(data: bytes, exc: msgspec.ValidationError) -> Invalid:
         try:
             msgspec.json.decode(raw)
         except msgspec.ValidationError as inner:
-            return Invalid(f"{name[:100]}: {_message_and_path(inner)[0]}", pointer=f"/{_escaped(name)}")
-    return Invalid(_message_and_path(exc)[0])
+            return Invalid(f"{name[:100]} {_message_and_path(inner)[0]}", pointer=f"/{_escaped(name)}")
+    return Invalid(f"the body {_message_and_path(exc)[0]}")
 
 
 def _too_large(limit: int) -> TooLarge:
@@ -194,7 +196,7 @@ def _explain(data: bytes, kind: type[msgspec.Struct], exc: msgspec.ValidationErr
     """Return the faults of a body, field by field; of a large one only the first, to save memory."""
     if len(data) > MAX_EXPLAINED:
         message, path = _message_and_path(exc)
-        return Invalid(message, pointer=path)
+        return Invalid(f"{_name_at(path) or 'the body'} {message}", pointer=path)
     return invalid_body(_faults(decode_object(data), kind, ""))
 
 
@@ -212,7 +214,7 @@ def _faults(value: dict[str, Any], kind: type[msgspec.Struct], pointer: str) -> 
         if name in value:
             yield from _field_faults(name, value[name], field.type, f"{pointer}/{name}")
         elif field.required:
-            yield Fault(f"{pointer}/{name}", f"{name} is required")
+            yield Fault(f"{pointer}/{name}", f"{_name_at(pointer + '/' + name)} is required")
 
 
 def _field_faults(name: str, value: Any, kind: Any, pointer: str) -> Iterable[Fault]:
@@ -224,8 +226,17 @@ def _field_faults(name: str, value: Any, kind: Any, pointer: str) -> Iterable[Fa
         if isinstance(value, dict) and (nested := _struct_of(kind)) is not None:
             return _faults(value, nested, pointer)
         message, path = _message_and_path(exc)
-        return [Fault(f"{pointer}{path}", f"{name}: {message}")]
+        found = value_faults(_schema_of(kind), value, pointer) or [Fault(f"{pointer}{path}", message)]
+        return [Fault(fault.pointer, f"{_name_at(fault.pointer)} {fault.detail}") for fault in found]
     return []
+
+
+_schema_of = cache(msgspec.json.schema)
+
+
+def _name_at(pointer: str) -> str:
+    """Return the name of a field as people write it: `retry.factor`."""
+    return pointer[1:].replace("/", ".").replace("~1", "/").replace("~0", "~")
 
 
 def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
@@ -238,10 +249,10 @@ def _message_and_path(exc: Exception) -> tuple[str, str]:
     text = str(exc)
     found = _PATH.search(text)
     if found is None:
-        return text.replace("`", ""), ""
+        return plain_words(text), ""
     steps = _STEP.findall(found["path"])
     path = "".join(f"/{name or index}" for name, index in steps if name or index)
-    return text[: found.start()].replace("`", ""), path
+    return plain_words(text[: found.start()]), path
 
 
 def _escaped(name: str) -> str:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from horae.api.http.operation import Param, operation_of
 from horae.core.errors import Fault, Invalid
 from horae.core.schedule.timestamps import parse_timestamp
-from horae.core.suggestions import did_you_mean
+from horae.core.wording.suggestions import did_you_mean
 
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 50

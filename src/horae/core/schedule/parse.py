@@ -13,7 +13,7 @@ from horae.core.schedule.dst import Dst, Fold, Gap
 from horae.core.schedule.timestamps import parse_timestamp, rfc3339
 from horae.core.schedule.types import At, Calendar, CalendarField, CronSchedule, Every, Now, Recurrence, Schedule
 from horae.core.schedule.zone_names import check_zone_name
-from horae.core.suggestions import did_you_mean
+from horae.core.wording.suggestions import did_you_mean
 
 MIN_INTERVAL, MAX_INTERVAL = timedelta(seconds=0.1), timedelta(days=3653)
 MAX_JITTER = timedelta(days=1)

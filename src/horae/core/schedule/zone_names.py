@@ -4,7 +4,7 @@ from functools import lru_cache
 from zoneinfo import available_timezones
 
 from horae.core.errors import InvalidSchedule
-from horae.core.suggestions import did_you_mean
+from horae.core.wording.suggestions import did_you_mean
 
 
 def check_zone_name(name: str, pointer: str) -> None:

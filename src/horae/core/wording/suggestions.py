@@ -4,9 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import combinations
 
 LONGEST = 64  # characters of a word that is worth a suggestion
 _SHORTEST_PART = 4  # letters of a part, such as `berlin`, that is recognized although a letter is wrong
+_MEDIUM = range(6, 13)  # letters of a word in which two may be wrong
 _NO_LETTERS = re.compile(r"[^a-z0-9+]+")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9+]+")
 
@@ -18,12 +20,12 @@ def did_you_mean(word: object, known: Collection[str]) -> str:
 
 
 def closest(word: str, known: Collection[str]) -> str | None:
-    """Return the known word that is written differently, has a wrong letter, or has this one as a part."""
+    """Return the known word that is written differently, has a wrong letter or two, or has this one as a part."""
     letters = _letters(word[: LONGEST + 1])
     if not letters or len(word) > LONGEST:
         return None
-    index = _index(frozenset(known))
-    return index.get(letters) or next((index[key] for key in _typos(letters) if key in index), None)
+    indexes = [(_index(frozenset(known)), lost) for lost in (0, 1)] + [(_far_index(frozenset(known)), 2)]
+    return next((index[key] for index, lost in indexes for key in _without(letters, lost) if key in index), None)
 
 
 @lru_cache(maxsize=256)
@@ -45,8 +47,18 @@ def _index(known: frozenset[str]) -> Mapping[str, str]:
                 index.setdefault(part, word)
     for key, word in list(index.items()):
         if len(key) >= _SHORTEST_PART or key == _letters(word):
-            for typo in _typos(key):
+            for typo in _without(key, 1):
                 index.setdefault(typo, word)
+    return index
+
+
+@lru_cache(maxsize=256)
+def _far_index(known: frozenset[str]) -> Mapping[str, str]:
+    """Return the known words of a medium size by what is left when two letters are missing."""
+    index: dict[str, str] = {}
+    for word in sorted(known):
+        for typo in _without(_letters(word[: _MEDIUM[-1] * 2]), 2):
+            index.setdefault(typo, word)
     return index
 
 
@@ -64,7 +76,8 @@ def _first_parts(word: str) -> list[str]:
     return [_letters("".join(parts[:place])) for place in range(1, len(parts))]
 
 
-def _typos(letters: str) -> Iterator[str]:
-    """Yield the letters without one of them, if enough are left to be recognized."""
-    if len(letters) > 2:
-        yield from (letters[:place] + letters[place + 1 :] for place in range(len(letters)))
+def _without(letters: str, lost: int) -> Iterator[str]:
+    """Yield the letters without so many of them, if enough are left to be recognized."""
+    if lost == 0 or (lost == 1 and len(letters) > 2) or (lost == 2 and len(letters) in _MEDIUM):
+        for places in combinations(range(len(letters)), lost):
+            yield "".join(letter for place, letter in enumerate(letters) if place not in places)
