@@ -395,6 +395,7 @@ def test_a_task_that_nobody_knows_is_refused_unless_asked_for(command: RunComman
     refused = command("jobs", "create", "nobody.knows")
     assert refused.returncode == 1
     assert "nobody.knows" in refused.stderr
+    assert "use --allow-unknown-task" in refused.stderr
     assert made(command, "nobody.knows", "--allow-unknown-task", "--schedule", "@daily")["status"] == "scheduled"
 
 
@@ -437,6 +438,40 @@ def test_a_run_is_cancelled(command: RunCommand) -> None:
     deadline = time.monotonic() + 10
     while (status := json.loads(command("runs", "show", run["id"], "-o", "json").stdout)["status"]) != "cancelled":
         assert time.monotonic() < deadline, status
+
+
+@pytest.mark.parametrize("text", ["1", "true", "null", '{"a": 1}', "[", "007"])
+def test_a_parameter_that_takes_text_gets_text(command: RunCommand, text: str) -> None:
+    job = made(command, "demo.echo", "--param", f"message={text}", "--schedule", "@daily")
+    assert job["params"] == {"message": text}
+    again = command("run", job["id"], "--param", f"message={text}", "--follow", "-o", "json")
+    assert json.loads(again.stdout)["result"] == text
+    hidden = made(command, "http.request", "--secret", f"url={text}", "--param", "expect=204")
+    assert hidden["params"] == {"expect": 204}
+    failed = command("run", hidden["id"], "--follow", "-o", "json")
+    assert "cannot be made" in json.loads(failed.stdout)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--timeout", "0"), "--timeout must be more than 0"),
+        (("--max-retries", "5000"), "--max-retries must be from 0 to 1000"),
+        (("--on-failure", "block"), "--on-failure: block stops later runs with the same --ordering-key"),
+        (("--queue", "no such"), "queue does not have the right form: 1 to 100 letters, digits and any of . _ -"),
+    ],
+)
+def test_a_wrong_option_is_told_by_its_name(command: RunCommand, options: tuple[str, ...], words: str) -> None:
+    refused = command("jobs", "create", "demo.echo", *options)
+    assert refused.returncode == 1
+    assert words in refused.stderr
+
+
+def test_a_parameter_that_takes_something_else_is_told_what(command: RunCommand) -> None:
+    refused = command("jobs", "create", "demo.sleep", "--param", "seconds=long")
+    assert refused.returncode == 1
+    assert "must be a number, not text" in refused.stderr
+    assert made(command, "demo.fail", "--param", "times=null", "--max-retries", "0")["params"] == {"times": None}
 
 
 def test_names_results_and_errors_do_not_control_the_terminal(command: RunCommand) -> None:

@@ -36,11 +36,6 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
     return {key: value_of(text) for key, text in (_split(pair, option) for pair in given or ())}
 
 
-def parameters(whole: str | None, single: Sequence[str] | None) -> dict[str, Any]:
-    """Read --params and --param; a single parameter wins over the same one in the object."""
-    return {**json_object(whole, "--params"), **pairs(single, "--param")}
-
-
 def text_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
     """Read pairs with every value as text: labels are strings even if they look like numbers."""
     return dict(_split(pair, option) for pair in given or ())

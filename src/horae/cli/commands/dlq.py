@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import ChangedParam, ChangedParams, Cursor, Flag, Flat, Limit, parameters
+from horae.cli.arguments import ChangedParam, ChangedParams, Cursor, Flag, Flat, Limit
 from horae.cli.client import CommandClient, Document, run_id
 from horae.cli.commands import runs
 from horae.cli.output import Column, Output, hint, print_page, print_result
 from horae.cli.progress import Advance, progress_bar
+from horae.cli.task_parameters import task_parameters
 from horae.client import Resolved
 from horae.core.errors import Malformed
 
@@ -77,9 +78,9 @@ def requeue(
     output: Output = "table",
 ) -> int:
     """Retry dead letters, each as a new run; the exit code is 1 if some are left."""
-    edits = parameters(params, param)
     with CommandClient() as client, progress_bar("requeueing") as advance:
         which = _selection(ids, filters.query(client), everything)
+        edits = task_parameters(client, lambda: _task(client, ids, filters), params, param)
         done = client.dead_letters.requeue(which, params=edits or None, repeat=True, progress=_shown_by(advance))
     return _report("requeued", done, output)
 
@@ -105,6 +106,11 @@ def _selection(ids: list[str] | None, filters: Mapping[str, str], everything: bo
     if sum(map(bool, (ids, filters, everything))) != 1:
         raise Malformed("select dead letters by their ids, by options such as --task and --error, or with --all")
     return [run_id(one) for one in ids] if ids else filters
+
+
+def _task(client: CommandClient, ids: list[str] | None, filters: Filters) -> str | None:
+    """Return the task of the selected dead letters, if one is known to be that of all; ids are taken to be alike."""
+    return str(client.get(f"/v1/runs/{run_id(ids[0])}")["task"]) if ids else filters.task
 
 
 def _shown_by(advance: Advance) -> Callable[[Resolved], None]:

@@ -14,14 +14,13 @@ from horae.cli.arguments import (
     Positive,
     Several,
     changes,
-    parameters,
     schedule_of,
-    secret_pairs,
     text_pairs,
 )
 from horae.cli.client import CommandClient, Document
 from horae.cli.commands import runs
 from horae.cli.commands.create_batch import create_from
+from horae.cli.option_words import told_in_options
 from horae.cli.output import (
     NOTHING,
     Column,
@@ -33,6 +32,7 @@ from horae.cli.output import (
     status,
     when,
 )
+from horae.cli.task_parameters import task_parameters, task_secrets
 from horae.client.jobs import JobStatus
 from horae.core.errors import Malformed
 
@@ -114,21 +114,24 @@ def create(
     given: dict[str, Any] = {
         "task": task,
         "schedule": _schedule(schedule, tz),
-        "params": parameters(params, param) or None,
         "labels": text_pairs(label, "--label") or None,
-        "secrets": secret_pairs(secret, "--secret") or None,
         **asdict(options),
         "allow_unknown_task": allow_unknown_task or None,
     }
     body = {field: value for field, value in given.items() if value is not None}
     if file is not None:
-        if body:
+        if body or param or params or secret:
             raise Malformed("--file describes its jobs completely; leave out TASK and the other options")
         return create_from(file, output)
     if task is None:
         raise Malformed("name the TASK to run, or a --file of jobs")
     with CommandClient() as client:
-        job = client.create("/v1/jobs", body)
+        values = {
+            "params": task_parameters(client, lambda: task, params, param),
+            "secrets": task_secrets(client, lambda: task, secret),
+        }
+        with told_in_options():
+            job = client.create("/v1/jobs", body | {field: value for field, value in values.items() if value})
     _report("created", job, output)
     return 0
 

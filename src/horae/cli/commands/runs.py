@@ -16,7 +16,6 @@ from horae.cli.arguments import (
     JobName,
     Limit,
     Several,
-    parameters,
 )
 from horae.cli.client import CommandClient, Document, run_id
 from horae.cli.output import (
@@ -37,6 +36,7 @@ from horae.cli.output import (
     took,
     when,
 )
+from horae.cli.task_parameters import task_parameters
 from horae.client.runs import RunStatus, Trigger
 
 app = App(name="runs", help="List runs, show how they ended, cancel or retry one.")
@@ -158,9 +158,10 @@ def retry(
     output: Output = "table",
 ) -> int:
     """Retry a failed run as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
-    given = parameters(params, param)
     with CommandClient() as client:
-        again: Document = client.create(f"/v1/runs/{run_id(run)}/retry", {"params": given} if given else {})
+        path = f"/v1/runs/{run_id(run)}"
+        given = task_parameters(client, lambda: client.get(path)["task"], params, param)
+        again: Document = client.create(f"{path}/retry", {"params": given} if given else {})
         return _report(client, again, follow=follow, output=output)
 
 
@@ -183,9 +184,10 @@ def start(
     output: Output = "table",
 ) -> int:
     """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
-    given = parameters(params, param)
     with CommandClient() as client:
-        run: Document = client.create(f"/v1/jobs/{client.job_id(job)}/run", {"params": given} if given else {})
+        path = f"/v1/jobs/{client.job_id(job)}"
+        given = task_parameters(client, lambda: client.get(path)["task"], params, param)
+        run: Document = client.create(f"{path}/run", {"params": given} if given else {})
         return _report(client, run, follow=follow, output=output)
 
 
