@@ -3,7 +3,7 @@
 import inspect
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any, TypeVar, cast
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from horae.core.model import Node, State
 from horae.ports.reader import QueueDepth
 
+SOON = timedelta(minutes=5)  # how far `horae_due_soon` looks ahead: long enough for an autoscaler to add workers
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 STORE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -37,6 +38,11 @@ class Metrics:
         self._runs = {state: runs.labels(str(state)) for state in State}
         self._depth = self._gauge("horae_queue_depth", "Runs that are due and not started.", "queue")
         self._oldest = self._gauge("horae_oldest_due_age_seconds", "Age of the oldest due run.", "queue")
+        self._due_soon = self._gauge(
+            "horae_due_soon",
+            "Runs, and slots of recurring jobs, that come due within 5 minutes; the first 10,000 at least are counted.",
+            "queue",
+        )
         self._dead_letters = self._gauge("horae_dead_letters", "Failed runs that are not resolved, up to 10,000.")
         self._planner_lag = self._gauge("horae_planner_lag_seconds", "How late the planner's last round was.")
         self._clock_offset = self._gauge("horae_clock_offset_seconds", "How far this clock was behind the store's.")
@@ -83,10 +89,12 @@ class Metrics:
         for node in alive:
             self._node_walls.labels(node.name).set(node.wall_ahead.total_seconds())
 
-    def queues(self, depths: Sequence[QueueDepth], now: datetime) -> None:
-        """Set the metrics of the queues; those of others are removed."""
-        self._depth.clear()
-        self._oldest.clear()
+    def queues(self, depths: Sequence[QueueDepth], due_soon: Mapping[str, int], now: datetime) -> None:
+        """Set the metrics of the queues; those of others are removed. `due_soon` counts what is due within SOON."""
+        for gauge in (self._depth, self._oldest, self._due_soon):
+            gauge.clear()
+        for name in {*due_soon, *(queue.queue for queue in depths)}:
+            self._due_soon.labels(name).set(due_soon.get(name, 0))
         for queue in depths:
             age = timedelta() if queue.oldest_due_at is None else max(now - queue.oldest_due_at, timedelta())
             self._depth.labels(queue.queue).set(queue.depth)

@@ -1,5 +1,7 @@
 """Schedules, tasks, workers, health and metrics."""
 
+from datetime import timedelta
+
 import httpx2
 import pytest
 
@@ -72,6 +74,9 @@ async def test_a_node_that_does_not_beat_is_alive_but_not_ready(unready: Service
 async def test_metrics_tell_of_queues_and_of_runs_that_were_cancelled(api: Api) -> None:
     job = await api.create(queue="mail")
     await api.create(queue="mail")
+    await api.create(queue="mail", schedule=(api.clock.now() + timedelta(minutes=5)).isoformat())
+    await api.create(queue="mail", schedule=(api.clock.now() + timedelta(minutes=6)).isoformat())
+    await api.create(queue="reports", schedule="every 2m")
     await api.post(f"/v1/runs/{job['id'].replace('job_', 'run_')}/cancel")
     api.clock.advance(seconds=3)
     answer = await api.client.get("/metrics")
@@ -79,6 +84,8 @@ async def test_metrics_tell_of_queues_and_of_runs_that_were_cancelled(api: Api) 
     lines = answer.text.splitlines()
     assert 'horae_queue_depth{queue="mail"} 1.0' in lines
     assert 'horae_oldest_due_age_seconds{queue="mail"} 3.0' in lines
+    assert 'horae_due_soon{queue="mail"} 1.0' in lines
+    assert 'horae_due_soon{queue="reports"} 1.0' in lines
     assert 'horae_runs_total{status="cancelled"} 1.0' in lines
     for name in (
         "horae_lateness_seconds",

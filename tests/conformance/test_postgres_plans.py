@@ -216,6 +216,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "queue_depths": (lambda: (NOW, 10_000), {"runs_claim", "runs_started"}),
     "queue_depths_of_owner": (lambda: (NOW, 10_000, "ada"), {"runs_shelf", "runs_started"}),
     "queue_lateness": (lambda: (NOW, "ada", 1000), {"shelf_due_at_id"}),
+    "due_soon": (lambda: (NOW, NOW + timedelta(minutes=5), 10_000, [*range(64)]), {"runs_claim", "jobs_plan"}),
     "attempts": (lambda: ([new_id()],), {"attempts_20260310_pkey"}),
     "ended_runs_among": (lambda: ([new_id()], NOW.date()), {"history_20260310_pkey"}),
     "records": (lambda: ("idempotency", "ada", "7"), {"records_pkey"}),

@@ -105,6 +105,7 @@ INDEXES = {
     "queues_ahead_of_owner": {"runs_queue"},
     "owners_and_queues": {"runs_queue"},
     "latenesses": {"runs_queue"},
+    "due_soon": {"runs_due", "jobs_plan"},
     "expire_idempotency": {"records_idempotency"},
     "events_of_owner": {"events_owner"},
     "prune_runs": {"runs_finished"},
@@ -125,6 +126,7 @@ MAY_SCAN = {
     "ahead_of": "(subquery",
     "held_of_queue": "(subquery",
     "queues_of_owner": "(subquery",
+    "due_soon": "(subquery",
     "queues_ahead_of_owner": "theirs",
     "owners_and_queues": "pairs",
 }

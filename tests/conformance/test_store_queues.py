@@ -386,6 +386,39 @@ async def test_what_has_ended_is_in_no_queue(store: Store) -> None:
     assert list(await store.queues(now=NOW)) == list(await store.queues(now=NOW, owner="ada")) == []
 
 
+# --- how much is to come
+
+
+async def test_what_comes_due_within_a_while_is_counted_by_queue(store: Store) -> None:
+    node = await given_node(store)
+    await acts.create(
+        store,
+        [
+            *(one_shot(NOW + n * SECOND, queue="mail", priority=n, owner=owner) for n in (1, 2) for owner in "ab"),
+            one_shot(NOW, queue="mail"),  # due by now
+            one_shot(NOW + MINUTE, queue="last"),
+            one_shot(NOW + MINUTE + TICK, queue="later"),
+            one_shot(NOW + SECOND, queue="paused", paused=True),
+            one_shot(NOW - MINUTE, queue="retried"),
+            one_shot(NOW + SECOND, queue="held"),
+        ],
+    )
+    [first] = await claimed(store, node, queues=["retried"])
+    await store.settle([retried(start(first, NOW), NOW)])
+    await claimed(store, node, until=NOW + SECOND, queues=["held"])
+    assert await store.due_soon(now=NOW, within=MINUTE) == {"last": 1, "mail": 4}
+
+
+async def test_recurring_jobs_count_before_their_runs_are_planned(store: Store) -> None:
+    for moment in (NOW, NOW + SECOND, NOW + MINUTE, NOW + DAY):
+        await given_job(store, recurring(next_fire_at=moment, queue="reports"))
+    resting = recurring(next_fire_at=NOW + SECOND, queue="reports", status=JobStatus.PAUSED, plan_at=None)
+    await given_job(store, resting)
+    planned = recurring(next_fire_at=NOW + MINUTE + SECOND, queue="mail")
+    await given_job(store, planned, slot_run(planned, NOW + SECOND))
+    assert await store.due_soon(now=NOW, within=MINUTE) == {"mail": 1, "reports": 2}
+
+
 # --- how late
 
 

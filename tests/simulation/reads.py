@@ -27,6 +27,7 @@ READ_CALLS: Mapping[str, ReadCall] = {
     "nodes": lambda store, run, now: store.nodes(),
     "queues": lambda store, run, now: store.queues(now=now),
     "queue_lateness": lambda store, run, now: store.queue_lateness(since=now - MINUTE),
+    "due_soon": lambda store, run, now: store.due_soon(now=now, within=MINUTE),
     "dead_letter_groups": lambda store, run, now: store.dead_letter_groups(LETTERS),
     "count_dead_letters": lambda store, run, now: store.count_dead_letters(),
     "events.read": lambda store, run, now: store.events.read(after=None, owner=None, limit=5),

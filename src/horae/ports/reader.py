@@ -133,6 +133,13 @@ class Reader(Protocol):
         It is that of the latest 1,000 runs of a queue that were due after `since` and did start.
         """
 
+    async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
+        """Count for each queue what comes due after now and within so long; queues without any are left out.
+
+        These are waiting runs, and the next slots of recurring jobs whose runs are not planned yet. At least the first
+        10,000 of both are counted.
+        """
+
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         """Group the latest 10,000 dead letters by task and error, the most frequent first."""
 

@@ -13,7 +13,7 @@ from horae.api.dispatch.router import resource
 from horae.api.http.operation import Operation
 from horae.api.http.problems import Problem
 from horae.core.errors import Unavailable
-from horae.metrics import CONTENT_TYPE
+from horae.metrics import CONTENT_TYPE, SOON
 
 STORE_TIMEOUT_SECONDS = 2.0
 
@@ -35,7 +35,7 @@ async def readiness(request: Request) -> Response:
     """Report whether the store responds and this node's lease is valid; otherwise 503."""
     services = services_of(request)
     if not services.ready():
-        raise Unavailable("this node has not joined the cluster, or its lease has expired")
+        raise Unavailable("this node has not joined the cluster, is about to leave it, or its lease has expired")
     try:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             await services.store.time()
@@ -49,7 +49,8 @@ async def metrics(request: Request) -> Response:
     """Show metrics in the Prometheus format."""
     services = services_of(request)
     now = services.clock.now()
-    services.metrics.queues(await services.store.queues(now=now), now)
+    due_soon = await services.store.due_soon(now=now, within=SOON)
+    services.metrics.queues(await services.store.queues(now=now), due_soon, now)
     services.metrics.dead_letters(await services.store.count_dead_letters())
     services.metrics.nodes(await services.store.nodes())
     return Response(services.metrics.text(), media_type=CONTENT_TYPE)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.job_rules import job_of
-from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
+from horae.core.model import SHARDS, Attempt, Job, JobId, Node, Run, RunId
 from horae.core.records import QueueSettings
 from horae.core.values import replace
 from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
@@ -106,6 +106,10 @@ class PostgresReads(PostgresBase):
 
     async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
         return {row[0]: row[1] for row in await self._db.rows("queue_lateness", since, owner, LATELY)}
+
+    async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
+        rows = await self._db.rows("due_soon", now, now + within, MAX_DEPTH, list(range(SHARDS)))
+        return {row[0]: row[1] for row in rows}
 
     async def count_dead_letters(self) -> int:
         return int(await self._db.value("count_dead_letters", MAX_DEPTH))

@@ -1049,6 +1049,29 @@ WITH looked AS MATERIALIZED (
 )
 SELECT max(wake_at) FROM looked;
 
+-- name: due_soon
+-- $1 now, $2 until, $3 how many are looked at in each lane, and of all jobs; $4 shards.
+SELECT queue, sum(due)::integer
+  FROM (SELECT lanes.queue, soon.due
+          FROM lanes
+         CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'scheduled') AS due
+                               FROM (SELECT state FROM runs
+                                      WHERE runs.lane = lanes.id AND wake_at > $1 AND wake_at <= $2
+                                        AND NOT parked AND NOT paused
+                                      ORDER BY wake_at
+                                      LIMIT $3) AS few) AS soon
+         UNION ALL
+        SELECT soon.queue, 1
+          FROM unnest($4::smallint[]) AS shards(shard)
+         CROSS JOIN LATERAL (SELECT queue, next_fire_at FROM jobs
+                              WHERE jobs.shard = shards.shard AND plan_at <= $2
+                              ORDER BY plan_at
+                              LIMIT $3 / cardinality($4)) AS soon
+         WHERE soon.next_fire_at > $1 AND soon.next_fire_at <= $2) AS each
+ WHERE due > 0
+ GROUP BY queue
+ ORDER BY queue;
+
 -- ------------------------------------------------------------------------------------------------------------- ledger
 
 -- name: ledger_live

@@ -116,6 +116,12 @@ def lateness(db: sqlite3.Connection, since: datetime, owner: str | None) -> Mapp
     return {queue: timedelta(microseconds=_percentile(found)) for queue, found in latest.items() if found}
 
 
+def due_soon(db: sqlite3.Connection, now: datetime, until: datetime) -> Mapping[str, int]:
+    """For each queue how many of the runs and slots to come are due by then."""
+    which = {"now": to_micros(now), "until": to_micros(until), "bound": MAX_DEPTH}
+    return dict(db.execute(STATEMENTS["due_soon"], which).fetchall())
+
+
 def _percentile(found: list[tuple[int, int]]) -> int:
     """The 99th percentile of the latest, from (due_at, lateness): of a hundred the last but one."""
     values = sorted(late for _, late in sorted(found, reverse=True)[:LATELY])

@@ -574,6 +574,23 @@ SELECT due_at, first_started_at - due_at FROM runs INDEXED BY runs_queue
    AND finished_at IS NOT NULL AND first_started_at IS NOT NULL
  ORDER BY due_at DESC LIMIT :limit;
 
+-- name: due_soon
+-- Of the runs that come due first, and of the jobs that a planner reads first, as many as :bound are looked at.
+SELECT queue, count(*) FROM (
+    SELECT queue FROM (
+        SELECT queue, state, parked, paused FROM runs INDEXED BY runs_due
+         WHERE due_at > :now AND due_at <= :until
+         ORDER BY due_at LIMIT :bound)
+     WHERE state = 'scheduled' AND NOT parked AND NOT paused
+    UNION ALL
+    SELECT queue FROM (
+        SELECT queue, next_fire_at FROM jobs INDEXED BY jobs_plan
+         WHERE plan_at <= :until AND plan_at IS NOT NULL
+         ORDER BY plan_at LIMIT :bound)
+     WHERE next_fire_at > :now AND next_fire_at <= :until)
+ GROUP BY queue
+ ORDER BY queue;
+
 -- ===== look-ups and lists ============================================================================================
 
 -- name: run

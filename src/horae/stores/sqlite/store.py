@@ -169,6 +169,9 @@ class SqliteStore:
     async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
         return await self._executor.read(lambda db: queues.lateness(db, since, owner))
 
+    async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
+        return await self._executor.read(lambda db: queues.due_soon(db, now, now + within))
+
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         return await self._executor.read(lambda db: reads.dead_letter_groups(db, which))
 
