@@ -38,13 +38,13 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def live_horae(folder: Path, *arguments: str) -> Iterator[Live]:
+def live_horae(folder: Path, *arguments: str, **settings: str) -> Iterator[Live]:
     """`horae ARGUMENTS --port …` in a folder of its own, ready; its output is shown if it is not."""
     port = free_port()
     output = folder / "horae.log"
     with output.open("wb") as log:
         process = subprocess.Popen(
-            [HORAE, *arguments, "--port", str(port)], cwd=folder, env=environment(), stdout=log, stderr=log
+            [HORAE, *arguments, "--port", str(port)], cwd=folder, env=environment() | settings, stdout=log, stderr=log
         )
         live = Live(url=f"http://127.0.0.1:{port}", folder=folder, process=process)
         try:

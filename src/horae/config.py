@@ -93,6 +93,10 @@ def _port(value: object) -> int:
     return port
 
 
+def _maybe_port(value: object) -> int | None:
+    return _port(value) if str(value).strip() else None
+
+
 def _setting(default: Any, parse: Callable[[object], Any], *, secret: bool = False) -> Any:
     return field(default=default, repr=not secret, metadata={"parse": parse, "secret": secret})
 
@@ -122,6 +126,7 @@ class Settings:
     drain_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
     host: str = _setting("127.0.0.1", str)
     port: int = _setting(8765, _port)
+    probe_port: int | None = _setting(None, _maybe_port)
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -245,6 +250,8 @@ def _shown(name: str, value: object) -> str:
     """Return a value as it could be written in the environment."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.15g}" if name.endswith("_seconds") else _shown_duration(value)
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, tuple):

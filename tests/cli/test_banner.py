@@ -101,7 +101,7 @@ def test_ctrl_c_ends_dev_with_one_line(tmp_path: Path) -> None:
         before = shown.read_until("Ctrl-C\n")
         shown.process.send_signal(signal.SIGINT)
         after = shown.read_to_the_end().removeprefix(before).strip()
-        assert after == "Stopping; jobs and history are kept."
+        assert after == "Stopping; jobs and history are kept. Press Ctrl-C again to end at once."
         assert shown.process.wait(READY_SECONDS) == 0
 
 

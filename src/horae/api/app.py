@@ -79,6 +79,11 @@ def create_app(
     return app
 
 
+def create_probes(services: Services) -> Api:
+    """Return an application with `/healthz`, `/readyz` and `/metrics` alone, for a node without the api role."""
+    return Api(health.ROUTES, services, OPEN, Admission(), local_names=False)
+
+
 def _generality(route: Resource) -> list[bool]:
     """Sort fixed path segments before parameters, so that `/v1/jobs/batch` is not a job with the id `batch`."""
     return [part.startswith("{") for part in route.path.split("/")]

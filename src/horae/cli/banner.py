@@ -11,6 +11,7 @@ from horae import __version__
 from horae.cli.output import console, print_fields
 from horae.client.address import DEFAULT_URL
 from horae.runtime.launch import Announcer
+from horae.runtime.stop_signals import END_AT_ONCE
 
 
 class Banner(Announcer):
@@ -32,9 +33,11 @@ class Banner(Announcer):
         )
         out.print()
 
-    def stopping(self) -> None:
+    def stopping(self, *, interrupted: bool) -> None:
         """Close with one line, written over the `^C` that the terminal shows."""
-        print("\rStopping; jobs and history are kept.", flush=True)  # `print_text` would show the carriage return
+        hint = f" {END_AT_ONCE}." if interrupted else ""
+        # `print_text` would show the carriage return as an escape.
+        print(f"\rStopping; jobs and history are kept.{hint}", flush=True)
 
 
 def _command(url: str | None) -> str:

@@ -52,6 +52,7 @@ class NodeService:
         self._loops: list[Loop] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
+        self._leaving = False
         self._add("janitor", janitor.tick, timing.heartbeat)
         self._add("retention", retention.tick, timedelta(hours=1))
         self._planner_loop = self._add("planner", planner.tick, IDLE) if planner else None
@@ -64,8 +65,8 @@ class NodeService:
 
     @property
     def ready(self) -> bool:
-        """Whether this node is registered and its lease is safe."""
-        return self._heartbeat is not None and self._lease.safe
+        """Whether this node is registered, its lease is safe, and nobody has asked it to stop."""
+        return self._heartbeat is not None and self._lease.safe and not self._leaving
 
     @property
     def node_id(self) -> str | None:
@@ -91,6 +92,7 @@ class NodeService:
 
     async def stop(self) -> None:
         """Finish what runs within the drain time, give the rest back, leave the cluster."""
+        self._leaving = True
         self._unsubscribe()
         if self._worker is not None:
             await self._drain(self._worker)

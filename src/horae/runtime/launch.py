@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import random
-import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,6 +22,7 @@ from horae.log_setup import configure_logs
 from horae.runtime.applications import load_app, with_store_of
 from horae.runtime.plan import NodePlan
 from horae.runtime.serving import bind, serving
+from horae.runtime.stop_signals import END_AT_ONCE, StopRequest, stopping_on_signals
 from horae.runtime.supervisor import Supervisor
 from horae.runtime.wiring import running_node
 
@@ -42,14 +42,14 @@ class Announcer:
     """Logs that a node is ready and that it stops; `horae dev` shows people a banner instead."""
 
     def ready(self, *, url: str | None, roles: frozenset[str], store: str) -> None:
-        """Announce that the node works, and where its API is if it has one."""
+        """Announce that the node works, and where its API or its probes are if it has any."""
         if url is not None:
             log.info("listening", url=url)
         log.info("ready", roles=describe_roles(roles), store=store)
 
-    def stopping(self) -> None:
-        """Announce that the node was asked to stop."""
-        log.info("stopping")
+    def stopping(self, *, interrupted: bool) -> None:
+        """Announce that the node was asked to stop, and by a Ctrl-C how to stop it at once."""
+        log.info("stopping", **({"hint": END_AT_ONCE} if interrupted else {}))
 
 
 def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1, announcer: Announcer | None = None) -> int:
@@ -57,12 +57,11 @@ def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1, announce
     configure_logs()
     refuse_unsafe(settings, roles=plan.roles, local=plan.local)
     if processes == 1:
-        if "api" in plan.roles and plan.listener is None:
-            bind(settings).close()  # so that a port in use is reported before the node joins the cluster
+        if plan.listener is None and (listener := bind(settings, plan.roles)) is not None:
+            listener.close()  # it only shows that the port is free, before the node joins the cluster
         return run_until_done(_main(settings, plan, announcer or Announcer()))
     load_app(plan.app)  # so that a mistake is reported once, before any process starts
-    if "api" in plan.roles:
-        plan = replace(plan, listener=bind(settings))
+    plan = replace(plan, listener=bind(settings, plan.roles))
     target = partial(_run_child, settings, plan)
     return Supervisor(target, processes, drain_seconds=settings.drain_seconds.total_seconds()).run()
 
@@ -96,25 +95,25 @@ def run_until_done(main: Coroutine[Any, Any, int]) -> int:
 
 
 async def _main(settings: Settings, plan: NodePlan, announcer: Announcer) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    app = load_app(plan.app)
-    settings = with_store_of(app, settings)
+    stop = StopRequest()
     async with contextlib.AsyncExitStack() as stack:
-        running = await join_with_retries(lambda: stack.enter_async_context(running_node(settings, plan, app)), stop)
+        stack.enter_context(stopping_on_signals(stop))
+        app = load_app(plan.app)
+        settings = with_store_of(app, settings)
+        listener = plan.listener or bind(settings, plan.roles)
+        url = None if listener is None else f"http://{settings.host}:{listener.getsockname()[1]}"
+        has_api = "api" in plan.roles
+        joining = partial(running_node, settings, plan, app, probes=None if has_api else listener)
+        running = await join_with_retries(lambda: stack.enter_async_context(joining()), stop)
         if running is None:
             return 0
-        url: str | None = None
-        if "api" in plan.roles:
-            listener = plan.listener or bind(settings)
-            url = f"http://{settings.host}:{listener.getsockname()[1]}"
+        if has_api and listener is not None:
             await stack.enter_async_context(serving(running.api, listener))
         _tune_garbage_collector()
         sys.setswitchinterval(SWITCH_SECONDS)
         announcer.ready(url=url, roles=plan.roles, store=without_password(settings.store))
         await _wait_for_stop(stop, running.node)
-        announcer.stopping()
+        announcer.stopping(interrupted=stop.interrupted)
     return 0
 
 

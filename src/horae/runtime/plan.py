@@ -43,7 +43,9 @@ class NodePlan:
     concurrency: int = DEFAULT_CONCURRENCY
     demo: bool = False
     local: bool = False  # answers requests to localhost only, for one person on one machine
-    listener: socket.socket | None = None  # shared by several processes; None: listen as the settings say
+    listener: socket.socket | None = (
+        None  # of the API or of probes, shared by several processes; None: see the settings
+    )
 
 
 def checked_roles(roles: Iterable[str], *, option: str = "roles") -> frozenset[str]:

@@ -1,11 +1,11 @@
-"""Serves the API of a node over HTTP."""
+"""Serves the API of a node over HTTP, or the probes of a node without it."""
 
 import asyncio
 import contextlib
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Collection, Generator
 
 import uvicorn
 
@@ -17,9 +17,16 @@ from horae.core.errors import Misconfigured
 BACKLOG = 2048  # connections that wait to be accepted
 
 
-def bind(settings: Settings) -> socket.socket:
-    """Listen on the address of the settings; raises Misconfigured if that is not possible."""
-    host, port = settings.host, settings.port
+def bind(settings: Settings, roles: Collection[str]) -> socket.socket | None:
+    """Listen for the API of a node with these roles, or for its probes; None if it has neither."""
+    if "api" in roles:
+        return _listen(settings.host, settings.port, "--port or HORAE_PORT")
+    if settings.probe_port is not None:
+        return _listen(settings.host, settings.probe_port, "HORAE_PROBE_PORT")
+    return None
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -28,7 +35,7 @@ def bind(settings: Settings) -> socket.socket:
             reason = f"port {port} is in use, perhaps by another Horae; stop that one"
         else:
             reason = f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}"
-        raise Misconfigured(f"{reason}, or choose another port with --port or HORAE_PORT") from exc
+        raise Misconfigured(f"{reason}, or choose another port with {option}") from exc
 
 
 @contextlib.asynccontextmanager

@@ -8,8 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
+from types import FrameType
 
 import structlog
+
+from horae.runtime.stop_signals import END_AT_ONCE, handlers_set
 
 log = structlog.get_logger(__name__)
 
@@ -26,20 +29,33 @@ class Supervisor:
         self._target = target
         self._drain_seconds = drain_seconds
         self._stopping = threading.Event()
+        self._interrupted = False  # by a Ctrl-C
         self._children: list[BaseProcess] = []
         self._started: dict[int, float] = {}
         self._waits = [RESTART_SECONDS[0]] * processes
 
     def run(self) -> int:
         """Block until SIGINT or SIGTERM, stop all processes, and return the worst of their exit codes."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._stopping.set())
-        self._children = [self._start() for _ in self._waits]
-        while not self._stopping.wait(0.2):
-            for place, child in enumerate(self._children):
-                if child.exitcode is not None:
-                    self._children[place] = self._replace(place, child)
-        return self._stop()
+        with handlers_set(self._on_signal):
+            self._children = [self._start() for _ in self._waits]
+            while not self._stopping.wait(0.2):
+                for place, child in enumerate(self._children):
+                    if child.exitcode is not None:
+                        self._children[place] = self._replace(place, child)
+            return self._stop()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted and number == signal.SIGINT:
+            self._end_at_once()
+        self._interrupted = self._interrupted or number == signal.SIGINT
+        self._stopping.set()
+
+    def _end_at_once(self) -> None:
+        """Kill every process, and end as the system ends a process on Ctrl-C."""
+        for child in self._children:
+            child.kill()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
 
     def _start(self) -> BaseProcess:
         child = self._context.Process(target=_child, args=(self._target, os.getpid()))
@@ -60,6 +76,8 @@ class Supervisor:
         return self._start()
 
     def _stop(self) -> int:
+        if self._interrupted:
+            log.info("stopping", hint=END_AT_ONCE)
         for child in self._children:
             child.terminate()
         deadline = time.monotonic() + self._drain_seconds + GRACE_SECONDS

@@ -11,7 +11,7 @@ import structlog
 
 from horae import __version__
 from horae.adapters import blobs_to_prune, make_blobs, open_heartbeat_store, opened_store, sync_clock
-from horae.api.app import Api, create_app
+from horae.api.app import Api, create_app, create_probes
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.dispatch.context import Services
 from horae.config import ROLES, Settings
@@ -35,6 +35,7 @@ from horae.ports.clock import StoreClock
 from horae.ports.store import Store
 from horae.runtime.demo import seed_demo_jobs
 from horae.runtime.plan import NodePlan, Program
+from horae.runtime.serving import serving
 from horae.sdk.connection import Connection
 from horae.sdk.wait import PollingWaiter
 from horae.secrets.sealer import Sealer
@@ -81,11 +82,17 @@ class RunningNode:
 
 @contextlib.asynccontextmanager
 async def running_node(
-    settings: Settings, plan: NodePlan, program: Program, *, guard: Guard | None = None
+    settings: Settings,
+    plan: NodePlan,
+    program: Program,
+    *,
+    guard: Guard | None = None,
+    probes: socket.socket | None = None,
 ) -> AsyncIterator[RunningNode]:
     """Join the cluster, run a node with its roles, and leave at the end; the caller serves the API.
 
-    `guard` admits requests; None: as the settings say.
+    `guard` admits requests; None: as the settings say. At `probes` a node without the API says how it is, from before
+    it joins until it has left.
     """
     registry = program.registry.with_tasks(builtin_tasks())
     async with contextlib.AsyncExitStack() as stack:
@@ -114,6 +121,8 @@ async def running_node(
         connection = stack.enter_context(_bound(program, services))
         if executor is not None:
             stack.push_async_callback(executor.close)
+        if probes is not None:
+            await stack.enter_async_context(serving(create_probes(services), probes.dup()))
         await node.start()
         stack.push_async_callback(node.stop)
         if plan.demo:
