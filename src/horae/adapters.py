@@ -38,7 +38,9 @@ def make_store(
         try:
             from horae.stores.postgres.store import PostgresStore
         except ImportError as exc:
-            raise Misconfigured("PostgreSQL needs its driver: pip install 'horae[postgres]'") from exc
+            raise Misconfigured(
+                "PostgreSQL needs its driver, asyncpg: install Horae with the extra `postgres`"
+            ) from exc
         return PostgresStore(url, listens=listens)
     raise Misconfigured(f"HORAE_STORE = {url!r}: must begin with sqlite:/// or postgresql://")
 

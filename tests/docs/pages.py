@@ -9,7 +9,7 @@ The note in parentheses after the language of a block says how to run it:
     json (POST /v1/jobs)          sent as a body, and accepted
     json (answer)                 part of the last response or output; "…" is anything
     python (tasks.py)             written to a file of that name, for the blocks that follow
-    ini (not run: why)            cannot be run in a test; counted in `test_snippets.py`
+    nginx (not run: why)          cannot be run in a test; counted in `test_snippets.py`
 """
 
 import re

@@ -1,7 +1,6 @@
 """Runs the blocks of a page in a folder with a live Horae, a shell, a Python session, and what the page starts."""
 
 import asyncio
-import configparser
 import json
 import re
 import secrets
@@ -260,8 +259,6 @@ def _check_unrun(block: Block) -> None:
     match block.language:
         case "python":
             compile(block.text, block.place, "exec")
-        case "ini":
-            configparser.ConfigParser(strict=False, interpolation=None).read_string(block.text)
         case "sh":
             subprocess.run(["bash", "-n", "-c", block.text], check=True)
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import shlex
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +9,6 @@ from types import ModuleType
 import pytest
 import yaml
 
-from horae.cli.app import build
 from horae.metrics import Metrics
 from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
 from tests.named import names_of_tests
@@ -142,12 +140,6 @@ def test_every_figure_that_matters_has_an_alert() -> None:
     rules = _block("alerts.yml")
     watched = ("lateness_seconds", "planner_lag_seconds", "dead_letters", "runs_total", "clock_offset_seconds")
     assert [name for name in watched if f"horae_{name}" not in rules] == []
-
-
-def test_the_unit_of_systemd_starts_horae() -> None:
-    [unit] = [block.text for block in blocks_of(ROOT / "docs/operations/deploy.md") if block.language == "ini"]
-    [command] = re.findall(r"^ExecStart=\S+/horae (.+)$", unit, re.MULTILINE)
-    build().parse_args(shlex.split(command), exit_on_error=False)
 
 
 def _block(name: str) -> str:

@@ -14,9 +14,13 @@ PLAYED = [page for page in PAGES if page.name != "README.md" and any(block.is_ru
 UNRUN = {
     ("README.md", "sh"): 2,  # `make dev`, which the test and `tests/acceptance/test_01_dev.py` start; `pip install`
     ("docs/internals/benchmarking.md", "sh"): 1,  # a comparison of half an hour
+    ("docs/operations/deploy.md", "dockerfile"): 1,
     ("docs/operations/deploy.md", "haproxy"): 1,
-    ("docs/operations/deploy.md", "ini"): 1,  # of systemd; its command is parsed in `test_reference.py`
     ("docs/operations/deploy.md", "nginx"): 1,
+    (
+        "docs/operations/deploy.md",
+        "sh",
+    ): 5,  # pip, Docker, Kubernetes, systemd; `tests/deploy` checks the files they use
     ("docs/guides/from-apscheduler.md", "python"): 1,  # APScheduler, for comparison
     ("docs/guides/from-celery.md", "python"): 1,  # Celery, for comparison
     ("docs/guides/from-cron.md", "crontab"): 1,
