@@ -18,6 +18,8 @@ from horae.api.http.rate_limit import RateLimit
 from horae.config import load_settings
 from horae.core.ids import Ids
 from horae.core.model import NodeId
+from horae.jobs import dead_letters
+from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from horae.stores.sqlite.store import SqliteStore
 from tests.api.harness import START, Hand
@@ -290,6 +292,76 @@ SHELL = {"task": "shell.run", "params": {"command": ["true"]}}
 PLAIN = "jobs:read jobs:write admin"  # administrators, too, must be given the shell
 
 
+async def a_shell_job(client: httpx2.AsyncClient, headers: dict[str, str], **fields: Any) -> str:
+    answer = await client.post("/v1/jobs", json={**SHELL, **fields}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+@pytest.mark.parametrize("missed", ["skip", "once", "all"])
+async def test_resuming_a_job_needs_the_scope_of_its_task(
+    matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, clock: ManualClock, missed: str
+) -> None:
+    plain, shell = bearer(matrix, OWNER, PLAIN), bearer(matrix, OWNER)
+    job = await a_shell_job(client, shell, schedule="every 1m", catchup_seconds=3600)
+    assert (await client.post(f"/v1/jobs/{job}/pause", headers=plain)).json()["status"] == "paused"
+    clock.advance(minutes=9)
+    answer = await client.post(f"/v1/jobs/{job}/resume", json={"missed": missed}, headers=plain)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), answer.text
+    assert (await client.get(f"/v1/jobs/{job}", headers=plain)).json()["status"] == "paused"
+    assert await hand.claim(ahead=60) == []
+    allowed = await client.post(f"/v1/jobs/{job}/resume", json={"missed": missed}, headers=bearer(matrix, OWNER))
+    assert allowed.json()["status"] == "scheduled"
+
+
+async def test_no_route_makes_a_run_of_a_program_without_the_scope(
+    matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, clock: ManualClock, store: Store
+) -> None:
+    """Every route of the application, so that a new one cannot be forgotten."""
+    shell, programs = bearer(matrix, OWNER), RunFilter(task="shell.run")
+    recurring = await a_shell_job(client, shell, schedule="every 10s", key=MARKER)
+    once = await a_shell_job(client, shell, schedule="2099-01-01T00:00:00Z")
+    failing = await a_shell_job(client, shell, max_retries=0)
+    [run] = await hand.claim()
+    await hand.fail(await hand.start(run))
+    letter = failing.replace("job", "run")
+    world = World(jobs=(recurring, once, failing), runs=(letter,), letter=letter)
+    for job in (recurring, once):
+        await client.post(f"/v1/jobs/{job}/pause", headers=shell)
+    clock.advance(seconds=15)
+    before = await store.list_runs(programs, cursor=None, limit=100)
+    for entry in sorted(GUARDED, key=lambda entry: ("POST", "GET", "PATCH", "PUT", "DELETE").index(entry.method)):
+        for thing in world.things(entry.path):
+            await matrix.ask(entry, thing, matrix.token(OWNER, PLAIN), world)
+        runs = {run.id for run in (await store.list_runs(programs, cursor=None, limit=100)).items}
+        assert runs <= {run.id for run in before.items}, str(entry)
+        assert (
+            entry.method != "POST" or (await client.get(f"/v1/jobs/{once}", headers=shell)).json()["status"] == "paused"
+        )
+
+
+async def test_a_requeue_that_is_refused_changes_nothing(
+    matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "CHUNK", 2)
+    plain, shell = bearer(matrix, OWNER, PLAIN), bearer(matrix, OWNER)
+    await a_shell_job(client, shell, max_retries=0)  # the oldest, so that it comes last in a list
+    echo = {"task": "demo.echo", "max_retries": 0}
+    for _ in range(5):
+        assert (await client.post("/v1/jobs", json=echo, headers=shell)).status_code == 201
+    for run in await hand.claim():
+        await hand.fail(await hand.start(run))
+    letters = [letter["id"] for letter in (await client.get("/v1/dead-letters", headers=plain)).json()["items"]]
+    assert len(letters) == 6
+    for body in ({"filter": {}}, {"ids": sorted(letters, reverse=True)}):
+        answer = await client.post("/v1/dead-letters/requeue", json=body, headers=plain)
+        assert answer.status_code == 403, answer.text
+        assert len((await client.get("/v1/dead-letters", headers=plain)).json()["items"]) == 6
+        assert await hand.claim() == []
+    allowed = await client.post("/v1/dead-letters/requeue", json={"filter": {"task": "demo.echo"}}, headers=plain)
+    assert allowed.json() == {"matched": 5, "done": 5, "remaining": 0}
+
+
 async def test_programs_need_a_scope_of_their_own(
     matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, clock: ManualClock
 ) -> None:
@@ -311,6 +383,7 @@ async def test_programs_need_a_scope_of_their_own(
         ("PUT", "/v1/jobs/by-key/k", later),
         ("PUT", "/v1/jobs/by-key/other", later),
         ("POST", f"/v1/jobs/{job['id']}/run", {}),
+        ("POST", f"/v1/jobs/{job['id']}/run", {"nonsense": 1}),
         ("POST", f"/v1/jobs/{job['id']}/backfill", past),
         ("POST", f"/v1/runs/{run_id}/retry", {}),
         ("POST", f"/v1/runs/{run_id}/retry", {"params": {"command": ["false"]}}),

@@ -13,6 +13,7 @@ from horae.core.schedule.evaluate import SlotRange, range_between
 from horae.core.schedule.timestamps import TICK, rfc3339
 from horae.jobs.idempotency import Issue
 from horae.jobs.optimistic import job_ended, refuse_cancelled
+from horae.jobs.permits import Permit, permit_all
 from horae.lookup import get_job
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -40,10 +41,18 @@ class Backfiller:
         self._new_id = new_id
 
     async def backfill(
-        self, job_id: JobId, start: datetime, end: datetime, *, owner: str | None, issue: Issue[Filling] | None = None
+        self,
+        job_id: JobId,
+        start: datetime,
+        end: datetime,
+        *,
+        owner: str | None,
+        issue: Issue[Filling] | None = None,
+        permit: Permit = permit_all,
     ) -> Filling | IdempotencyRecord:
         """Run the slots with `start <= slot <= end`, or return the record of an earlier request."""
         job = await get_job(self._store, job_id, owner=owner)
+        permit(job.spec)
         if not job.recurring:
             raise Conflict(f"job_{job_id} runs once and has no slots to fill; run it again with /run")
         refuse_cancelled(job)

@@ -19,6 +19,7 @@ from horae.core.records import IdempotencyRecord, KeyHolder
 from horae.core.values import Value, replace
 from horae.jobs.idempotency import Ask, Idempotency, Issue, answer_of
 from horae.jobs.optimistic import job_ended, refuse_cancelled
+from horae.jobs.permits import Permit, permit_all
 from horae.jobs.prepare import Item, Preparation
 from horae.lookup import get_job
 from horae.ports.clock import Clock
@@ -60,19 +61,22 @@ class Creator:
 
     # --- one job
 
-    async def create(self, draft: Draft, *, owner: str, by: str) -> Job:
+    async def create(self, draft: Draft, *, owner: str, by: str, permit: Permit = permit_all) -> Job:
         """Create one job together with its first runs; raises KeyTaken."""
-        item = await self.prepare(draft, owner, by)
+        item = await self.prepare(draft, owner, by, permit)
         return _created(item, await self._creates.add(NewItem(item=item)))
 
-    async def create_once(self, draft: Draft, *, owner: str, by: str, issue: Issue[Job]) -> Job | IdempotencyRecord:
+    async def create_once(
+        self, draft: Draft, *, owner: str, by: str, issue: Issue[Job], permit: Permit = permit_all
+    ) -> Job | IdempotencyRecord:
         """Create one job together with its record, or return the record of an earlier request."""
-        item = await self.prepare(draft, owner, by)
+        item = await self.prepare(draft, owner, by, permit)
         refusal = await self._creates.add(NewItem(item=item, record=await issue(_job_of(item))))
         return earlier_record(refusal) or _created(item, refusal)
 
-    async def prepare(self, draft: Draft, owner: str, by: str) -> Item:
-        """Check a draft and return the rows of its job; raises Invalid."""
+    async def prepare(self, draft: Draft, owner: str, by: str, permit: Permit = permit_all) -> Item:
+        """Check a draft and return the rows of its job; raises Invalid, or what `permit` raises."""
+        permit(draft)
         turn = self._turn or self._begin_turn()
         return await self._preparation.item(draft, JobId(turn.new_id()), owner=owner, by=by, now=turn.at)
 
@@ -91,12 +95,19 @@ class Creator:
     # --- many jobs
 
     async def create_many(
-        self, drafts: Sequence[Draft | HoraeError], *, owner: str, by: str, asks: Sequence[Ask | None] | None = None
+        self,
+        drafts: Sequence[Draft | HoraeError],
+        *,
+        owner: str,
+        by: str,
+        asks: Sequence[Ask | None] | None = None,
+        permit: Permit = permit_all,
     ) -> list[JobId | HoraeError]:
         """Create each draft, and return its id or error; drafts that are errors already are passed on.
 
         `asks` make each draft idempotent by itself: one that was created before returns the id it got then.
         """
+        drafts = [_permitted(draft, permit) for draft in drafts]
         outcomes: list[JobId | HoraeError] = []
         asks = [None] * len(drafts) if asks is None else asks
         items: list[Item | HoraeError] = []
@@ -149,10 +160,18 @@ class Creator:
     # --- running now
 
     async def run_now(
-        self, job_id: JobId, params: str | None, *, owner: str | None, by: str, issue: Issue[Run] | None = None
+        self,
+        job_id: JobId,
+        params: str | None,
+        *,
+        owner: str | None,
+        by: str,
+        issue: Issue[Run] | None = None,
+        permit: Permit = permit_all,
     ) -> Run | IdempotencyRecord:
         """Run the job once more now, even if it is paused or finished; or return the record of an earlier request."""
         job = await get_job(self._store, job_id, owner=owner)
+        permit(job.spec)
         refuse_cancelled(job)
         run = replace(manual_run(job, now=self._clock.now(), new_id=self._ids), created_by=by)
         if params is not None:
@@ -175,6 +194,17 @@ async def write_new(store: Store, items: Sequence[NewItem]) -> list[Refusal | No
         return [None] * len(items)
     refusals = iter(await store.apply([_creation(new) for new in items if not _is_plain(new)]))
     return [None if _is_plain(new) else _unless_there(next(refusals)) for new in items]
+
+
+def _permitted(draft: Draft | HoraeError, permit: Permit) -> Draft | HoraeError:
+    """Return the draft, or the error that refuses it."""
+    if isinstance(draft, HoraeError):
+        return draft
+    try:
+        permit(draft)
+    except HoraeError as exc:
+        return exc
+    return draft
 
 
 def _is_plain(new: NewItem) -> bool:

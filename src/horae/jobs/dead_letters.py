@@ -1,6 +1,6 @@
 """Dead letters: runs that failed for good, until they are requeued or discarded."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from horae.core.decisions.new_runs import requeued
@@ -11,6 +11,7 @@ from horae.core.model import DISCARDED, Run, RunId, State
 from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
 from horae.jobs.idempotency import Issue
+from horae.jobs.permits import Permit, permit_all
 from horae.jobs.prepare import Preparation
 from horae.lookup import get_run
 from horae.ports.clock import Clock
@@ -62,19 +63,17 @@ class DeadLetters:
         return Tally(matched=matched, done=done, remaining=await self._remaining(selection, 0))
 
     async def requeue(
-        self, selection: Selection, patch: Patch | None, *, by: str, refuse: Callable[[str], None] = lambda task: None
+        self, selection: Selection, patch: Patch | None, *, by: str, permit: Permit = permit_all
     ) -> Tally:
         """Resolve letters by new runs; `patch` is merged into their parameters.
 
-        Letters whose patched parameters do not fit their task stay; raises Invalid when none fits. `refuse` raises for
-        a task that the caller may not run.
+        Letters whose patched parameters do not fit their task stay; raises Invalid when none fits, and what `permit`
+        raises before any letter is requeued.
         """
         matched = done = 0
         unfit: list[Invalid] = []
-        async for letters in self._chunks(selection):
+        async for letters in self._chunks(await self._permitted(selection, permit)):
             matched += len(letters)
-            for task in {letter.spec.task for letter in letters}:
-                refuse(task)
             successors = [await self._successor(letter, patch, by) for letter in letters]
             unfit += [successor for successor in successors if isinstance(successor, Invalid)]
             now = self._clock.now()
@@ -87,6 +86,15 @@ class DeadLetters:
         if matched and len(unfit) == matched:
             raise unfit[0]
         return Tally(matched=matched, done=done, remaining=await self._remaining(selection, len(unfit)))
+
+    async def _permitted(self, selection: Selection, permit: Permit) -> Selection:
+        """Return the same letters by their ids, so that none comes in after the last one was permitted."""
+        ids: list[RunId] = []
+        async for letters in self._chunks(selection):
+            for letter in letters:
+                permit(letter.spec)
+            ids += [letter.id for letter in letters]
+        return Selection(which=selection.which, ids=ids)
 
     async def _successor(self, letter: Run, patch: Patch | None, by: str) -> Run | Invalid:
         try:
@@ -129,10 +137,18 @@ class DeadLetters:
     # --- one
 
     async def retry(
-        self, run_id: RunId, patch: Patch | None, *, owner: str | None, by: str, issue: Issue[Run] | None = None
+        self,
+        run_id: RunId,
+        patch: Patch | None,
+        *,
+        owner: str | None,
+        by: str,
+        issue: Issue[Run] | None = None,
+        permit: Permit = permit_all,
     ) -> Run | IdempotencyRecord:
         """Resolve one letter by a new run; raises Conflict when the run is not a dead letter."""
         letter = await get_run(self._store, run_id, owner=owner)
+        permit(letter.spec)
         _refuse_no_letter(letter)
         successor = await self._requeued(letter, patch, by)
         record = None if issue is None else await issue(successor)

@@ -10,6 +10,7 @@ from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
 from horae.core.values import replace
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.optimistic import next_revision, refuse_ended, refuse_started, update, write_change
+from horae.jobs.permits import Permit, permit_all
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -60,10 +61,11 @@ class Pauser:
         [refusal] = await self._store.apply([change_one_shot(run, paused, event=EventKind.JOB_PAUSED)])
         return job_of(paused) if refusal is None else None
 
-    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None) -> Job:
+    async def resume(self, job_id: JobId, *, missed: Misfire, owner: str | None, permit: Permit = permit_all) -> Job:
         """Resume the job; `missed` decides about the slots that came due in the pause."""
 
         async def change(job: Job) -> Job | None:
+            permit(job.spec)
             refuse_ended(job)
             if job.status is not JobStatus.PAUSED:
                 return job

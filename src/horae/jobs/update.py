@@ -26,6 +26,7 @@ from horae.jobs.optimistic import (
     update,
     write_change,
 )
+from horae.jobs.permits import Permit, permit_all
 from horae.jobs.prepare import Item, Preparation
 from horae.lookup import find_job_by_key
 from horae.ports.clock import Clock
@@ -62,27 +63,44 @@ class Updater:
         self._creator = creator
         self._canceller = canceller
 
-    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None = None) -> Job:
+    async def patch(
+        self,
+        job_id: JobId,
+        revise: Revise,
+        *,
+        owner: str | None,
+        expected: int | None = None,
+        permit: Permit = permit_all,
+    ) -> Job:
         """Write what `revise` makes of the job, if that differs; raises RevisionChanged unless it is at `expected`."""
 
         async def change(job: Job) -> Job | None:
             if expected is not None and job.revision != expected:
                 raise RevisionChanged(f"job_{job_id}")
             refuse_ended(job)
-            return await self._change(job, await revise(job))
+            draft = await revise(job)
+            permit(draft)
+            return await self._change(job, draft)
 
         return await update(self._store, job_id, owner, change)
 
     # --- by key
 
     async def put(
-        self, draft: Draft, *, owner: str, by: str, check: Callable[[Job | None], None] = lambda there: None
+        self,
+        draft: Draft,
+        *,
+        owner: str,
+        by: str,
+        check: Callable[[Job | None], None] = lambda there: None,
+        permit: Permit = permit_all,
     ) -> Put:
         """Create the job with the key of the draft, or update it; `check` may refuse the existing job.
 
         A one-shot that becomes a recurring job, or the other way round, is cancelled and replaced by a new job.
         """
         assert draft.key is not None
+        permit(draft)
         for _ in range(TRIES):
             there = await find_job_by_key(self._store, owner, draft.key)
             check(there)

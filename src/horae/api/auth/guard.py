@@ -13,7 +13,8 @@ from horae.api.http.operation import Scope, header_values
 from horae.api.http.problems import Forbidden, RateLimited, Unauthorized
 from horae.api.http.rate_limit import RateLimit
 from horae.config import Settings
-from horae.core.model import LOCAL
+from horae.core.drafts import Draft
+from horae.core.model import LOCAL, Spec
 
 SHELL_TASK = "shell.run"
 EVERY_SCOPE = frozenset(Scope)
@@ -32,6 +33,11 @@ class Principal:
     @property
     def admin(self) -> bool:
         return Scope.ADMIN in self.scopes
+
+    def permit(self, what: Draft | Spec) -> None:
+        """Raise Forbidden when a task runs programs and the principal lacks the scope for it."""
+        if what.task == SHELL_TASK and Scope.SHELL not in self.scopes:
+            raise Forbidden(f"the token needs the scope {Scope.SHELL} for {SHELL_TASK}", scope=Scope.SHELL)
 
     @property
     def reach(self) -> str | None:
@@ -88,12 +94,6 @@ def principal(request: Request) -> Principal:
     """Return the principal of an authorized request."""
     who: Principal = request.scope["horae.principal"]
     return who
-
-
-def refuse_shell(who: Principal, task: str) -> None:
-    """Raise Forbidden when a task runs programs and the principal lacks the scope for it."""
-    if task == SHELL_TASK and Scope.SHELL not in who.scopes:
-        raise Forbidden(f"the token needs the scope {Scope.SHELL} for {SHELL_TASK}", scope=Scope.SHELL)
 
 
 async def _authenticated(tokens: TokenVerifier, authorization: list[str]) -> Principal:

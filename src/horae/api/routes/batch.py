@@ -7,8 +7,8 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth.guard import Principal, principal, refuse_shell
-from horae.api.dispatch.context import services_of
+from horae.api.auth.guard import Principal, principal
+from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.idempotency import run_once_in_steps
 from horae.api.dispatch.responses import json_response
 from horae.api.dispatch.router import resource
@@ -51,13 +51,13 @@ class BatchView(Struct):
 )
 async def create_batch(request: Request) -> Response:
     """Create many jobs, and return the outcome of each in their order."""
-    who, services = principal(request), services_of(request)
+    who, acts = principal(request), acts_of(request)
     lines = request.headers.get("content-type", "").partition(";")[0].strip().lower() in LINES
     data = await read_body(request, MAX_BATCH_BODY)
 
     async def act(ask: Ask | None) -> Response:
         drafts, asks = await _read_drafts(read_batch(data, lines=lines), who, ask)
-        outcomes = await services.jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks)
+        outcomes = await acts.create_many(drafts, asks)
         if ask is not None and (unavailable := [one for one in outcomes if isinstance(one, Unavailable)]):
             raise unavailable[0]  # and store no response, so that a repeated request completes the batch
         items = [_item(outcome) for outcome in outcomes]
@@ -88,7 +88,6 @@ async def _read_drafts(
 def _draft_or_error(body: bytes, who: Principal) -> tuple[Draft | HoraeError, Ask | None]:
     try:
         draft, key = read_batch_job(body)
-        refuse_shell(who, draft.task)
         return draft, None if key is None else asked(who.owner, key, b"batch", body)
     except HoraeError as exc:
         return exc, None

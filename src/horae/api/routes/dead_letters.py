@@ -7,7 +7,8 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth.guard import Principal, principal, refuse_shell
+from horae.api.auth.guard import Principal, principal
+from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.context import services_of
 from horae.api.dispatch.idempotency import run_once_in_steps
 from horae.api.dispatch.responses import json_response, page_response
@@ -102,15 +103,12 @@ async def list_letters(request: Request) -> Response:
 @Operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
 async def requeue(request: Request) -> Response:
     """Run dead letters again, each as a new run; at most 10,000 per request."""
-    who, services = principal(request), services_of(request)
+    who, acts = principal(request), acts_of(request)
     data = await read_body(request)
 
     async def act(ask: Ask | None) -> Response:
         body = decode(data, RequeueBody)
-        tally = await services.dead_letters.requeue(
-            _selection(body, who), body.params, by=who.subject, refuse=lambda task: refuse_shell(who, task)
-        )
-        return json_response(_resolved(tally))
+        return json_response(_resolved(await acts.requeue(_selection(body, who), body.params)))
 
     return await run_once_in_steps(request, who, data, act)
 

@@ -7,7 +7,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth.guard import refuse_shell
+from horae.api.auth.guard import principal
+from horae.api.dispatch.acts import acts_of
+from horae.api.dispatch.context import services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.responses import json_response
 from horae.api.dispatch.router import resource
@@ -17,6 +19,7 @@ from horae.api.http.problems import Problem
 from horae.api.http.query import read_timestamp
 from horae.api.routes.jobs import found_job, job_response
 from horae.api.routes.runs import new_run_response
+from horae.api.schemas.ids import read_job_id
 from horae.api.schemas.job_requests import read_params
 from horae.api.schemas.job_views import JobView
 from horae.api.schemas.run_views import RunView
@@ -65,33 +68,32 @@ class ResumeBody(Struct, forbid_unknown_fields=True):
 )
 async def run_now(request: Request) -> Response:
     """Run a job now, whatever its schedule, even while it is paused."""
-    services, job, who = await found_job(request)
-    refuse_shell(who, job.spec.task)
+    acts, job_id = acts_of(request), read_job_id(request.path_params["id"])
+    await acts.job(job_id)
     data = await read_body(request)
 
     async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
-        params = read_params(decode(data, RunBody).params)
-        return await services.jobs.run_now(job.id, params, owner=who.reach, by=who.subject, issue=issue)
+        return await acts.run_now(job_id, read_params(decode(data, RunBody).params), issue)
 
-    return await run_once(request, who, data, act, partial(new_run_response, request))
+    return await run_once(request, principal(request), data, act, partial(new_run_response, request))
 
 
 @Operation(scope=Scope.WRITE, tag="jobs", body=BackfillBody, answers={202: BackfillView, 409: Problem}, idempotent=True)
 async def backfill(request: Request) -> Response:
     """Run a recurring job for its past slots from `start` to `end`, whether they have already run or not."""
-    services, job, who = await found_job(request)
-    refuse_shell(who, job.spec.task)
+    acts, job_id = acts_of(request), read_job_id(request.path_params["id"])
+    await acts.job(job_id)
     data = await read_body(request)
 
     async def act(issue: Issue[Filling] | None) -> Filling | IdempotencyRecord:
         body = decode(data, BackfillBody)
         start, end = read_timestamp(body.start, "/start"), read_timestamp(body.end, "/end")
-        return await services.jobs.backfill(job.id, start, end, owner=who.reach, issue=issue)
+        return await acts.backfill(job_id, start, end, issue)
 
     async def respond(filling: Filling) -> Response:
         return json_response(_backfill_view(filling), 202)
 
-    return await run_once(request, who, data, act, respond)
+    return await run_once(request, principal(request), data, act, respond)
 
 
 @Operation(scope=Scope.WRITE, tag="jobs", body=EmptyBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
@@ -106,10 +108,11 @@ async def pause(request: Request) -> Response:
 @Operation(scope=Scope.WRITE, tag="jobs", body=ResumeBody, answers={200: JobView, 409: Problem}, headers=("ETag",))
 async def resume(request: Request) -> Response:
     """Resume a paused job."""
-    services, before, who = await found_job(request)
+    acts, job_id = acts_of(request), read_job_id(request.path_params["id"])
+    await acts.job(job_id)
     missed = decode(await read_body(request), ResumeBody).missed or Misfire.SKIP
-    job = await services.jobs.resume(before.id, missed=missed, owner=who.reach)
-    return job_response(await services.queries.overview_of(job))
+    job = await acts.resume(job_id, missed)
+    return job_response(await services_of(request).queries.overview_of(job))
 
 
 ROUTES = [

@@ -6,7 +6,8 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth.guard import Principal, principal, refuse_shell
+from horae.api.auth.guard import Principal, principal
+from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
@@ -59,20 +60,16 @@ Creation = Issue[Job]  # here, because annotations of an inner function are eval
 )
 async def create(request: Request) -> Response:
     """Create a job."""
-    who, services = principal(request), services_of(request)
+    acts, services = acts_of(request), services_of(request)
     data = await read_body(request)
 
     async def act(issue: Creation | None) -> Job | IdempotencyRecord:
-        draft = read_job(data)
-        refuse_shell(who, draft.task)
-        if issue is None:
-            return await services.jobs.create(draft, owner=who.owner, by=who.subject)
-        return await services.jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue)
+        return await acts.create(read_job(data), issue)
 
     async def respond(job: Job) -> Response:
         return job_response(await services.queries.overview_of_new(job), 201, _location(request, job))
 
-    return await run_once(request, who, data, act, respond)
+    return await run_once(request, principal(request), data, act, respond)
 
 
 @Operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]})
@@ -110,11 +107,9 @@ async def patch(request: Request) -> Response:
 
     async def revise(job: Job) -> Draft:
         overview = before if job == before.job else await services.queries.overview_of(job)
-        draft = read_patch(data, overview)
-        refuse_shell(who, draft.task)
-        return draft
+        return read_patch(data, overview)
 
-    job = await services.jobs.patch(job_id, revise, owner=who.reach, expected=expected)
+    job = await acts_of(request).patch(job_id, revise, expected=expected)
     return job_response(await services.queries.overview_of(job))
 
 
@@ -132,15 +127,14 @@ async def put(request: Request) -> Response:
     Fields that are left out get their defaults, but secrets that are left out are kept. Read-only fields are ignored,
     so that the response to a GET can be changed and sent back.
     """
-    services, before, who = await found_job(request)
+    services, before, _ = await found_job(request)
     expected = expected_revision(request, before)
     draft = read_replacement(await read_body(request), before.spec.key)
-    refuse_shell(who, draft.task)
 
     async def revise(job: Job) -> Draft:
         return draft
 
-    job = await services.jobs.patch(before.id, revise, owner=who.reach, expected=expected)
+    job = await acts_of(request).patch(before.id, revise, expected=expected)
     return job_response(await services.queries.overview_of(job))
 
 
@@ -162,10 +156,7 @@ async def put_by_key(request: Request) -> Response:
     key = read_key(request.path_params["key"])
     refuse_changed(request, await find_job_by_key(services.store, who.owner, key))
     draft = read_replacement(await read_body(request), key)
-    refuse_shell(who, draft.task)
-    done = await services.jobs.put(
-        draft, owner=who.owner, by=who.subject, check=lambda there: refuse_changed(request, there)
-    )
+    done = await acts_of(request).put(draft, check=lambda there: refuse_changed(request, there))
     overview = services.queries.overview_of_new if done.created else services.queries.overview_of
     return job_response(await overview(done.job), 201 if done.created else 200, _location(request, done.job))
 

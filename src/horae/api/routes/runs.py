@@ -8,7 +8,8 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.api.auth.guard import Principal, principal, refuse_shell
+from horae.api.auth.guard import Principal, principal
+from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
@@ -87,14 +88,13 @@ async def why(request: Request) -> Response:
 )
 async def retry(request: Request) -> Response:
     """Run a failed run again, as a new run that replaces it."""
-    services, run_id, who = _target_run(request)
-    run, _ = await services.queries.run(run_id, owner=who.reach)
-    refuse_shell(who, run.spec.task)
+    _, run_id, who = _target_run(request)
+    acts = acts_of(request)
+    await acts.run(run_id)
     data = await read_body(request)
 
     async def act(issue: Issue[Run] | None) -> Run | IdempotencyRecord:
-        patch = decode(data, AgainBody).params
-        return await services.dead_letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue)
+        return await acts.retry(run_id, decode(data, AgainBody).params, issue)
 
     return await run_once(request, who, data, act, partial(new_run_response, request))
 
