@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from horae import Horae, Run, cron, every
-from horae.core.errors import Fault, InvalidSchedule
+from horae.core.errors import Fault, InvalidSchedule, Misconfigured
 from horae.core.schedule.types import CronSchedule, Every
 from horae.tasks.binding import InvalidParams
 from horae.tasks.builtin import builtin_tasks
@@ -93,6 +93,11 @@ def test_a_name_is_the_functions_own_unless_given(app: Horae) -> None:
 def test_store_and_owner_are_kept() -> None:
     app = Horae(store="postgresql://there/db", owner="billing")
     assert (app.store, app.owner) == ("postgresql://there/db", "billing")
+
+
+def test_no_owner_is_called_what_stands_for_every_owner() -> None:
+    with pytest.raises(Misconfigured, match="every owner"):
+        Horae(owner="*")
 
 
 def test_a_name_is_given_once(app: Horae) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 from horae.config import Settings, load_settings
 from horae.core.drafts import Declared
 from horae.core.model import LOCAL
+from horae.core.owners import refuse_reserved_owner
 from horae.run import Run
 from horae.sdk.declarations import Declarations, When
 from horae.sdk.event_loop import LoopBridge
@@ -65,6 +66,7 @@ class Horae:
     def __init__(self, *, store: str | None = None, owner: str | None = None, name: str | None = None) -> None:
         self.store = store
         self.owner = owner or LOCAL
+        refuse_reserved_owner(self.owner)
         self.name = name or _calling_module()
         self.registry = Registry()
         self._declarations = Declarations()

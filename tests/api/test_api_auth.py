@@ -36,6 +36,7 @@ from tests.api.matrix import (
     World,
     new_jobs,
 )
+from tests.api.serving import ByName
 from tests.api.tokens import AUDIENCE, RSA_KEY, SECRET, by_secret, claims, document, public_jwk
 from tests.clocks import ManualClock
 
@@ -164,6 +165,23 @@ async def test_another_owner_s_lists_are_for_administrators(
     assert allowed.status_code == 200
     if method == "GET":
         assert any(one in allowed.text for one in world.ids)
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/runs", "/v1/dead-letters", "/v1/events"])
+async def test_every_owner_s_lists_are_for_administrators_whatever_an_owner_is_called(
+    services: Services, matrix: Matrix, client: httpx2.AsyncClient, world: World, path: str
+) -> None:
+    transport = httpx2.ASGITransport(create_app(services, guard=ByName()))
+    method = "HEAD" if path == "/v1/events" else "GET"
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as by_name:
+        starry = {"Authorization": "Bearer *"}
+        own = await by_name.request(method, path, headers=starry)
+        assert own.status_code == 200
+        assert not any(one in own.text for one in world.ids)
+        assert (await by_name.request(method, path, headers=starry, params={"owner": "*"})).status_code == 403
+    everybody_s = await client.request(method, path, headers=bearer(matrix, "root", "admin"), params={"owner": "*"})
+    assert everybody_s.status_code == 200
+    assert method == "HEAD" or any(one in everybody_s.text for one in world.ids)
 
 
 async def test_filters_do_not_reach_what_is_another_s(matrix: Matrix, client: httpx2.AsyncClient, world: World) -> None:

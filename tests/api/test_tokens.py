@@ -147,6 +147,7 @@ async def test_an_audience_is_checked_only_where_one_is_set(clock: Clock) -> Non
         {"sub": "a" * 201},
         {"sub": "a\0b"},
         {"sub": "a\ud800"},
+        {"sub": "*"},
     ],
     ids=str,
 )

@@ -71,6 +71,7 @@ def test_the_audience_is_the_one_of_the_server(
     [
         (["--sub", ""], "--sub must be a name"),
         (["--sub", "a" * 201], "--sub must be a name"),
+        (["--sub", "*"], "stands for every owner"),
         (["--sub", "ann", "--scope", "everything"], "the scopes are jobs:read, jobs:write, shell, admin"),
         (["--sub", "ann", "--scope", ""], "the scopes are"),
         (["--sub", "ann", "--ttl", "soon"], "must be a duration"),

@@ -9,6 +9,7 @@ from typing import Any
 import jwt
 
 from horae.api.auth.jwks import KeyRing, KeySource
+from horae.core.owners import EVERY_OWNER
 
 MAX_TOKEN = 16_384  # bytes
 MAX_NAME = 200  # characters of an owner or subject
@@ -136,6 +137,8 @@ def _name(payload: Mapping[str, Any], claim: str) -> str:
     value = payload.get(claim)
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME or not _is_storable(value):
         raise InvalidToken(f"the token does not name its owner ({claim}: a text of 1 to {MAX_NAME} characters)")
+    if value == EVERY_OWNER:
+        raise InvalidToken(f"the token names its owner {value!r} ({claim}), which stands for every owner")
     return value
 
 

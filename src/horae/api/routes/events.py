@@ -14,9 +14,9 @@ from horae.api.dispatch import sse
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.router import resource
 from horae.api.http.operation import Operation, Param, Scope
-from horae.api.http.problems import Forbidden, Problem
+from horae.api.http.problems import Problem
 from horae.api.http.query import Query, Text
-from horae.api.schemas.filters import JobIdText
+from horae.api.schemas.filters import OWNER, JobIdText, queried_owner
 from horae.api.schemas.ids import read_job_id
 from horae.api.schemas.job_views import JobView, job_view
 from horae.api.schemas.run_views import RunView, run_view
@@ -26,13 +26,12 @@ from horae.core.model import JobId
 from horae.events.event import EventFilter, EventId, FeedEvent
 from horae.lookup import find_job
 
-EVERYBODY = "*"
 ENCODED = 500  # messages that are cached for other listeners
 
 PARAMS = (
     Param("types", Text, "only these types, such as `run.failed,job.*`"),
     Param("job_id", JobIdText, "only events of this job and its runs"),
-    Param("owner", Text, "whose events; another owner, or `*` for every owner, needs the scope admin"),
+    OWNER,
     *sse.RESUME,
 )
 
@@ -108,17 +107,10 @@ def event_view(event: FeedEvent) -> EventView:
 
 
 async def _filter(services: Services, query: Query, who: Principal) -> EventFilter:
-    owner = _owner(query, who)
+    owner = queried_owner(query, who)
     types, job = query.text("types"), query.text("job_id")
     kinds = frozenset(EventKind) if types is None else _kinds(types)
     return EventFilter(owner=owner, kinds=kinds, job_id=None if job is None else await _job(services, job, owner))
-
-
-def _owner(query: Query, who: Principal) -> str | None:
-    owner = query.text("owner") or who.owner
-    if owner != who.owner and not who.admin:
-        raise Forbidden("listening to another owner's events needs the scope admin", scope=Scope.ADMIN)
-    return None if owner == EVERYBODY else owner
 
 
 async def _job(services: Services, text: str, owner: str | None) -> JobId:

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from horae.api.auth.guard import Principal
-from horae.api.http.operation import Param
+from horae.api.http.operation import Param, Scope
 from horae.api.http.problems import Forbidden
 from horae.api.http.query import Query, Text
 from horae.api.schemas.ids import read_job_id
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, JobStatus, State, Trigger
+from horae.core.owners import EVERY_OWNER
 from horae.core.values import replace
 from horae.ports.reader import JobFilter, RunFilter
 from horae.queries.run_search import RunSearch
@@ -23,7 +24,7 @@ LastRunStatus = Literal["queued", "running", "retrying", "succeeded", "failed", 
 JOB_ID_PATTERN = "^job_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"
 JobIdText = Annotated[str, Meta(pattern=JOB_ID_PATTERN)]
 
-OWNER = Param("owner", Text, "whose; another owner than one's own needs the scope admin")
+OWNER = Param("owner", Text, "whose; another owner than one's own, or `*` for every owner, needs the scope admin")
 TASK = Param("task", Text, "the exact name of the task")
 QUEUE = Param("queue", Text, "the exact name of the queue")
 DUE_TIMES = (
@@ -96,7 +97,7 @@ def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
     )
 
 
-def run_filter(query: Query, now: datetime, *, owner: str, job_id: JobId | None = None) -> RunFilter:
+def run_filter(query: Query, now: datetime, *, owner: str | None, job_id: JobId | None = None) -> RunFilter:
     """Return the filter of a list of runs; without `job_id` the query may name the job."""
     job = query.text("job_id")
     status = query.one_of("status", RUN_STATUSES)
@@ -123,13 +124,15 @@ def letter_filter(query: Query, who: Principal, now: datetime) -> RunFilter:
     return replace(runs, dead_letters=True, error_type=query.text("error"))
 
 
-def queried_owner(query: Query, who: Principal) -> str:
-    """Return the owner whose jobs or runs a query lists; raises Forbidden for another owner's."""
+def queried_owner(query: Query, who: Principal) -> str | None:
+    """Return whose jobs, runs or events a query is about, None for every owner's; raises Forbidden for another's."""
     return owner_allowed(query.text("owner"), who)
 
 
-def owner_allowed(owner: str | None, who: Principal) -> str:
-    """Return the given owner, or one's own without one; raises Forbidden for another owner's."""
-    if owner is not None and owner != who.owner and not who.admin:
-        raise Forbidden("listing another owner's jobs or runs needs the scope admin")
-    return owner or who.owner
+def owner_allowed(owner: str | None, who: Principal) -> str | None:
+    """Return the given owner, one's own without one, or None for every owner; raises Forbidden for another owner's."""
+    if owner is None:
+        return who.owner
+    if not who.admin and (owner == EVERY_OWNER or owner != who.owner):
+        raise Forbidden("another owner's jobs, runs and events need the scope admin", scope=Scope.ADMIN)
+    return None if owner == EVERY_OWNER else owner

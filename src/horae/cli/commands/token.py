@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from horae.cli.arguments import Several
 from horae.cli.output import print_text
 from horae.core.errors import Malformed, Misconfigured
+from horae.core.owners import refuse_reserved_owner
 
 SCOPES = ("jobs:read", "jobs:write", "shell", "admin")
 DEFAULT_SCOPES = ("jobs:read", "jobs:write")
@@ -62,6 +63,7 @@ def _explain_missing_secret(jwks: str) -> str:
 def _subject(sub: str) -> str:
     if not sub.strip() or len(sub) > MAX_SUBJECT or "\0" in sub:
         raise Malformed(f"--sub must be a name of 1 to {MAX_SUBJECT} characters")
+    refuse_reserved_owner(sub)
     return sub
 
 
