@@ -6,13 +6,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import httpx2
 import pytest
 from structlog.testing import capture_logs
 
+from horae import Horae
 from horae.config import load_settings
 from horae.core.errors import HoraeError, Misconfigured, Unavailable
 from horae.runtime.launch import join_with_retries, run_node, run_until_done
 from horae.runtime.plan import NodePlan
+from horae.runtime.wiring import running_node
 
 NO_FILE = Path("there-is-no-such-file.toml")
 
@@ -88,6 +91,23 @@ def test_without_authentication_it_listens_on_loopback_only(host: str) -> None:
     settings = load_settings({"host": host}, environ={}, file=NO_FILE)
     with pytest.raises(Misconfigured, match="loopback"):
         run_node(settings, NodePlan())
+
+
+@pytest.mark.parametrize(
+    ("environ", "rebound"), [({}, 403), ({"HORAE_AUTH": "jwt", "HORAE_JWT_SECRET": "s" * 32}, 401)]
+)
+async def test_without_authentication_it_answers_to_names_of_this_machine_only(
+    environ: dict[str, str], rebound: int, tmp_path: Path
+) -> None:
+    settings = load_settings({"store": f"sqlite:///{tmp_path}/horae.db"}, environ=environ, file=NO_FILE)
+    evil = {"host": "evil.example:8765", "origin": "http://evil.example:8765"}  # its name resolves to this machine
+    program = {"task": "shell.run", "params": {"command": ["true"]}}
+    async with running_node(settings, NodePlan(roles=frozenset({"api"})), Horae(name="here")) as node:
+        transport = httpx2.ASGITransport(node.api)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8765") as client:
+            assert (await client.get("/healthz")).status_code == 200
+            assert (await client.get("/v1/jobs", headers=evil)).status_code == rebound
+            assert (await client.post("/v1/jobs", json=program, headers=evil)).status_code == rebound
 
 
 class Joining:

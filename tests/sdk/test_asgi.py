@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -124,6 +124,19 @@ async def test_served_by_itself_it_follows_the_lifespan_protocol(app: Horae, sto
         await serving
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert await store.nodes() == []
+
+
+@pytest.mark.parametrize(("auth", "rebound"), [("settings", 403), ("host", 200)])
+async def test_without_authentication_a_page_that_resolves_to_this_machine_is_refused(
+    app: Horae, auth: Literal["settings", "host"], rebound: int
+) -> None:
+    embedded = app.asgi(auth=auth)
+    async with client_of(embedded) as client:
+        assert (await client.get("/v1/jobs")).status_code == 200
+        assert (await client.get("/v1/jobs", headers={"host": "evil.example:8765"})).status_code == rebound
+    async with client_of(embedded, "testclient") as client:  # tests of applications name themselves as they like
+        assert (await client.get("/v1/jobs", headers={"host": "testserver"})).status_code == 200
+    await embedded.stop()
 
 
 async def test_a_store_that_is_not_there_is_told_and_tried_again(tmp_path: Path) -> None:

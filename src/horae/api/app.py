@@ -11,7 +11,7 @@ from horae.api.auth.guard import OPEN, Guard
 from horae.api.dispatch.context import Services
 from horae.api.dispatch.router import Resource, ResourceRouter
 from horae.api.http.admission import Admission
-from horae.api.http.origin import refuse_foreign_origin
+from horae.api.http.origin import refuse_foreign_host, refuse_foreign_origin
 from horae.api.http.problems import on_error, on_http_error, on_unexpected_error
 from horae.api.openapi import document
 from horae.api.routes import (
@@ -52,7 +52,9 @@ class Api(Starlette):
         scope["app"] = self
         request = Request(scope, receive, send)
         try:
-            refuse_foreign_origin(scope, local_names=self._local_names)
+            refuse_foreign_origin(scope)
+            if self._local_names:
+                refuse_foreign_host(scope)
             response = await self._routes.find(scope).dispatch(request)
         except HoraeError as exc:
             response = on_error(request, exc)

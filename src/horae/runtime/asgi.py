@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from horae.api.auth.guard import EVERYBODY, Guard, Principal
 from horae.api.http.operation import Scope as Permission
+from horae.api.http.origin import refuse_foreign_host
 from horae.api.http.problems import Forbidden, problem_of, problem_response
 from horae.api.http.rate_limit import RateLimit
 from horae.config import Settings, without_password
@@ -77,12 +78,18 @@ class Embedded:
             return problem_response(problem_of(exc))
 
     def _refuse_remote(self, scope: Scope) -> None:
-        if self._trusting or self._settings().auth != "off" or _is_local(scope):
+        """Raise Forbidden where nobody authenticates, for other machines and for names that only lead to this one."""
+        if self._trusting or self._settings().auth != "off":
             return
-        raise Forbidden(
-            "without authentication Horae answers this machine only: set HORAE_AUTH=jwt, or use"
-            ' app.asgi(auth="host") if the application that mounts it authenticates its users'
-        )
+        address = _address(scope)
+        if address is None:
+            return
+        if not address.is_loopback:
+            raise Forbidden(
+                "without authentication Horae answers this machine only: set HORAE_AUTH=jwt, or use"
+                ' app.asgi(auth="host") if the application that mounts it authenticates its users'
+            )
+        refuse_foreign_host(scope)
 
     async def _started(self) -> RunningNode:
         if self._running is not None:
@@ -155,13 +162,13 @@ def _acting_for(owner: str) -> Principal:
     return Principal(owner=owner, subject=owner, scopes=frozenset({Permission.READ, Permission.WRITE}))
 
 
-def _is_local(scope: Scope) -> bool:
-    """Return whether a request comes from this machine; true without an address, as in tests and behind sockets."""
+def _address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a request comes from; None without one, as in tests and behind sockets."""
     client = scope.get("client")
     try:
-        return client is None or ipaddress.ip_address(client[0]).is_loopback
+        return None if client is None else ipaddress.ip_address(client[0])
     except ValueError:
-        return True
+        return None
 
 
 @contextlib.contextmanager

@@ -42,10 +42,8 @@ class NodePlan:
     queues: Sequence[str] = ()
     concurrency: int = DEFAULT_CONCURRENCY
     demo: bool = False
-    local: bool = False  # answers requests to localhost only, for one person on one machine
-    listener: socket.socket | None = (
-        None  # of the API or of probes, shared by several processes; None: see the settings
-    )
+    local: bool = False  # for one person on one machine: answers requests to localhost only
+    listener: socket.socket | None = None  # of the API or of probes, shared by processes; None: as the settings say
 
 
 def checked_roles(roles: Iterable[str], *, option: str = "roles") -> frozenset[str]:

@@ -91,8 +91,8 @@ async def running_node(
 ) -> AsyncIterator[RunningNode]:
     """Join the cluster, run a node with its roles, and leave at the end; the caller serves the API.
 
-    `guard` admits requests; None: as the settings say. At `probes` a node without the API says how it is, from before
-    it joins until it has left.
+    `guard` admits requests; None: as the settings say, and without authentication to local names only. At `probes` a
+    node without the API says how it is, from before it joins until it has left.
     """
     registry = program.registry.with_tasks(builtin_tasks())
     async with contextlib.AsyncExitStack() as stack:
@@ -115,8 +115,9 @@ async def running_node(
         executor = _executor(parts) if "worker" in plan.roles else None
         node = _node(parts, executor)
         services = _services(parts, node)
+        local_names = plan.local or (guard is None and settings.auth == "off")
         guard = guard or guard_of(settings, now=lambda: clock.now().timestamp())
-        api = create_app(services, guard=guard, local_names=plan.local)
+        api = create_app(services, guard=guard, local_names=local_names)
         # From before the first run starts until the last one has ended.
         connection = stack.enter_context(_bound(program, services))
         if executor is not None:

@@ -71,5 +71,5 @@ def _refuse_beyond_loopback(settings: Settings) -> None:
     raise Misconfigured(
         f"without authentication Horae listens on loopback only, not on {settings.host}, where {who};"
         " set HORAE_AUTH=jwt with HORAE_JWT_SECRET or HORAE_JWKS,"
-        " or put a proxy that authenticates in front of 127.0.0.1"
+        " or put a proxy that authenticates, and sends Host: localhost, in front of 127.0.0.1"
     )
