@@ -10,6 +10,7 @@ import uvicorn
 from horae.api.app import create_app
 from horae.api.auth.guard import Guard, Principal
 from horae.api.dispatch.context import Services
+from horae.api.http.admission import Admission
 from horae.api.http.operation import Scope
 from horae.api.http.problems import Unauthorized
 from tests.live import free_port
@@ -52,11 +53,12 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(services: Services, guard: Guard, *, port: int | None = None) -> AsyncIterator[Served]:
+async def served(
+    services: Services, guard: Guard, *, port: int | None = None, admission: Admission | None = None
+) -> AsyncIterator[Served]:
     port = port or free_port()
-    config = uvicorn.Config(
-        create_app(services, guard=guard), port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=3
-    )
+    app = create_app(services, guard=guard, admission=admission)
+    config = uvicorn.Config(app, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=3)
     server = _Server(config)
     serving = asyncio.create_task(server._serve())
     async with asyncio.timeout(10):

@@ -10,9 +10,10 @@ from starlette.requests import Request
 
 from horae.api.app import create_app
 from horae.api.dispatch.context import Services
-from horae.api.http.admission import Admission
+from horae.api.http.admission import MAX_REQUESTS, MAX_STREAMS, SHARE, Admission
 from horae.api.http.body import MAX_BATCH_BODY
 from horae.api.http.problems import RateLimited
+from horae.api.http.protocol import MAX_CONNECTIONS
 from horae.core.errors import Unavailable
 from tests.api.serving import ByName
 
@@ -64,6 +65,25 @@ def test_who_brings_too_much_leaves_nothing_behind() -> None:
             admitted.add_bytes(51)
         admitted.leave()
     admission.enter(a_request(), "ann").add_bytes(50)
+
+
+def test_streams_have_a_limit_of_their_own_for_each_owner_and_for_all() -> None:
+    admission = Admission(streams=4)
+    streams = [admission.open_stream(owner) for owner in ("ann", "ann", "bob")]
+    with pytest.raises(RateLimited, match="2 streams"):
+        admission.open_stream("ann")
+    streams.append(admission.open_stream("bob"))
+    with pytest.raises(Unavailable):
+        admission.open_stream("eve")
+    streams[0].leave()
+    admission.open_stream("eve").leave()
+    for stream in streams[1:]:
+        stream.leave()
+    assert not admission._streams
+
+
+def test_all_requests_and_streams_of_one_owner_leave_connections_for_others() -> None:
+    assert min(MAX_REQUESTS, MAX_CONNECTIONS) // SHARE + MAX_STREAMS // SHARE < MAX_CONNECTIONS
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from horae import AsyncClient
 from horae.api.dispatch import sse
 from horae.api.dispatch.context import Services
+from horae.api.http.admission import Admission
 from horae.client import Absent, Event, Forbidden, RequestInvalid, TooOld
 from horae.core.ids import Ids
 from horae.core.model import NodeId, Run
@@ -391,3 +392,34 @@ async def test_following_ends_at_once_when_the_server_stops(server: Served, ada:
             assert [chunk async for chunk in chunks] == []
             await stopping
     assert time.monotonic() - began < 2
+
+
+# --- how many
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/jobs/{job}/logs?follow=1"])
+async def test_open_streams_are_counted_until_they_end(services: Services, path: str) -> None:
+    admission = Admission(streams=4)
+    async with (
+        served(services, ByName(), admission=admission) as server,
+        httpx2.AsyncClient(base_url=server.url) as http,
+    ):
+        headers = {"Authorization": "Bearer ann"}
+        job = (await http.post("/v1/jobs", json={"task": "demo.echo", "schedule": "@yearly"}, headers=headers)).json()
+        path = path.format(job=job["id"])
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(2):
+                answer = await stack.enter_async_context(http.stream("GET", path, headers=headers))
+                assert answer.status_code == 200
+            refused = await http.get(path, headers=headers)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert refused.json()["code"] == "rate_limited"
+            assert (await http.head(path, headers=headers)).status_code == 200
+            assert (await http.get("/v1/jobs", headers=headers)).status_code == 200
+            other = http.stream("GET", "/v1/events", headers={"Authorization": "Bearer bob"})
+            assert (await stack.enter_async_context(other)).status_code == 200
+        async with asyncio.timeout(10):
+            while admission._streams:  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.sleep(0.005)
+        async with http.stream("GET", path, headers=headers) as answer:
+            assert answer.status_code == 200

@@ -1,6 +1,7 @@
 """Requests that are too large, too slow or not HTTP get a problem document, and the server goes on."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import resource
@@ -17,14 +18,14 @@ from starlette.routing import Route
 
 from horae.api.http import protocol
 from horae.api.http.protocol import (
-    MAX_BUFFERED,
     MAX_HEADER_BYTES,
     MAX_HEADERS,
+    MAX_PIPELINED,
     MAX_URL,
-    CoalescingTransport,
     LimitedConnection,
     connections_allowed,
 )
+from horae.api.http.transport import MAX_BUFFERED, CoalescingTransport
 
 LARGE = 40_000_000  # bytes: more than the buffers of any two sockets hold
 
@@ -211,12 +212,129 @@ async def test_when_all_connections_are_at_work_a_new_one_is_to_come_back(
     async with asyncio.timeout(10):
         while len(server.server_state.tasks) < 2:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
-    status, problem, head = await say(server.config.port, b"")
+    status, problem, head = await say(server.config.port, request())
     assert (status, problem["code"]) == (503, "unavailable")
     assert b"retry-after: 1" in head
     server.release.set()
     assert [(await done)[0] for done in at_work] == [200, 200]
     assert (await say(server.config.port, request()))[0] == 200
+
+
+async def at_work(server: Server, count: int) -> list[asyncio.Task[tuple[int, Any, bytes]]]:
+    """Open connections whose requests are not answered yet."""
+    asking = b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    tasks = [asyncio.create_task(say(server.config.port, asking)) for _ in range(count)]
+    async with asyncio.timeout(10):
+        while len(server.server_state.tasks) < count:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.005)
+    return tasks
+
+
+async def test_when_all_connections_are_at_work_probes_are_answered(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 2)
+    busy = await at_work(server, 2)
+    for path in ("/healthz", "/readyz", "/metrics", "/metrics?name=horae_runs_total"):
+        status, _, head = await say(server.config.port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert (status, b"connection: close" in head.lower()) == (200, True)
+    for path in ("/", "/v1/jobs", "/healthz/more", "/docs"):
+        assert (await say(server.config.port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()))[0] == 503
+    server.release.set()
+    assert [(await done)[0] for done in busy] == [200, 200]
+
+
+async def test_silent_connections_do_not_take_the_places_of_probes(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(protocol, "RESERVED", 3)
+    busy = await at_work(server, 2)
+    silent = [await asyncio.open_connection("127.0.0.1", server.config.port) for _ in range(10)]
+    assert (await say(server.config.port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
+    assert len(server.server_state.connections) <= 5
+    for _, writer in silent:
+        writer.close()
+    server.release.set()
+    await asyncio.gather(*busy)
+
+
+async def deaf_connections(server: Server, count: int, asking: bytes) -> list[socket.socket]:
+    """Open connections that send requests and never read, and wait until each of them holds answers back."""
+    loop = asyncio.get_running_loop()
+    deaf = []
+    for _ in range(count):
+        sock = socket.create_connection(("127.0.0.1", server.config.port))
+        sock.setblocking(False)
+        deaf.append(sock)
+        await loop.sock_sendall(sock, asking)
+    async with asyncio.timeout(20):
+        while sum(one.flow.write_paused for one in server.server_state.connections) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return deaf
+
+
+async def test_connections_that_never_read_make_room_for_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 5)
+    deaf = await deaf_connections(server, 5, b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+    for _ in range(5):
+        assert (await say(server.config.port, request()))[0] == 200
+    for sock in deaf:
+        sock.close()
+
+
+async def test_what_waits_to_be_written_is_limited_in_total(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_UNSENT", 2 * LARGE)
+    deaf = await deaf_connections(server, 1, b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    for _ in range(5):
+        sock = socket.create_connection(("127.0.0.1", server.config.port))
+        sock.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        deaf.append(sock)
+    await server.until_connections(2)
+    for sock in deaf:
+        sock.close()
+
+
+async def test_a_client_that_reads_slowly_is_served_and_one_that_reads_next_to_nothing_is_not(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.3)
+    asking = b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+    writer.write(asking)
+    taken = 0
+    while piece := await reader.read(LARGE // 16):
+        taken += len(piece)
+        await asyncio.sleep(0.02)  # a slow reader: it takes longer than WRITE_SECONDS for all of it
+    assert taken > LARGE
+    writer.close()
+    [stingy] = await deaf_connections(server, 1, asking)
+    async with asyncio.timeout(10):
+        while server.server_state.connections:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                stingy.recv(1)
+            await asyncio.sleep(0.01)
+    stingy.close()
+
+
+async def test_requests_that_wait_for_their_turn_are_few(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+    short = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + short * 2000)
+    await writer.drain()
+    async with asyncio.timeout(10):
+        while not server.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0)
+    [connection] = server.server_state.connections
+    assert len(connection.pipeline) <= MAX_PIPELINED
+    server.release.set()
+    for _ in range(2001):
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+    writer.close()
 
 
 @pytest.mark.parametrize(

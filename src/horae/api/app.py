@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from horae.api.auth.guard import OPEN, Guard
 from horae.api.dispatch.context import Services
@@ -51,6 +51,7 @@ class Api(Starlette):
             return
         scope["app"] = self
         request = Request(scope, receive, send)
+        response: ASGIApp
         try:
             refuse_foreign_origin(scope)
             if self._local_names:

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from horae.api.auth.guard import authorize, principal
 from horae.api.http.admission import Admission
@@ -23,7 +23,7 @@ class Resource(Route):
         super().__init__(path, self.dispatch)
         self.operations = operations
 
-    async def dispatch(self, request: Request) -> Response:
+    async def dispatch(self, request: Request) -> ASGIApp:
         """Authorize a request and return the response of its operation."""
         method = request.method
         operation = self.operations.get("GET" if method == "HEAD" else method)
@@ -35,7 +35,9 @@ class Resource(Route):
             response = await operation.handler(request)
         else:
             response = await self._handle(request, operation)
-        return _without_stream(response) if method == "HEAD" else response
+        if not isinstance(response, StreamingResponse):
+            return response
+        return _without_stream(response) if method == "HEAD" else _counted_stream(request, response)
 
     async def _handle(self, request: Request, operation: Operation) -> Response:
         admission: Admission = request.app.admission
@@ -76,10 +78,22 @@ class ResourceRouter(Router):
         return route
 
 
-def _without_stream(response: Response) -> Response:
+def _counted_stream(request: Request, response: StreamingResponse) -> ASGIApp:
+    """Count a stream as one of its owner's from now until it ends; raises RateLimited or Unavailable."""
+    admission: Admission = request.app.admission
+    admitted = admission.open_stream(principal(request).owner)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await response(scope, receive, send)
+        finally:
+            admitted.leave()
+
+    return respond
+
+
+def _without_stream(response: StreamingResponse) -> Response:
     """Return the head of a response, so that HEAD does not start a stream."""
-    if not isinstance(response, StreamingResponse):
-        return response
     head = Response(status_code=response.status_code)
     head.raw_headers = response.raw_headers
     return head

@@ -1,15 +1,17 @@
-"""Limits how many requests and body bytes are in progress at once; more are refused before they cost anything."""
+"""Limits how many requests, body bytes and streams are in progress; more are refused before they cost anything."""
 
 from collections import Counter
 
 from starlette.requests import Request
 
 from horae.api.http.problems import RateLimited
+from horae.api.http.protocol import MAX_CONNECTIONS
 from horae.core.errors import Unavailable
 
 MIB = 1024 * 1024
 MAX_REQUESTS = 1_000  # in progress in one process; more would not be faster
 MAX_BYTES = 256 * MIB  # of their bodies
+MAX_STREAMS = MAX_CONNECTIONS // 2  # open in one process; each keeps a connection
 SHARE = 2  # one owner may use 1/SHARE of each limit
 RETRY_SECONDS = 1
 
@@ -36,12 +38,28 @@ class Admitted:
         self._admission.release(self._owner, self._size)
 
 
-class Admission:
-    """Counts the requests and body bytes in progress in this process, in total and per owner."""
+class AdmittedStream:
+    """One stream that is open."""
 
-    def __init__(self, *, requests: int = MAX_REQUESTS, size: int = MAX_BYTES) -> None:
+    __slots__ = ("_admission", "_owner")
+
+    def __init__(self, admission: "Admission", owner: str) -> None:
+        self._admission = admission
+        self._owner = owner
+
+    def leave(self) -> None:
+        """Remove the stream from the counts, after its end."""
+        self._admission.close_stream(self._owner)
+
+
+class Admission:
+    """Counts the requests, body bytes and streams in progress in this process, in total and per owner."""
+
+    def __init__(self, *, requests: int = MAX_REQUESTS, size: int = MAX_BYTES, streams: int = MAX_STREAMS) -> None:
         self._max_requests = requests
         self._max_bytes = size
+        self._max_streams = streams
+        self._streams: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         self._all_requests = 0
@@ -69,6 +87,22 @@ class Admission:
         self._requests[owner] -= 1
         if not self._requests[owner]:
             del self._requests[owner], self._bytes[owner]
+
+    def open_stream(self, owner: str) -> AdmittedStream:
+        """Admit a stream; raises RateLimited when its owner has too many open, Unavailable when all have."""
+        most = self._max_streams // SHARE
+        if self._streams[owner] >= most:
+            raise RateLimited(RETRY_SECONDS, f"{most} streams are open, as many as one owner may have; close some")
+        if self._streams.total() >= self._max_streams:
+            raise Unavailable("this node has no room for another stream; retry later")
+        self._streams[owner] += 1
+        return AdmittedStream(self, owner)
+
+    def close_stream(self, owner: str) -> None:
+        """Remove a stream of an owner from the counts."""
+        self._streams[owner] -= 1
+        if not self._streams[owner]:
+            del self._streams[owner]
 
 
 def admitted_of(request: Request) -> Admitted | None:

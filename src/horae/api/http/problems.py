@@ -57,10 +57,10 @@ class Forbidden(HoraeError):
 
 
 class RateLimited(HoraeError):
-    """The owner sent too many requests."""
+    """The owner sent too many requests, or keeps too many in progress."""
 
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"too many requests; try again after {seconds} s")
+    def __init__(self, seconds: int, detail: str = "too many requests") -> None:
+        super().__init__(f"{detail}; try again after {seconds} s")
         self.headers = {"Retry-After": str(seconds)}
 
 

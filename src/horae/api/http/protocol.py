@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from itertools import chain
 from typing import Any
@@ -12,14 +12,20 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from horae.api.http.problems import RETRY_AFTER_SECONDS, Problem, new_problem
+from horae.api.http.transport import CoalescingTransport, WriteWatch
 
 MAX_URL = 16_384  # bytes; cursors and filters are much shorter
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 65_536  # of all headers together
 HEAD_SECONDS = 20.0  # from the first byte of a request, or the start of the connection, to the end of the headers
 BODY_SECONDS = 300.0
-WRITE_SECONDS = 300.0  # how long a client may read nothing of what it was sent
-MAX_BUFFERED = 65_536  # bytes kept until the end of an iteration of the event loop
+WRITE_SECONDS = 20.0  # in which a client that is behind must take at least LEAST_TAKEN bytes of what it was sent
+LEAST_TAKEN = 65_536
+MAX_UNSENT = 256 * 1024 * 1024  # bytes that wait to be written, of all connections whose clients are behind
+MAX_PIPELINED = 16  # requests of a connection that wait for their turn; what follows them is not parsed yet
+MAX_UNPARSED = 1024 * 1024  # bytes of it
+RESERVED = 32  # connections beyond MAX_CONNECTIONS, which get answers to PROBES only
+PROBES = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 _CODES = {
     400: "malformed",
     408: "request_timeout",
@@ -27,44 +33,11 @@ _CODES = {
     431: "headers_too_large",
     503: "unavailable",
 }
+END_OF_HEAD = b"\n\r\n"
 _LOG = logging.getLogger("uvicorn.error.requests")
 _LOG.setLevel(logging.ERROR)  # clients see their own mistakes and must not fill the log
 
 Deadline = tuple[float, Callable[[], None]]  # seconds, and what to call after them
-
-
-class CoalescingTransport:
-    """A transport that joins all writes of one iteration of the event loop into one.
-
-    Sending is most of the cost of a response: it wakes up the receiver, which then often takes the processor. So a head
-    is sent together with its body, and a client that waits for many responses wakes up once for several of them.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._buffered: list[bytes] = []
-        self._size = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._buffered:
-            self._loop.call_soon(self._flush)
-        self._buffered.append(data)
-        self._size += len(data)
-        if self._size > MAX_BUFFERED:  # pass it on, so that the transport notices a slow receiver
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._buffered:
-            data, self._buffered, self._size = self._buffered, [], 0
-            self._transport.write(b"".join(data))
 
 
 def connections_allowed(files: int) -> int:
@@ -78,14 +51,17 @@ MAX_CONNECTIONS = connections_allowed(resource.getrlimit(resource.RLIMIT_NOFILE)
 class LimitedConnection(HttpToolsProtocol):
     """Refuses requests whose head is too large or too slow, and aborts those whose body or response takes too long.
 
-    When there are too many connections, the one that has been idle longest is closed to make room for a new one.
+    When there are too many connections, the one that has been idle longest is closed to make room for a new one, or
+    the one whose client has been behind longest with reading. When all are at work, a new one may ask for PROBES only.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self.logger = _LOG
         self._idle_since = 0.0  # by the clock of the event loop
-        self._write_timer: asyncio.TimerHandle | None = None  # runs while the client reads nothing
+        self._write_watch: WriteWatch
+        self._probes_only = False
+        self._unparsed = bytearray()  # what follows the requests that wait for their turn
         self._refusal: Problem | None = None
         self._deadline: Deadline | None = None  # for what must arrive next
         self._timed: Deadline | None = None  # the deadline that the timer runs for
@@ -96,7 +72,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = CoalescingTransport(transport, self.loop)  # type: ignore[assignment]
+        coalescing = CoalescingTransport(transport, self.loop)
+        self.transport = coalescing  # type: ignore[assignment]
+        self._write_watch = WriteWatch(coalescing, self.loop)
         self._idle_since = self.loop.time()
         self._deadline = (HEAD_SECONDS, self._head_too_slow)
         self._set_timer()
@@ -105,12 +83,23 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._stop_write_timer()
+        self._write_watch.stop()
+        self._unparsed.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
             return  # ignore what follows a refused request
+        if self._unparsed:
+            self._unparsed += data
+            self._wait_for_turns()
+        elif data.count(END_OF_HEAD) <= MAX_PIPELINED and len(self.pipeline) < MAX_PIPELINED:
+            self._parse(data)
+        else:
+            self._unparsed += data
+            self._parse_more()
+
+    def _parse(self, data: bytes) -> None:
         received = self._head_bytes
         super().data_received(data)
         if self._refusal is None and self._deadline is not self._timed:
@@ -122,15 +111,41 @@ class LimitedConnection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._write_timer = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+        self._write_watch.start(WRITE_SECONDS, LEAST_TAKEN)
+        self._shed_unsent()
 
     def resume_writing(self) -> None:
-        self._stop_write_timer()
+        self._write_watch.stop()
         super().resume_writing()
 
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
         super().on_response_complete()
+        if self._unparsed:
+            self.flow.pause_reading()
+            self.loop.call_soon(self._parse_more)
+
+    # --- pipelining
+
+    def _parse_more(self) -> None:
+        """Parse what is left, a few requests at a time, until enough of them wait for their turn."""
+        while self._unparsed and len(self.pipeline) < MAX_PIPELINED and self._refusal is None:
+            if self.transport.is_closing():
+                return
+            size = _size_of_requests(self._unparsed, MAX_PIPELINED - len(self.pipeline))
+            piece = bytes(self._unparsed[:size])
+            del self._unparsed[:size]
+            self._parse(piece)
+        if self._unparsed:
+            self._wait_for_turns()
+
+    def _wait_for_turns(self) -> None:
+        """Read nothing more while requests wait, and do not blame the client for what it could not send meanwhile."""
+        self._stop_timer()
+        self._timed = None
+        self.flow.pause_reading()
+        if len(self._unparsed) > MAX_UNPARSED:  # a response in progress resumes the reading, to see the client leave
+            self.transport.abort()
 
     # --- callbacks of the parser
 
@@ -148,9 +163,15 @@ class LimitedConnection(HttpToolsProtocol):
         size = sum(map(len, chain.from_iterable(self.headers)))
         if len(self.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
             raise self._refused(431, _TOO_MANY_HEADERS)
+        if len(self.pipeline) > MAX_PIPELINED:
+            raise self._refused(400, f"at most {MAX_PIPELINED} requests may wait for the responses to earlier ones")
+        if self._probes_only and self.url.partition(b"?")[0] not in PROBES:
+            raise self._refused(503, "there are too many connections; retry later")
         self._head_bytes = None
         self._deadline = (BODY_SECONDS, self._body_too_slow)
         super().on_headers_complete()
+        if self._probes_only:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._deadline = None
@@ -164,14 +185,36 @@ class LimitedConnection(HttpToolsProtocol):
         return self._refusal is None and (self.cycle is None or self.cycle.response_complete)
 
     def _make_room(self) -> None:
-        others = (other for other in self.connections if isinstance(other, LimitedConnection) and other is not self)
-        longest = min((other for other in others if other._is_idle), key=lambda other: other._idle_since, default=None)
-        if longest is None:
-            self._refuse(503, "there are too many connections; retry later")
-        elif longest._write_timer is None:
-            longest._refuse(408, "the connection was idle, and others needed its place")
+        others = [other for other in self._all() if other is not self]
+        idle = min((other for other in others if other._is_idle), key=lambda other: other._idle_since, default=None)
+        behind = min(
+            (other for other in others if other._write_watch.running),
+            key=lambda other: other._write_watch.since,
+            default=None,
+        )
+        if idle is not None and not idle._write_watch.running:
+            idle._refuse(408, "the connection was idle, and others needed its place")
+        elif behind is not None:
+            behind.transport.abort()
+        elif len(self.connections) <= MAX_CONNECTIONS + RESERVED:
+            self._probes_only = True
         else:
-            longest.transport.abort()
+            self._refuse(503, "there are too many connections; retry later")
+
+    def _shed_unsent(self) -> None:
+        """Abort the connections that have been behind longest until what waits to be written is within its limit."""
+        behind = sorted(
+            (one for one in self._all() if one._write_watch.running), key=lambda one: one._write_watch.since
+        )
+        unsent = sum(one._write_watch.unsent for one in behind)
+        for one in behind:
+            if unsent <= MAX_UNSENT:
+                return
+            unsent -= one._write_watch.unsent
+            one.transport.abort()
+
+    def _all(self) -> Iterator["LimitedConnection"]:
+        return (one for one in self.connections if isinstance(one, LimitedConnection))
 
     # --- refusing
 
@@ -205,11 +248,6 @@ class LimitedConnection(HttpToolsProtocol):
         self.transport.write(head.encode() + body)
         self.transport.close()
 
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
-
     # --- deadlines
 
     def _head_too_slow(self) -> None:
@@ -229,6 +267,17 @@ class LimitedConnection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _size_of_requests(data: bytearray, count: int) -> int:
+    """Return the size of the beginning of some input that has at most so many ends of heads."""
+    end = 0
+    for _ in range(count):
+        found = data.find(END_OF_HEAD, end)
+        if found < 0:
+            return len(data)
+        end = found + len(END_OF_HEAD)
+    return end
 
 
 _TOO_MANY_HEADERS = f"at most {MAX_HEADERS} headers with {MAX_HEADER_BYTES} bytes in total are allowed"
