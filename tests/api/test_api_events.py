@@ -13,6 +13,7 @@ from horae import AsyncClient
 from horae.api.dispatch import sse
 from horae.api.dispatch.context import Services
 from horae.api.http.admission import Admission
+from horae.api.routes.events import MESSAGES
 from horae.client import Absent, Event, Forbidden, RequestInvalid, TooOld
 from horae.core.ids import Ids
 from horae.core.model import NodeId, Run
@@ -394,7 +395,25 @@ async def test_following_ends_at_once_when_the_server_stops(server: Served, ada:
     assert time.monotonic() - began < 2
 
 
-# --- how many
+# --- how many, and how large
+
+
+async def test_a_large_result_is_left_out_of_its_event_and_nothing_is_kept_when_all_have_left(
+    server: Served, ada: AsyncClient, hand: Hand
+) -> None:
+    heard = await listening(ada)
+    job = await ada.jobs.create("demo.echo")
+    [run] = await hand.claim()
+    await hand.succeed(await hand.start(run), f'"{"x" * 100_000}"')
+    event = (await heard.until(lambda events: "run.succeeded" in types(events)))[-1]
+    assert event.run is not None
+    assert (event.run.omitted, event.run.result, event.run.params) == (["result"], None, {})
+    assert 0 < MESSAGES.size < 100_000
+    assert len((await ada.runs.get(job.id.replace("job", "run"))).result) == 100_000
+    await heard.stop()
+    async with asyncio.timeout(10):
+        while MESSAGES.size or server.services.feed._loader._slices:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/jobs/{job}/logs?follow=1"])

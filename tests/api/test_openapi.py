@@ -110,10 +110,10 @@ tasks  list_tasks list_workers
 JOB_FIELDS = (JOB_DEFAULTS.keys() | WITHOUT_DEFAULT | {"labels"}) - {"secrets", "allow_unknown_task"}
 
 FIELDS = """
-Job      id owner created_by status next_run_at created_at updated_at revision last_run description
+Job      id owner created_by status next_run_at created_at updated_at revision last_run description omitted
 Status   job_id run_id status due_at started_at finished_at attempt progress worker_id lateness_ms next_run_at
 Run      id job_id status trigger slot due_at started_at finished_at lateness_ms attempt attempts crashes worker_id
-Run      progress result error
+Run      progress result error params name key labels task queue priority owner created_by omitted
 Slot     from to count outcome reason run_id
 Batch    items accepted rejected
 BatchItem id error

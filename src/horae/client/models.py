@@ -45,7 +45,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One occurrence of a job; lists leave out its attempts."""
+    """One occurrence of a job; lists leave out its attempts, and what `omitted` names."""
 
     id: str
     job_id: str
@@ -53,8 +53,12 @@ class Run(Struct, frozen=True, kw_only=True):
     trigger: str  # schedule, manual, backfill or requeue
     due_at: datetime
     owner: str = ""
+    created_by: str = ""
     task: str = ""
+    params: dict[str, Any] | None = None  # without secrets; None if they were omitted
     name: str | None = None
+    key: str | None = None
+    labels: dict[str, str] = {}
     queue: str = "default"
     priority: int = 0
     slot: datetime | None = None
@@ -72,6 +76,7 @@ class Run(Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
     requeue_of: str | None = None
     resolution: str | None = None
+    omitted: list[str] = []  # values that are too large for a list; `client.runs.get` returns them
 
     @property
     def ended(self) -> bool:
@@ -115,7 +120,7 @@ class Job(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     revision: int  # for `if_match`
-    params: dict[str, Any] | None = None  # None in lists where they are large
+    params: dict[str, Any] | None = None  # None if they were omitted
     created_by: str = ""
     name: str | None = None
     key: str | None = None
@@ -134,6 +139,7 @@ class Job(Struct, frozen=True, kw_only=True):
     catchup_seconds: float = 3600
     next_run_at: datetime | None = None
     last_run: Status | None = None
+    omitted: list[str] = []  # values that are too large for a list; `client.jobs.get` returns them
 
 
 class RetryFields(TypedDict, total=False):

@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 from horae.core.errors import Gone
 from horae.core.events import EventKind
 from horae.core.model import JobId, Run, RunId
+from horae.core.values import replace
 from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.ports.reader import Reader
 from horae.queries.jobs import JobQueries, Overview
+from horae.queries.listed import Omitted, listed_job, listed_run
 
 SLICE = 100  # events of a batch that are loaded together
 KEPT_SLICES = 16  # loaded last, shared by listeners that keep up
@@ -45,6 +47,7 @@ class FeedEvent:
     run_id: RunId | None = None
     job: Overview | None = None  # of a job event: the job as it is now; None when it has been deleted
     run: Run | None = None  # of a run event: likewise
+    omitted: Omitted = ()  # what is too large for an event, and was left out of the run
     id: EventId | None = None  # None for a best-effort event, which is not stored
 
 
@@ -105,6 +108,10 @@ class EventLoader:
                 self._slices.popitem(last=False)
         return await asyncio.shield(loading)  # when this listener disconnects others may still wait for it
 
+    def forget(self) -> None:
+        """Drop what was loaded, because nobody listens any more."""
+        self._slices.clear()
+
     def _loaded(self, key: tuple[str, str, int], loading: asyncio.Task[list[FeedEvent]]) -> None:
         """Forget a failed read, so that the next listener retries it."""
         if loading.cancelled() or loading.exception() is not None:
@@ -118,7 +125,8 @@ class EventLoader:
 
     async def _job_events(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[FeedEvent]:
         jobs = await self._store.jobs([JobId(subject) for subject in subjects])
-        overviews = dict(zip(jobs, await self._queries.overviews_of(list(jobs.values())), strict=True))
+        found = await self._queries.overviews_of(list(jobs.values()))
+        overviews = dict(zip(jobs, map(_light, found), strict=True))
         return [
             FeedEvent(
                 kind=batch.kind, at=batch.at, owner=batch.owner, job_id=job_id, job=overviews.get(job_id), id=ident
@@ -128,18 +136,30 @@ class EventLoader:
 
     async def _run_events(self, batch: EventBatch, subjects: Sequence[str], ids: Sequence[EventId]) -> list[FeedEvent]:
         runs = await self._store.runs([RunId(subject) for subject in subjects], ended=True)
+        listed = {run_id: listed_run(run) for run_id, run in runs.items()}
         return [
             FeedEvent(
                 kind=batch.kind,
                 at=batch.at,
                 owner=batch.owner,
-                job_id=None if (run := runs.get(run_id)) is None else run.job_id,
+                job_id=None if run is None else run.job_id,
                 run_id=run_id,
                 run=run,
+                omitted=omitted,
                 id=ident,
             )
             for run_id, ident in zip(map(RunId, subjects), ids, strict=True)
+            for run, omitted in (listed.get(run_id, _DELETED),)
         ]
+
+
+_DELETED: tuple[None, Omitted] = (None, ())
+
+
+def _light(overview: Overview) -> Overview:
+    """Return an overview without what its event does not show, because many are kept at a time."""
+    last_run = None if overview.last_run is None else listed_run(overview.last_run)[0]
+    return replace(overview, job=listed_job(overview.job), last_run=last_run)
 
 
 def _event_id(batch: EventBatch, place: int, before: str) -> EventId:

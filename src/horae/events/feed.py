@@ -269,6 +269,7 @@ class Feed:
             session.listeners -= 1
             if not session.listeners:
                 session.stop()
+                self._loader.forget()
                 self._session = None if self._session is session else self._session
 
     def wake(self) -> None:

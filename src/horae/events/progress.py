@@ -7,6 +7,7 @@ from horae.core.events import EventKind
 from horae.core.model import Run, RunId, State
 from horae.events.event import FeedEvent
 from horae.ports.reader import Reader, RunFilter
+from horae.queries.listed import listed_run
 
 LIMIT = 1000  # running runs per read
 MAX_OWNERS = 8  # that are read one by one; more are read together
@@ -57,4 +58,5 @@ def _covers(owners: frozenset[str | None], owner: str) -> bool:
 
 
 def _event(kind: EventKind, run: Run, at: datetime) -> FeedEvent:
-    return FeedEvent(kind=kind, at=at, owner=run.owner, job_id=run.job_id, run_id=run.id, run=run)
+    listed, omitted = listed_run(run)
+    return FeedEvent(kind=kind, at=at, owner=run.owner, job_id=run.job_id, run_id=run.id, run=listed, omitted=omitted)

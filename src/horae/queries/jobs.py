@@ -18,6 +18,7 @@ from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
 from horae.ports.reader import JobFilter, Listing, Reader
 from horae.queries.ledger import SlotEntry, one_shot_entries, slot_entries
+from horae.queries.listed import listed_params
 from horae.run_logs import read_log
 
 SNAPSHOT_TRIES = 5
@@ -28,7 +29,7 @@ class Overview(Value, frozen=True, kw_only=True):
     """A job with what answers about it show beside its definition."""
 
     job: Job
-    params: str | None  # None when they are kept as a blob that was not read
+    params: str | None  # None when they are too large for a list
     last_run: Run | None  # the latest run that is already due
     next_run_at: datetime | None
     read_at: datetime
@@ -67,7 +68,7 @@ class JobQueries:
         return replace(found, params=await self._parameters.of(found.job.spec))
 
     async def status(self, job_id: JobId, *, owner: str | None) -> Overview:
-        """Return a job with its last run, without parameters that are kept as a blob."""
+        """Return a job with its last run, without large parameters."""
         found = await self._jobs.add(job_id)
         if found is None or owner not in (None, found.job.owner):
             raise NotFound("job", f"job_{job_id}")
@@ -80,7 +81,7 @@ class JobQueries:
         jobs = {job_id: job_of(run) for job_id, run in last_runs.items() if run.one_shot}
         if others := [job_id for job_id in wanted if job_id not in jobs]:
             jobs |= await self._store.jobs(others)
-        found = {job_id: _overview_without_blob(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
+        found = {job_id: _listed_overview(job, last_runs.get(job_id), now) for job_id, job in jobs.items()}
         return [found.get(job_id) for job_id in job_ids]
 
     async def overview_of(self, job: Job) -> Overview:
@@ -96,15 +97,15 @@ class JobQueries:
         return _overview(job, last_run, await self._parameters.of(job.spec), now)
 
     async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Overview]:
-        """Return a page of jobs, without parameters that are kept as blobs."""
+        """Return a page of jobs, without large parameters."""
         page = await self._store.list_jobs(which, cursor=cursor, limit=limit)
         return Listing(items=await self.overviews_of(page.items), cursor=page.cursor)
 
     async def overviews_of(self, jobs: Sequence[Job]) -> list[Overview]:
-        """Return the overviews of jobs that the caller has just read, without parameters that are kept as blobs."""
+        """Return the overviews of jobs that the caller has just read, without large parameters."""
         now = self._clock.now()
         last_runs = await self._store.last_runs([job.id for job in jobs], now=now) if jobs else {}
-        return [_overview_without_blob(job, last_runs.get(job.id), now) for job in jobs]
+        return [_listed_overview(job, last_runs.get(job.id), now) for job in jobs]
 
     async def upcoming(self, job_id: JobId, count: int, *, owner: str | None) -> list[UpcomingRun]:
         """Return the next times at which the job will run; none while it is paused."""
@@ -134,6 +135,10 @@ class JobQueries:
         attempts = await self._store.attempts([*runs]) if runs else {}
         found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
         return [found.get(run_id) for run_id in run_ids]
+
+    async def params_of(self, run: Run) -> str:
+        """Return the parameters of a run as JSON text, whole."""
+        return await self._parameters.of(run.spec)
 
     async def last_run(self, job_id: JobId, *, owner: str | None) -> Run:
         """Return the latest run of a job that is already due; raises NotFound when there is none yet."""
@@ -196,8 +201,8 @@ def _refuse_far(job: Job, end: datetime | None, now: datetime) -> None:
         raise Invalid(f"slots are listed up to {MAX_AHEAD.days} days ahead", pointer="/end")
 
 
-def _overview_without_blob(job: Job, last_run: Run | None, now: datetime) -> Overview:
-    return _overview(job, last_run, None if job.spec.params_blob else job.spec.params, now)
+def _listed_overview(job: Job, last_run: Run | None, now: datetime) -> Overview:
+    return _overview(job, last_run, listed_params(job.spec), now)
 
 
 def _overview(job: Job, last_run: Run | None, params: str | None, now: datetime) -> Overview:

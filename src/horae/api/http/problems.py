@@ -40,6 +40,12 @@ class NotSupported(Invalid):
         super().__init__(f"{what} is not available yet", pointer=pointer)
 
 
+class Incomplete(Invalid):
+    """A document from a list that left something out, sent back as if it were whole."""
+
+    code = "incomplete"
+
+
 class Unauthorized(HoraeError):
     """The request has no valid token; `error` is the error code of RFC 6750."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from functools import lru_cache
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -11,6 +10,7 @@ from starlette.responses import Response
 
 from horae.api.auth.guard import Principal, principal
 from horae.api.dispatch import sse
+from horae.api.dispatch.byte_cache import ByteCache
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.router import resource
 from horae.api.http.operation import Operation, Param, Scope
@@ -26,7 +26,7 @@ from horae.core.model import JobId
 from horae.events.event import EventFilter, EventId, FeedEvent
 from horae.lookup import find_job
 
-ENCODED = 500  # messages that are cached for other listeners
+MAX_ENCODED = 16 * 1024 * 1024  # bytes of messages that are cached for other listeners
 
 PARAMS = (
     Param("types", Text, "only these types, such as `run.failed,job.*`"),
@@ -70,7 +70,7 @@ async def listen(request: Request) -> Response:
 async def _messages(
     services: Services, lifetime: sse.StreamLifetime, which: EventFilter, after: EventId
 ) -> AsyncIterator[bytes]:
-    with services.feed.listen(which, after) as listener:
+    with services.feed.listen(which, after) as listener, MESSAGES.used():
         yield sse.OPENING + sse.message(ident=str(after))
         while not lifetime.ended:
             try:
@@ -79,16 +79,17 @@ async def _messages(
                 yield sse.comment(str(error))
                 return
             if found:
-                yield b"".join(map(_message, found))
+                yield b"".join(map(MESSAGES, found))
             else:  # the id lets the client resume here instead of after the last event that it received
                 yield sse.KEEP_ALIVE + sse.message(ident=str(listener.resume_id(services.clock.now())))
 
 
-@lru_cache(ENCODED)
 def _message(event: FeedEvent) -> bytes:
-    """Encode an event, once for all listeners."""
     ident = None if event.id is None else str(event.id)
     return sse.message(msgspec.json.encode(event_view(event)), event=event.kind, ident=ident)
+
+
+MESSAGES: ByteCache[FeedEvent] = ByteCache(_message, most=MAX_ENCODED)  # encoded once for all listeners
 
 
 def event_view(event: FeedEvent) -> EventView:
@@ -102,7 +103,7 @@ def event_view(event: FeedEvent) -> EventView:
         view.job = None if event.job is None else job_view(event.job)
     else:
         view.run_id = f"run_{event.run_id}"
-        view.run = None if event.run is None else run_view(event.run, event.at)
+        view.run = None if event.run is None else run_view(event.run, event.at, omitted=event.omitted)
     return view
 
 

@@ -10,6 +10,7 @@ from horae.api.auth.guard import Principal, principal
 from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
+from horae.api.dispatch.pages import bounded_page
 from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import read_body
@@ -45,7 +46,9 @@ from horae.core.model import Job, JobId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
 from horae.lookup import find_job_by_key
+from horae.ports.reader import Listing
 from horae.queries.jobs import Overview
+from horae.queries.ledger import SlotEntry
 
 Creation = Issue[Job]  # here, because annotations of an inner function are evaluated at every call
 
@@ -78,8 +81,11 @@ async def list_jobs(request: Request) -> Response:
     services = services_of(request)
     query = Query(request)
     which = job_filter(query, principal(request), services.clock.now())
-    found = await services.queries.jobs(which, cursor=query.cursor, limit=query.limit)
-    return page_response([job_view(overview) for overview in found.items], found.cursor)
+
+    async def read(cursor: str | None, limit: int) -> Listing[Overview]:
+        return await services.queries.jobs(which, cursor=cursor, limit=limit)
+
+    return await bounded_page(query, read, job_view)
 
 
 @Operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
@@ -222,15 +228,12 @@ async def slots(request: Request) -> Response:
     """List the outcome of every slot of a job: the ledger."""
     services, job, who = await found_job(request)
     query = Query(request)
-    found = await services.queries.slots(
-        job.id,
-        owner=who.reach,
-        start=query.time("start"),
-        end=query.time("end"),
-        cursor=query.cursor,
-        limit=query.limit,
-    )
-    return page_response([slot_view(entry) for entry in found.items], found.cursor)
+    start, end = query.time("start"), query.time("end")
+
+    async def read(cursor: str | None, limit: int) -> Listing[SlotEntry]:
+        return await services.queries.slots(job.id, owner=who.reach, start=start, end=end, cursor=cursor, limit=limit)
+
+    return await bounded_page(query, read, slot_view)
 
 
 @log_operation("jobs")

@@ -12,7 +12,8 @@ from horae.api.auth.guard import Principal, principal
 from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
-from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
+from horae.api.dispatch.pages import bounded_page
+from horae.api.dispatch.responses import PageView, json_response, location_header
 from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Operation, Scope
@@ -21,11 +22,11 @@ from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import log_operation, run_log
 from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter, run_search
 from horae.api.schemas.ids import read_run_id
-from horae.api.schemas.run_views import RunView, run_view
+from horae.api.schemas.run_views import RunView, listed_run_view, run_view
 from horae.core.model import Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
-from horae.ports.reader import RunFilter
+from horae.ports.reader import Listing, RunFilter
 from horae.queries.run_search import search_runs
 
 
@@ -55,8 +56,7 @@ async def list_runs(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """Show a run and its attempts."""
     services, run_id, who = _target_run(request)
-    run, attempts = await services.queries.run(run_id, owner=who.reach)
-    return json_response(run_view(run, services.clock.now(), attempts))
+    return await _run_response(services, run_id, who)
 
 
 @Operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})
@@ -66,8 +66,7 @@ async def cancel(request: Request) -> Response:
     await services.queries.run(run_id, owner=who.reach)
     await read_empty_body(request)
     await services.jobs.cancel_run(run_id, owner=who.reach)
-    run, attempts = await services.queries.run(run_id, owner=who.reach)
-    return json_response(run_view(run, services.clock.now(), attempts))
+    return await _run_response(services, run_id, who)
 
 
 @Operation(scope=Scope.READ, tag="runs", answers={200: WhyView})
@@ -118,15 +117,24 @@ ROUTES = [
 
 async def new_run_response(request: Request, run: Run) -> Response:
     """Return a run that was just created as a response, with its path in the header Location."""
-    view = run_view(run, services_of(request).clock.now(), [])
+    view = listed_run_view(run, services_of(request).clock.now(), [])
     return json_response(view, 202, location_header(request, f"/v1/runs/{view.id}"))
 
 
 async def run_page(services: Services, which: RunFilter, query: Query) -> Response:
     """Return one page of the runs that a filter and the query select."""
-    found = await search_runs(services.store, which, run_search(query), cursor=query.cursor, limit=query.limit)
-    now = which.now or services.clock.now()
-    return page_response([run_view(run, now) for run in found.items], found.cursor)
+    search, now = run_search(query), which.now or services.clock.now()
+
+    async def read(cursor: str | None, limit: int) -> Listing[Run]:
+        return await search_runs(services.store, which, search, cursor=cursor, limit=limit)
+
+    return await bounded_page(query, read, lambda run: listed_run_view(run, now))
+
+
+async def _run_response(services: Services, run_id: RunId, who: Principal) -> Response:
+    run, attempts = await services.queries.run(run_id, owner=who.reach)
+    params = await services.queries.params_of(run)
+    return json_response(run_view(run, services.clock.now(), attempts, params=params))
 
 
 def _target_run(request: Request) -> tuple[Services, RunId, Principal]:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from horae.api.http.body import MAX_BODY, decode, decode_object, invalid_body, unknown_field
 from horae.api.http.duplicate_keys import repeated_name
-from horae.api.http.problems import NotSupported
+from horae.api.http.problems import Incomplete, NotSupported
 from horae.api.schemas.job_views import job_view
 from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import MAX_PARAMS, UNCHANGED, Draft, Secrets, SecretsPatch, policy_of
@@ -37,7 +37,7 @@ MAX_BATCH = 10_000  # jobs in one request
 UNSUPPORTED_OVERLAPS = ("buffer_all", "cancel_other")
 READ_ONLY = frozenset(
     {"id", "owner", "created_by", "status", "next_run_at", "created_at", "updated_at", "revision"}
-    | {"last_run", "description"}
+    | {"last_run", "description", "omitted"}
 )
 
 
@@ -154,6 +154,7 @@ def read_replacement(data: bytes, key: str | None) -> Draft:
     Read-only fields are ignored, so that the response to a GET can be sent back. Without the field `secrets` the old
     secrets are kept, because clients cannot read them.
     """
+    _refuse_incomplete(decode_object(data))
     fields = _fields(data)
     body = decode(msgspec.json.encode(fields), JobBody)
     if body.key not in (None, key):
@@ -164,6 +165,17 @@ def read_replacement(data: bytes, key: str | None) -> Draft:
     body.key = key
     draft = _single_draft(body)
     return draft if "secrets" in fields else replace(draft, secrets=UNCHANGED)
+
+
+def _refuse_incomplete(document: dict[str, Any]) -> None:
+    """Raise Incomplete for a job as a list shows it, because writing that would erase what the list left out."""
+    omitted = document.get("omitted")
+    if omitted:
+        names = ", ".join(map(str, omitted)) if isinstance(omitted, list) else str(omitted)
+        raise Incomplete(
+            f"this document lacks {names[:200]}, which its list left out; send back what GET of the job itself returns",
+            pointer="/omitted",
+        )
 
 
 def _fields(data: bytes) -> dict[str, Raw]:

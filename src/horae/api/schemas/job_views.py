@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import lru_cache
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from horae.api.schemas.run_views import lateness_ms
 from horae.api.schemas.wire import raw_json, seconds_of
@@ -44,14 +44,14 @@ class StatusView(Struct):
 
 
 class JobView(Struct):
-    """A job: which task to run, when, and how."""
+    """A job: which task to run, when, and how. Lists leave out parameters that are too large (`omitted`)."""
 
     id: str
     owner: str
     created_by: str
     status: str
     task: str
-    params: Raw
+    params: Raw | UnsetType
     name: str | None
     key: str | None
     labels: dict[str, str]
@@ -73,6 +73,7 @@ class JobView(Struct):
     created_at: datetime
     updated_at: datetime
     revision: int
+    omitted: tuple[str, ...] | UnsetType = UNSET  # the names of values that are too large for a list
 
 
 class SlotView(Struct):
@@ -104,7 +105,7 @@ def job_view(overview: Overview) -> JobView:
         created_by=job.created_by,
         status=job.status,
         task=spec.task,
-        params=raw_json(overview.params),
+        params=UNSET if overview.params is None else raw_json(overview.params),
         name=spec.name,
         key=spec.key,
         labels=dict(spec.labels),
@@ -126,6 +127,7 @@ def job_view(overview: Overview) -> JobView:
         created_at=job.created_at,
         updated_at=job.updated_at,
         revision=job.revision,
+        omitted=("params",) if overview.params is None else UNSET,
     )
 
 

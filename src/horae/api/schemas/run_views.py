@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from horae.api.schemas.wire import milliseconds_of, raw_json
 from horae.core.job_rules import run_status
 from horae.core.model import DISCARDED, Attempt, JobError, Run, State
+from horae.queries.listed import Omitted, listed_run
 
 
 class ErrorView(Struct):
@@ -30,13 +31,16 @@ class AttemptView(Struct):
 
 
 class RunView(Struct):
-    """A run: one occurrence of a job. Lists leave out its attempts."""
+    """A run: one occurrence of a job. Lists leave out its attempts, and values that are too large (`omitted`)."""
 
     id: str
     job_id: str
     owner: str
+    created_by: str
     task: str
     name: str | None
+    key: str | None
+    labels: dict[str, str]
     queue: str
     priority: int
     status: str
@@ -50,23 +54,44 @@ class RunView(Struct):
     crashes: int
     worker_id: str | None
     progress: float | None
-    result: Raw
+    result: Raw | UnsetType
     error: ErrorView | None
     reason: str | None
     created_at: datetime
     requeue_of: str | None  # the dead letter that this run replaces
     resolution: str | None  # of a failed run: `discarded`, or the run that replaced it
+    params: Raw | UnsetType = UNSET
+    omitted: tuple[str, ...] | UnsetType = UNSET  # the names of values that are too large for a list
     attempts: list[AttemptView] | UnsetType = UNSET
 
 
-def run_view(run: Run, now: datetime, attempts: Sequence[Attempt] | None = None) -> RunView:
-    """Return a run as responses show it; `started_at` is the start of its first attempt."""
+def listed_run_view(run: Run, now: datetime, attempts: Sequence[Attempt] | None = None) -> RunView:
+    """Return a run as lists show it, without values that are too large for them."""
+    listed, omitted = listed_run(run)
+    return run_view(listed, now, attempts, omitted=omitted)
+
+
+def run_view(
+    run: Run,
+    now: datetime,
+    attempts: Sequence[Attempt] | None = None,
+    *,
+    params: str | None = None,
+    omitted: Omitted = (),
+) -> RunView:
+    """Return a run as responses show it; `started_at` is the start of its first attempt.
+
+    `params` None means those in the run itself; `omitted` names what a list has left out of it.
+    """
     return RunView(
         id=f"run_{run.id}",
         job_id=f"job_{run.job_id}",
         owner=run.owner,
+        created_by=run.created_by,
         task=run.spec.task,
         name=run.spec.name,
+        key=run.spec.key,
+        labels=dict(run.spec.labels),
         queue=run.spec.queue,
         priority=run.spec.priority,
         status=run_status(run, now),
@@ -80,12 +105,14 @@ def run_view(run: Run, now: datetime, attempts: Sequence[Attempt] | None = None)
         crashes=run.crashes,
         worker_id=run.node,
         progress=run.progress,
-        result=raw_json(run.result),
+        result=UNSET if "result" in omitted else raw_json(run.result),
         error=error_view(run.error),
         reason=run.reason,
         created_at=run.created_at,
         requeue_of=None if run.requeue_of is None else f"run_{run.requeue_of}",
         resolution=_resolution(run),
+        params=UNSET if "params" in omitted else raw_json(run.spec.params if params is None else params),
+        omitted=omitted or UNSET,
         attempts=UNSET if attempts is None else _attempt_views(run, attempts),
     )
 

@@ -278,6 +278,7 @@ def _fields(run: Document) -> dict[str, Any]:
         "attempt": str(run["attempt"]),
         "crashes": str(run["crashes"]) if run.get("crashes") else None,
         "worker": run.get("worker_id"),
+        "params": one_line(run["params"]) if run.get("params") else None,
         "progress": f"{run['progress']:.0%}" if run.get("progress") is not None else None,
         "result": one_line(run["result"]) if run.get("result") is not None else None,
         "error": _error(run.get("error")) or None,

@@ -1,0 +1,52 @@
+"""Pages of lists that are bounded by their bytes: read in chunks, and cut where the response would be too large."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from starlette.responses import Response
+
+from horae.api.dispatch.responses import page_response
+from horae.api.http.query import Query
+from horae.ports.reader import Listing
+
+CHUNK = 100  # items per read, so that only as many are whole in memory, each with a result of up to 1 MB
+MAX_PAGE_BYTES = 8 * 1024 * 1024  # a page holds at least one item
+
+T = TypeVar("T")
+
+Read = Callable[[str | None, int], Awaitable[Listing[T]]]  # of a cursor and a limit
+
+_ENCODER = msgspec.json.Encoder()
+
+
+async def bounded_page(query: Query, read: Read[T], view: Callable[[T], object]) -> Response:
+    """Return the page that a query asks for, or its beginning if all of it would be too many bytes."""
+    items: list[msgspec.Raw] = []
+    cursor, limit, room = query.cursor, query.limit, MAX_PAGE_BYTES
+    while len(items) < limit:
+        wanted = min(limit - len(items), CHUNK)
+        found = await read(cursor, wanted)
+        fitting = _fitting(found.items, view, room, at_least=0 if items else 1)
+        items += fitting
+        room -= sum(map(len, map(bytes, fitting)))
+        if len(fitting) < len(found.items):
+            if fitting:  # only the reader knows the cursor after an item: that of the page that ends with it
+                cursor = (await read(cursor, len(fitting))).cursor
+            break
+        cursor = found.cursor
+        if cursor is None or len(found.items) < wanted:
+            break
+    return page_response(items, cursor)
+
+
+def _fitting(found: Sequence[T], view: Callable[[T], object], room: int, *, at_least: int) -> list[msgspec.Raw]:
+    """Return the first items, encoded, that have room."""
+    fitting: list[msgspec.Raw] = []
+    for item in found:
+        encoded = _ENCODER.encode(view(item))
+        room -= len(encoded)
+        if room < 0 and len(fitting) >= at_least:
+            break
+        fitting.append(msgspec.Raw(encoded))
+    return fitting
