@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pytest
 
+import horae
 from horae import Horae, Run, cron, every
+from horae.core import errors as core_errors
 from horae.core.errors import Fault, InvalidSchedule, Misconfigured
 from horae.core.schedule.types import CronSchedule, Every
 from horae.tasks.binding import InvalidParams
@@ -379,3 +381,17 @@ def test_an_interrupted_direct_call_is_the_callers(app: Horae) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(x())
+
+
+def test_every_error_is_importable_from_the_package() -> None:
+    errors = {name: value for name, value in vars(core_errors).items() if _is_error(value)}
+    assert errors
+    for name, error in errors.items():
+        assert getattr(horae, name) is error
+        assert name in horae.__all__
+    for name in ("Interrupted", "Refused", "TaskExists", "WouldBlock"):
+        assert issubclass(getattr(horae, name), horae.HoraeError)
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception) and value.__module__ == core_errors.__name__

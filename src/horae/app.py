@@ -16,7 +16,9 @@ from horae.core.owners import refuse_reserved_owner
 from horae.run import Run
 from horae.sdk.declarations import Declarations, When
 from horae.sdk.event_loop import LoopBridge
-from horae.sdk.options import ScheduleOptions
+from horae.sdk.options import ScheduleOptions, checked_owner, job_options
+from horae.sdk.queues import Queue, declared_queues
+from horae.sdk.retry import Retry
 from horae.sdk.task import Task
 from horae.tasks.registry import Registry
 
@@ -60,14 +62,23 @@ class Horae:
 
     `store` is an address as in HORAE_STORE, which is the default; other settings come from the environment and
     `horae.toml`. `owner` owns its jobs. `name` distinguishes the schedules that it declares from those of other
-    applications with the same owner; the default is the module that creates the application.
+    applications with the same owner; the default is the module that creates the application. `queues` are settings of
+    queues, which workers write when they start: `queues=[Queue("mail", concurrency=5)]`.
     """
 
-    def __init__(self, *, store: str | None = None, owner: str | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        store: str | None = None,
+        owner: str | None = None,
+        name: str | None = None,
+        queues: Sequence[Queue] = (),
+    ) -> None:
         self.store = store
-        self.owner = owner or LOCAL
-        refuse_reserved_owner(self.owner)
+        refuse_reserved_owner(owner or LOCAL)
+        self.owner = checked_owner(owner or LOCAL)
         self.name = name or _calling_module()
+        self.queues = declared_queues(queues)
         self.registry = Registry()
         self._declarations = Declarations()
         self._bridge = LoopBridge(self._connect)
@@ -90,6 +101,9 @@ class Horae:
         *,
         max_retries: int | None = None,
         timeout: float | timedelta | None = None,
+        retry: Retry | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
         cpu: bool = False,
     ) -> TaskDecorator: ...
     def task(
@@ -99,17 +113,22 @@ class Horae:
         *,
         max_retries: int | None = None,
         timeout: float | timedelta | None = None,
+        retry: Retry | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
         cpu: bool = False,
     ) -> Any:
         """Declare a task: coroutines run in the event loop, functions in threads, with `cpu=True` in processes.
 
-        `max_retries` and `timeout` (seconds) are the defaults of its jobs.
+        `max_retries`, `timeout` (seconds), `retry` (the delays), `queue` and `priority` are the defaults of its jobs.
         """
         if callable(name):
             return self._declare(name)
+        jobs = job_options({"retry": retry, "queue": queue, "priority": priority})
+        settings = {"max_retries": max_retries, "timeout": timeout, "retry": jobs.retry, "cpu": cpu}
 
         def declare(function: Callable[..., Any]) -> Task[Any, Any, Any]:
-            return self._declare(function, name=name, max_retries=max_retries, timeout=timeout, cpu=cpu)
+            return self._declare(function, name=name, queue=queue, priority=priority, **settings)
 
         return declare
 

@@ -4,8 +4,13 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from horae.core.model import LOCAL
 
 _LOCAL_LOG = logging.getLogger("horae.run")
 
@@ -46,13 +51,15 @@ class RunLog:
 class Run:
     """The current attempt of a run, passed to its task."""
 
-    __slots__ = ("_cancelled", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log")
+    __slots__ = ("_cancelled", "_params", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log", "owner")
 
     def __init__(
         self,
         *,
         id: str,  # noqa: A002 - the name that users know
         job_id: str,
+        owner: str,
+        params: str,
         due_at: datetime,
         attempt: int,
         fence: int,
@@ -62,12 +69,20 @@ class Run:
     ) -> None:
         self.id = id
         self.job_id = job_id
+        self.owner = owner
+        self._params = params
         self.due_at = due_at
         self.attempt = attempt
         self.fence = fence
         self.log = RunLog(log)
         self._progress = progress
         self._cancelled = cancelled
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters of the run as plain JSON data, without its secrets; a new copy each time."""
+        params: dict[str, Any] = msgspec.json.decode(self._params)
+        return params
 
     @property
     def cancelled(self) -> bool:
@@ -86,6 +101,8 @@ def local_run() -> Run:
     return Run(
         id="run_local",
         job_id="job_local",
+        owner=LOCAL,
+        params="{}",
         due_at=datetime.fromtimestamp(time.time(), UTC),
         attempt=1,
         fence=0,

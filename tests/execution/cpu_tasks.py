@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from horae import Fatal, Horae, Run
 
@@ -142,3 +143,8 @@ def expendable() -> str:
 @app.task("later", cpu=True)
 async def later() -> str:
     return "also coroutines"
+
+
+def cpu_whose(run: Run, day: str, password: str = "") -> list[Any]:
+    assert password == "hush"
+    return [run.owner, dict(run.params)]

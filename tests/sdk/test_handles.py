@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
-from horae import Horae, Invalid, RunCancelled, RunFailed, RunSkipped, Unavailable
-from horae.core.errors import Conflict, NotFound
+from horae import Handle, Horae, Invalid, NotFound, RunCancelled, RunFailed, RunSkipped, Task, Unavailable
+from horae import Run as TaskRun
 from horae.core.model import Run, RunId
 from horae.lookup import find_run
 from horae.ports.store import Store
@@ -52,8 +53,7 @@ async def test_a_run_can_be_cancelled_before_and_while_it_runs(tasks: Tasks, wor
     assert await waiting.cancel() == "cancelled"
     with pytest.raises(RunCancelled, match=waiting.run_id):
         await waiting.result(timeout=5)
-    with pytest.raises(Conflict, match="cancelled"):
-        await waiting.cancel()
+    assert await waiting.cancel() == "cancelled"
 
     running = await tasks.sleep.submit(60)
     assert await running.status() == "queued"
@@ -175,3 +175,43 @@ async def test_whoever_waits_long_is_looked_for_less_often(tasks: Tasks, store: 
         async with asyncio.timeout(1):
             await waiter.wait(RunId(handle.run_id.removeprefix("run_")))
     assert counted.questions < 30  # every 20 ms would be 50
+
+
+async def test_a_cancel_of_something_that_is_over_says_how_it_ended(tasks: Tasks, work: Work) -> None:
+    await work()
+    done, failed = await tasks.add.submit(1), await tasks.fail.submit(why="no rng")
+    assert await done.result(timeout=20) == 2
+    with pytest.raises(RunFailed):
+        await failed.result(timeout=20)
+    assert await done.cancel() == "succeeded"
+    assert await failed.cancel() == "failed"
+    with pytest.raises(NotFound):
+        await tasks.add.handle("job_01a1e1aafe8a75908af42505e25a5a66").cancel()
+
+
+async def test_the_progress_of_a_run_is_told(app: Horae, address: str) -> None:
+    reported = asyncio.Event()
+
+    def declare_halfway(app: Horae) -> Task[Any, Any, None]:
+        @app.task("halfway")
+        async def halfway(run: TaskRun) -> None:
+            run.progress(0.5)
+            await reported.wait()
+
+        return halfway
+
+    theirs = Horae(store=address, owner="ada")
+    declare_halfway(theirs)
+    handle = await declare_halfway(app).submit()
+    assert await handle.progress() is None
+    async with node(theirs, address):
+        await eventually(lambda: _is_half(handle))
+        assert await asyncio.to_thread(handle.progress_sync) == 0.5
+        reported.set()
+        await handle.result(timeout=20)
+    with pytest.raises(NotFound):
+        await declare(app).add.handle("job_01a1e1aafe8a75908af42505e25a5a66").progress()
+
+
+async def _is_half(handle: Handle[None]) -> bool:
+    return await handle.progress() == 0.5

@@ -17,6 +17,7 @@ from horae.core.values import Value, replace
 MAX_INLINE_PARAMS = 64 * 1024  # bytes; larger parameters are stored as a blob
 MAX_PARAMS = 10 * 1024 * 1024
 DEFAULT_MAX_RETRIES = 3
+DEFAULT_QUEUE = "default"
 
 
 class Unchanged(Enum):
@@ -47,6 +48,16 @@ class TaskDefaults(Protocol):
     @property
     def timeout(self) -> timedelta | None: ...
 
+    @property
+    def retry(self) -> RetryPolicy | None:
+        """The delays between attempts; how many there are is `max_retries`."""
+
+    @property
+    def queue(self) -> str | None: ...
+
+    @property
+    def priority(self) -> int | None: ...
+
 
 class Draft(Value, frozen=True, kw_only=True):
     """A job as a user wrote it; None leaves a choice to the task."""
@@ -58,10 +69,11 @@ class Draft(Value, frozen=True, kw_only=True):
     key: str | None = None
     labels: Mapping[str, str] = NO_LABELS
     schedule: str | Mapping[str, object] = "now"
-    queue: str = "default"
-    priority: int = 0
+    queue: str | None = None
+    priority: int | None = None
     ordering_key: str | None = None
-    policy: Policy = Policy()  # except the next two fields
+    policy: Policy = Policy()  # except the next three fields
+    retry: RetryPolicy | None = None  # except its max_retries
     max_retries: int | None = None
     timeout: timedelta | None = None
     allow_unknown_task: bool = False
@@ -74,6 +86,10 @@ class Draft(Value, frozen=True, kw_only=True):
         self, defaults: TaskDefaults | None, *, params: str, params_blob: str | None, secrets: str | None = None
     ) -> Spec:
         """Return the spec: the draft with the defaults of its task filled in; `secrets` are sealed."""
+        queue, priority = self.queue, self.priority
+        if defaults is not None:
+            queue = defaults.queue if queue is None else queue
+            priority = defaults.priority if priority is None else priority
         return Spec(
             task=self.task,
             params=params,
@@ -82,24 +98,24 @@ class Draft(Value, frozen=True, kw_only=True):
             name=self.name,
             key=self.key,
             labels=self.labels,
-            queue=self.queue,
-            priority=self.priority,
+            queue=DEFAULT_QUEUE if queue is None else queue,
+            priority=0 if priority is None else priority,
             ordering_key=self.ordering_key,
-            policy=_completed(self.policy, *self._choices(defaults)),
+            policy=self._policy(defaults),
         )
 
-    def _choices(self, defaults: TaskDefaults | None) -> tuple[int, timedelta | None]:
-        retries, timeout = self.max_retries, self.timeout
+    def _policy(self, defaults: TaskDefaults | None) -> Policy:
+        retry, retries, timeout = self.retry, self.max_retries, self.timeout
         if defaults is not None:
+            retry = defaults.retry if retry is None else retry
             retries = defaults.max_retries if retries is None else retries
             timeout = defaults.timeout if timeout is None else timeout
-        return DEFAULT_MAX_RETRIES if retries is None else retries, timeout
+        return _completed(self.policy, retry, DEFAULT_MAX_RETRIES if retries is None else retries, timeout)
 
 
 @lru_cache(1024)  # most jobs share a handful of policies
 def policy_of(
     *,
-    retry: RetryPolicy | None = None,
     start_within: float | None = None,
     overlap: str | None = None,
     misfire: str | None = None,
@@ -109,7 +125,6 @@ def policy_of(
     """Return the policy of a draft; durations are seconds, and None means the default."""
     default = Policy()
     return Policy(
-        retry=retry or default.retry,
         start_within=None if start_within is None else timedelta(seconds=start_within),
         overlap=Overlap(overlap or default.overlap),
         misfire=Misfire(misfire or default.misfire),
@@ -119,8 +134,8 @@ def policy_of(
 
 
 @lru_cache(1024)
-def _completed(policy: Policy, max_retries: int, timeout: timedelta | None) -> Policy:
-    return replace(policy, retry=replace(policy.retry, max_retries=max_retries), timeout=timeout)
+def _completed(policy: Policy, retry: RetryPolicy | None, max_retries: int, timeout: timedelta | None) -> Policy:
+    return replace(policy, retry=replace(retry or policy.retry, max_retries=max_retries), timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 MAX_LABELS = 50
+MAX_RETRY_FACTOR = 1000
 MONTH, DECADE = 30 * 86_400, 3653 * 86_400  # seconds
 
 Task = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -19,6 +20,6 @@ Queue = Annotated[
 Priority = Annotated[int, Meta(ge=-100, le=100)]
 MaxRetries = Annotated[int, Meta(ge=0, le=1000)]
 RetryDelay = Annotated[float, Meta(ge=0, le=MONTH)]
-RetryFactor = Annotated[float, Meta(ge=1, le=1000)]
+RetryFactor = Annotated[float, Meta(ge=1, le=MAX_RETRY_FACTOR)]
 Timeout = Annotated[float, Meta(gt=0, le=MONTH)]
 Duration = Annotated[float, Meta(ge=0, le=DECADE)]

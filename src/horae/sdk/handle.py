@@ -5,7 +5,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from horae.core.errors import NotFound, RunCancelled, RunFailed, RunSkipped
+from horae.core.errors import Conflict, NotFound, RunCancelled, RunFailed, RunSkipped
+from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Reason, Run, RunId, State
 from horae.lookup import find_run
 
@@ -65,8 +66,16 @@ class Handle(Generic[T]):
         """The same from a thread without an event loop."""
         return self._bridge.call_sync(self._status, "status")
 
+    async def progress(self) -> float | None:
+        """Return how much of it is done, from 0 to 1, as its task last reported; None before it reports."""
+        return await self._bridge.call(self._progress)
+
+    def progress_sync(self) -> float | None:
+        """The same from a thread without an event loop."""
+        return self._bridge.call_sync(self._progress, "progress")
+
     async def cancel(self) -> str:
-        """Cancel it; returns `cancelled`, or `cancelling` until a worker confirms. Raises Conflict if it has ended."""
+        """Cancel it; returns `cancelled`, or `cancelling` until a worker confirms; if it has ended, how it ended."""
         return await self._bridge.call(self._cancel)
 
     def cancel_sync(self) -> str:
@@ -87,16 +96,29 @@ class Handle(Generic[T]):
             return f"there is no {self.run_id}: was the transaction that submitted it committed?"
         return f"{self.run_id} is still {_status_of(run, connection)} after {seconds:g} s"
 
-    async def _status(self, connection: "Connection") -> str:
+    async def _run(self, connection: "Connection") -> Run:
         run = await find_run(connection.store, RunId(self._uuid), owner=self._owner)
         if run is None:
             raise NotFound("run", self.run_id)
-        return _status_of(run, connection)
+        return run
+
+    async def _status(self, connection: "Connection") -> str:
+        return _status_of(await self._run(connection), connection)
+
+    async def _progress(self, connection: "Connection") -> float | None:
+        return (await self._run(connection)).progress
 
     async def _cancel(self, connection: "Connection") -> str:
-        job = await connection.jobs.cancel(JobId(self._uuid), keep_running=False, owner=self._owner)
-        assert job.run is not None
-        return _status_of(job.run, connection)
+        try:
+            job = await connection.jobs.cancel(JobId(self._uuid), keep_running=False, owner=self._owner)
+        except Conflict:
+            run = await self._run(connection)
+            if run.state not in FINAL:
+                raise
+        else:
+            assert job.run is not None
+            run = job.run
+        return _status_of(run, connection)
 
     def _result_of(self, run: Run) -> T:
         match run.state:

@@ -8,15 +8,18 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.drafts import Draft, policy_of
 from horae.core.errors import Fault, Invalid
 from horae.core.limits import Duration, Key, Labels, MaxRetries, Name, Priority, Queue, Timeout
 from horae.core.model import NO_LABELS
+from horae.core.owners import EVERY_OWNER
 from horae.core.schedule.timestamps import rfc3339
 from horae.core.wording.fault_words import plain_words
 from horae.core.wording.json_schema import value_faults
+from horae.sdk.retry import Retry, Seconds, retry_policy
 
-Seconds = float | timedelta
+MAX_OWNER = 200  # characters
 OnFailureChoice = Literal["continue", "block"]
 OverlapChoice = Literal["allow", "skip", "buffer_one"]
 MisfireChoice = Literal["skip", "once", "all"]
@@ -32,6 +35,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: Name | None = None
     labels: Labels | None = None
     max_retries: MaxRetries | None = None
+    retry: RetryPolicy | None = None
     timeout: Timeout | None = None
     start_within: Duration | None = None
     on_failure: OnFailureChoice | None = None
@@ -50,8 +54,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             key=self.key,
             labels=MappingProxyType(self.labels) if self.labels else NO_LABELS,
             schedule=schedule,
-            queue=self.queue or "default",
-            priority=self.priority or 0,
+            queue=self.queue,
+            priority=self.priority,
             ordering_key=self.ordering_key,
             policy=policy_of(
                 start_within=self.start_within,
@@ -60,6 +64,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 catchup=self.catchup,
                 on_failure=self.on_failure,
             ),
+            retry=self.retry,
             max_retries=self.max_retries,
             timeout=None if self.timeout is None else timedelta(seconds=self.timeout),
         )
@@ -68,6 +73,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def job_options(given: Mapping[str, Any]) -> JobOptions:
     """Check the options and return them; durations may be seconds or timedeltas. Raises Invalid."""
     plain = {name: _seconds(value) for name, value in given.items() if value is not None}
+    retry = plain.pop("retry", None)
     try:
         checked = msgspec.convert(plain, JobOptions)
     except msgspec.ValidationError as exc:
@@ -78,7 +84,11 @@ def job_options(given: Mapping[str, Any]) -> JobOptions:
         raise Invalid(f"{found.pointer[1:].replace('/', '.')} {found.detail}", pointer=found.pointer) from exc
     for name, value in plain.items():
         _refuse_unstorable_text(name, value)
-    return checked
+    return checked if retry is None else msgspec.structs.replace(checked, retry=_policy(retry))
+
+
+def _policy(retry: object) -> RetryPolicy | None:
+    return retry if isinstance(retry, RetryPolicy) else retry_policy(retry)
 
 
 def _refuse_unstorable_text(name: str, value: Any) -> None:
@@ -105,6 +115,7 @@ class SubmitOptions:
     job: JobOptions = JobOptions()
     at: datetime | None = None
     delay: timedelta | None = None
+    owner: str | None = None  # None: the application's
     secrets: str | None = field(default=None, repr=False)
     tx: Any = None
 
@@ -129,6 +140,7 @@ class CommonOptions(TypedDict, total=False):
     name: str | None
     labels: Mapping[str, str] | None
     max_retries: int | None
+    retry: Retry | None
     timeout: Seconds | None
     start_within: Seconds | None
 
@@ -139,6 +151,7 @@ class UsingOptions(CommonOptions, total=False):
     at: datetime | None
     delay: Seconds | None
     key: str | None
+    owner: str | None
     secrets: Mapping[str, Any] | None
     idempotency_key: str | None
     tx: Any
@@ -158,13 +171,15 @@ def with_options(options: SubmitOptions, using: UsingOptions) -> SubmitOptions:
     known = UsingOptions.__annotations__
     if unknown := given.keys() - known.keys():
         raise TypeError(f"using() has no {', '.join(sorted(unknown))}; it has {', '.join(known)}")
-    at, delay, secrets, tx = (given.pop(name, None) for name in ("at", "delay", "secrets", "tx"))
+    at, delay, owner, secrets, tx = (given.pop(name, None) for name in ("at", "delay", "owner", "secrets", "tx"))
     if at is not None and delay is not None:
         raise TypeError("a job is due at an instant (at=) or after a delay (delay=), not both")
     if at is not None:
         options = replace(options, at=_aware(at), delay=None)
     if delay is not None:
         options = replace(options, at=None, delay=_delay(delay))
+    if owner is not None:
+        options = replace(options, owner=checked_owner(owner))
     if secrets is not None:
         options = replace(options, secrets=_secrets(secrets))
     if tx is not None:
@@ -172,6 +187,17 @@ def with_options(options: SubmitOptions, using: UsingOptions) -> SubmitOptions:
     if given:
         options = replace(options, job=job_options(msgspec.structs.asdict(options.job) | given))
     return options
+
+
+def checked_owner(owner: object) -> str:
+    """Return the owner of jobs; raises Invalid for one that nobody can be."""
+    if not isinstance(owner, str) or not 1 <= len(owner) <= MAX_OWNER or owner == EVERY_OWNER:
+        raise Invalid(
+            f"owner= must be a text of 1 to {MAX_OWNER} characters other than {EVERY_OWNER!r}, not {owner!r}",
+            pointer="/owner",
+        )
+    _refuse_unstorable_text("owner", owner)
+    return owner
 
 
 def _aware(at: datetime) -> datetime:

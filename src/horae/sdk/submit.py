@@ -28,10 +28,11 @@ class EnlistedJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCreator:
-    """Creates jobs of one task, with the same owner and options."""
+    """Creates jobs of one task, with the same owner and options; `by` is the owner of the application."""
 
     task: str
     owner: str
+    by: str
     options: SubmitOptions
 
     async def create(self, params: str, connection: "Connection") -> JobId:
@@ -39,25 +40,25 @@ class JobCreator:
         draft = self._draft(params, connection)
         ask = self._ask([params])
         if ask is None:
-            return (await connection.jobs.create(draft, owner=self.owner, by=self.owner)).id
+            return (await connection.jobs.create(draft, owner=self.owner, by=self.by)).id
 
         async def issue(job: Job) -> IdempotencyRecord:
             return connection.jobs.idempotency.of(ask, job.id)
 
-        created = await connection.jobs.create_once(draft, owner=self.owner, by=self.owner, issue=issue)
+        created = await connection.jobs.create_once(draft, owner=self.owner, by=self.by, issue=issue)
         return JobId(answer_of(created, ask)) if isinstance(created, IdempotencyRecord) else created.id
 
     async def create_many(self, params: Sequence[str], connection: "Connection") -> list[JobId]:
         """Create many jobs durably."""
         draft = self._draft("{}", connection)
-        return await connection.jobs.bulk.create(draft, params, owner=self.owner, by=self.owner, ask=self._ask(params))
+        return await connection.jobs.bulk.create(draft, params, owner=self.owner, by=self.by, ask=self._ask(params))
 
     async def enlist(self, params: Sequence[str], connection: "Connection") -> EnlistedJobs:
         """Prepare jobs for the caller's transaction; only large parameters are written now."""
         draft = self._draft("{}", connection)
         if self.options.job.idempotency_key is not None:
             raise Invalid("tx= and idempotency_key= cannot be combined; the transaction itself prevents duplicates")
-        runs = await connection.jobs.bulk.prepare(draft, params, owner=self.owner, by=self.owner)
+        runs = await connection.jobs.bulk.prepare(draft, params, owner=self.owner, by=self.by)
         return EnlistedJobs(jobs=[run.job_id for run in runs], statement=await enlistment(connection, runs))
 
     def _draft(self, params: str, connection: "Connection") -> Draft:

@@ -36,8 +36,9 @@ class Submission(Generic[P, T]):
 
         `at` (an aware datetime) or `delay` set the due time; durations are seconds or timedeltas. `tx` is your own
         connection to the PostgreSQL database of the store (asyncpg, psycopg 3 or SQLAlchemy): the job exists once its
-        transaction commits. The rest is as in the REST API: `queue`, `priority`, `ordering_key`, `on_failure`, `key`,
-        `name`, `labels`, `max_retries`, `timeout`, `start_within`, `secrets`, `idempotency_key`.
+        transaction commits. `owner` is whose job it is, if not the application's; `retry` is a Retry(...). The rest is
+        as in the REST API: `queue`, `priority`, `ordering_key`, `on_failure`, `key`, `name`, `labels`, `max_retries`,
+        `timeout`, `start_within`, `secrets`, `idempotency_key`.
         """
         return Submission(self._task, with_options(self._options, options))
 
@@ -72,11 +73,22 @@ class Submission(Generic[P, T]):
             return self._enlist_sync(params, "submit_many")
         return self._handles(self._task.bridge.call_sync(partial(self._creator.create_many, params), "submit_many"))
 
+    def handle(self, job_id: str) -> Handle[T]:
+        """Return the handle of a submitted job of this task and owner, by its id (`job_…`)."""
+        if not job_id.startswith("job_"):
+            raise NotFound("job", job_id)
+        return self._handle(job_id.removeprefix("job_"))
+
     @property
     def _creator(self) -> "JobCreator":
         from horae.sdk.submit import JobCreator  # late: a process that only declares tasks does not submit
 
-        return JobCreator(task=self._task.name, owner=self._task.owner, options=self._options)
+        task = self._task
+        return JobCreator(task=task.name, owner=self._owner, by=task.owner, options=self._options)
+
+    @property
+    def _owner(self) -> str:
+        return self._options.owner or self._task.owner
 
     async def _enlist(self, params: Sequence[str]) -> list[Handle[T]]:
         """Write the jobs through the caller's transaction, in the caller's event loop."""
@@ -104,7 +116,7 @@ class Submission(Generic[P, T]):
         return self._handles([uuid])[0]
 
     def _handles(self, uuids: Sequence[str]) -> list[Handle[T]]:
-        bridge, owner, decode = self._task.bridge, self._task.owner, self._task.results.decode
+        bridge, owner, decode = self._task.bridge, self._owner, self._task.results.decode
         return [Handle(uuid, bridge, owner, decode) for uuid in uuids]
 
 
@@ -116,12 +128,6 @@ class Task(TaskFunction[P, R], Submission[P, T], Generic[P, R, T]):
         Submission.__init__(self, self, SubmitOptions())
         self.bridge = bridge
         self.owner = owner
-
-    def handle(self, job_id: str) -> Handle[T]:
-        """Return the handle of a submitted job of this task, by its id (`job_…`)."""
-        if not job_id.startswith("job_"):
-            raise NotFound("job", job_id)
-        return Handle(job_id.removeprefix("job_"), self.bridge, self.owner, self.results.decode)
 
     @cached_property
     def arguments(self) -> ArgumentEncoder:

@@ -12,6 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from horae.core.decisions.retry import RetryPolicy
 from horae.core.errors import Conflict, Fault
 from horae.core.wording.fault_words import Schema
 from horae.run import local_run
@@ -49,8 +50,12 @@ class TaskFunction(Generic[P, R]):
         name: str | None = None,
         max_retries: int | None = None,
         timeout: float | timedelta | None = None,
+        retry: RetryPolicy | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
         cpu: bool = False,
     ) -> None:
+        """`queue` and `priority` are checked by the caller."""
         _check_function(function, cpu=cpu)
         functools.update_wrapper(self, function)
         self.function = function
@@ -58,6 +63,9 @@ class TaskFunction(Generic[P, R]):
         self.kind = _kind(function, cpu=cpu)
         self.max_retries = _checked_retries(max_retries)
         self.timeout = _checked_timeout(timeout)
+        self.retry = retry
+        self.queue = queue
+        self.priority = priority
         self._binding = Binding(function)
         self.bind: Callable[[str], Arguments] = self._binding.bind  # JSON text to arguments; raises InvalidParams
 

@@ -224,10 +224,11 @@ def _draft(body: JobBody) -> Draft:
         key=body.key,
         labels=MappingProxyType(body.labels) if body.labels else NO_LABELS,
         schedule="now" if body.schedule is None else body.schedule,
-        queue=body.queue or "default",
-        priority=body.priority or 0,
+        queue=body.queue,
+        priority=body.priority,
         ordering_key=body.ordering_key,
         policy=_policy(body),
+        retry=None if body.retry is None else _retry(body.retry),
         max_retries=body.max_retries,
         timeout=_duration(body.timeout_seconds),
         allow_unknown_task=bool(body.allow_unknown_task),
@@ -247,9 +248,8 @@ def _read_secrets(raw: Raw | UnsetType) -> str | None:
 
 
 def _policy(body: JobBody) -> Policy:
-    """Return the policy without max_retries and timeout, whose defaults depend on the task."""
+    """Return the policy without retries and timeout, whose defaults depend on the task."""
     return policy_of(
-        retry=None if body.retry is None else _retry(body.retry),
         start_within=body.start_within_seconds,
         overlap=body.overlap,
         misfire=body.misfire,

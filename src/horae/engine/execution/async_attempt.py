@@ -10,7 +10,7 @@ class AsyncAttempt(RunningAttempt):
     """An attempt of a coroutine, with a context of its own."""
 
     def start(self, params: str) -> None:
-        self._params = params
+        self._arguments = params
         self.env.shared_task.run(self.task.name, self._run_task)
 
     async def _run_task(self, task: asyncio.Task[None]) -> None:
@@ -22,7 +22,7 @@ class AsyncAttempt(RunningAttempt):
             self.arm_timeout()
         result: AttemptResult
         try:
-            arguments = self.task.bind(self._params)
+            arguments = self.task.bind(self._arguments)
             if self.task.injected:
                 arguments = {**arguments, **self.injected()}
             result = success(await self.task.function(**arguments))

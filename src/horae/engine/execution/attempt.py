@@ -57,6 +57,7 @@ class RunningAttempt(ABC):
     _timer: asyncio.TimerHandle | None = None
     _log: AttemptLog | None = None
     _secrets: str | None = None
+    _params = "{}"
     _redactor: Redactor | None = None
     stopping = False  # asked to stop, or timed out
     noticed_stop = False  # the task has read that it should stop
@@ -106,6 +107,7 @@ class RunningAttempt(ABC):
 
     def start_with(self, params: str) -> None:
         """Start the task with its parameters and secrets."""
+        self._params = params
         self.start(params if self._secrets is None else merged(params, self._secrets))
 
     # --- what each kind of attempt does in its own way
@@ -180,6 +182,8 @@ class RunningAttempt(ABC):
         return Context(
             id=f"run_{run.id}",
             job_id=f"job_{run.job_id}",
+            owner=run.owner,
+            params=self._params,
             due_at=run.due_at,
             attempt=run.attempt,
             fence=run.fence,

@@ -188,6 +188,8 @@ class ProcessAttempt(RunningAttempt):
             params=params,
             run_id=f"run_{run.id}",
             job_id=f"job_{run.job_id}",
+            owner=run.owner,
+            shown_params=None if self._secrets is None else self._params,
             due_at=run.due_at,
             attempt=run.attempt,
             fence=run.fence,

@@ -127,6 +127,8 @@ def _run(task: AnyTask, call: messages.TaskCall, reporter: Reporter) -> object:
     run = Run(
         id=call.run_id,
         job_id=call.job_id,
+        owner=call.owner,
+        params=call.params if call.shown_params is None else call.shown_params,
         due_at=call.due_at,
         attempt=call.attempt,
         fence=call.fence,

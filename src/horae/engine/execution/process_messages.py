@@ -22,6 +22,8 @@ class TaskCall(msgspec.Struct, frozen=True, kw_only=True):
     params: str
     run_id: str
     job_id: str
+    owner: str
+    shown_params: str | None  # without secrets; None: there are none in `params`
     due_at: datetime
     attempt: int
     fence: int
