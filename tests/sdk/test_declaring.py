@@ -6,17 +6,19 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from horae import Horae, Run, cron, every
+from horae import Horae, Queue, Run, cron, every
 from horae.core.errors import Conflict, Invalid, InvalidSchedule
 from horae.core.model import JobStatus, Misfire, Overlap
 from horae.core.schedule.types import CronSchedule
 from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
-from horae.lookup import find_job_by_key
+from horae.lookup import find_job_by_key, queue_settings
 from horae.ports.reader import JobFilter
 from horae.ports.store import Store
+from horae.runtime.plan import NodePlan
+from horae.runtime.wiring import running_node
 from horae.sdk.connection import Connection
 from tests.clocks import ManualClock
-from tests.sdk.conftest import node
+from tests.sdk.conftest import node, settings
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAILY, HOURLY = cron("0 9 * * *"), every("1h")
@@ -245,3 +247,19 @@ async def test_a_worker_declares_when_it_starts_and_tells_what_it_did(address: s
     assert told["schedule_created"]["job"] == f"job_{job.id}"
     assert told["schedule_refused"]["key"] == "wrong"
     assert "nope" in told["schedule_refused"]["detail"]
+
+
+async def test_a_worker_of_several_applications_has_the_tasks_and_schedules_of_all(address: str, store: Store) -> None:
+    web = Horae(store=address, owner="ada", name="web", queues=[Queue("mail", concurrency=5)])
+    mail = Horae(store=address, owner="bob", name="mail")
+    page = web.task("page")(lambda: "page")
+    letter = mail.task("letter")(lambda: "letter")
+    web.schedule(every(hours=1), key="pages")(page)
+    mail.schedule(every(hours=1), key="letters")(letter)
+    plan = NodePlan(roles=frozenset({"worker"}))
+    async with running_node(settings(address), plan, web, mail):
+        assert await (await page.submit()).result(timeout=20) == "page"
+        assert await (await letter.submit()).result(timeout=20) == "letter"
+    assert await find_job_by_key(store, "ada", "pages") is not None
+    assert await find_job_by_key(store, "bob", "letters") is not None
+    assert (await queue_settings(store, "mail")).concurrency == 5

@@ -1,9 +1,9 @@
-"""Schedules that are declared in code: applied when a worker starts, and pruned on request.
+"""Schedules and queue settings that are declared in code: applied when a worker starts, and pruned on request.
 
 Deploys overlap and are rolled back, so a worker cannot simply write what its code declares: an old one that restarts
-would undo what a newer one declared. The store keeps every version of a schedule that was ever seen. A version that is
-new to the store is newer than all others and is applied. The newest version is applied again only if its job is gone.
-Older versions are ignored, until `prune` makes this code the current one.
+would undo what a newer one declared. The store keeps every version that was ever seen. A version that is new to the
+store is newer than all others and is applied. The newest version is applied again only if its job is gone. Older
+versions are ignored, until `prune` makes this code the current one.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,18 @@ from horae.core.drafts import Declared
 from horae.core.effects import declare
 from horae.core.errors import Conflict, Invalid
 from horae.core.model import Job
-from horae.core.records import Declaration
+from horae.core.records import Declaration, QueueSettings
+from horae.jobs.queues import Queues
 from horae.jobs.service import Jobs
-from horae.lookup import find_job_by_key
+from horae.lookup import find_job_by_key, queue_settings
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 
+NO_OWNER = ""  # of declared queue settings, which all owners share; no owner has this name
+
 
 class DeclaredOutcome(StrEnum):
-    """What was done about a declared schedule, or would be in a dry run."""
+    """What was done about a declared schedule or queue, or would be in a dry run."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -130,6 +133,55 @@ class DeclaredSchedules:
 
     async def _declarations(self) -> list[Declaration]:
         return [each for each in await self._store.records(Declaration, owner=self._owner) if each.app == self._app]
+
+
+class DeclaredQueues:
+    """Applies the queue settings that one application declares; the applications share the versions of a queue."""
+
+    def __init__(self, store: Store, clock: Clock, *, app: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._app = app
+
+    async def apply(self, declared: Sequence[QueueSettings]) -> list[DeclaredResult]:
+        """Write the settings of versions that the store has never seen; what people set later stays."""
+        known = _by_key(await self._store.records(Declaration, owner=NO_OWNER))
+        return [await self._apply_if_new(each, known.get(each.queue, ())) for each in declared]
+
+    async def prune(self, declared: Sequence[QueueSettings], *, dry_run: bool) -> list[DeclaredResult]:
+        """Write the settings, even if a newer version of the code has declared others."""
+        return [await self._put(each, dry_run=dry_run) for each in declared]
+
+    async def _apply_if_new(self, declared: QueueSettings, versions: Sequence[Declaration]) -> DeclaredResult:
+        if _digest(declared) not in {version.digest for version in versions}:
+            return await self._put(declared)
+        newest = versions[-1]
+        if newest.digest == _digest(declared):
+            return DeclaredResult(key=declared.queue, outcome=DeclaredOutcome.KEPT)
+        detail = f"a newer version of {newest.app} declares other settings"
+        return DeclaredResult(key=declared.queue, outcome=DeclaredOutcome.LEFT, detail=detail)
+
+    async def _put(self, declared: QueueSettings, *, dry_run: bool = False) -> DeclaredResult:
+        """Write the settings, then their declaration; after a crash between the two, the next start repeats both."""
+        before = await queue_settings(self._store, declared.queue)
+        changed = before.concurrency != declared.concurrency
+        outcome = DeclaredOutcome.CHANGED if changed else DeclaredOutcome.KEPT
+        if not dry_run:
+            if changed:
+                await Queues(self._store, self._clock).set(declared, fields=("concurrency",))
+            seen = Declaration(
+                owner=NO_OWNER,
+                app=self._app,
+                key=declared.queue,
+                digest=_digest(declared),
+                seen_at=self._clock.now(),
+            )
+            await self._store.apply([declare(seen)])
+        return DeclaredResult(key=declared.queue, outcome=outcome)
+
+
+def _digest(settings: QueueSettings) -> str:
+    return f"concurrency={settings.concurrency}"
 
 
 def _by_key(declarations: Sequence[Declaration]) -> dict[str, list[Declaration]]:

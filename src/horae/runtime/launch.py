@@ -19,7 +19,7 @@ from horae.config import Settings, without_password
 from horae.core.errors import HoraeError, Unavailable
 from horae.engine.node import NodeService, describe_roles
 from horae.log_setup import configure_logs
-from horae.runtime.applications import load_app, with_store_of
+from horae.runtime.applications import load_apps, with_store_of
 from horae.runtime.plan import NodePlan
 from horae.runtime.serving import bind, serving
 from horae.runtime.stop_signals import END_AT_ONCE, StopRequest, stopping_on_signals
@@ -60,7 +60,7 @@ def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1, announce
         if plan.listener is None and (listener := bind(settings, plan.roles)) is not None:
             listener.close()  # it only shows that the port is free, before the node joins the cluster
         return run_until_done(_main(settings, plan, announcer or Announcer()))
-    load_app(plan.app)  # so that a mistake is reported once, before any process starts
+    load_apps(plan.apps)  # so that a mistake is reported once, before any process starts
     plan = replace(plan, listener=bind(settings, plan.roles))
     target = partial(_run_child, settings, plan)
     return Supervisor(target, processes, drain_seconds=settings.drain_seconds.total_seconds()).run()
@@ -98,12 +98,12 @@ async def _main(settings: Settings, plan: NodePlan, announcer: Announcer) -> int
     stop = StopRequest()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stopping_on_signals(stop))
-        app = load_app(plan.app)
-        settings = with_store_of(app, settings)
+        apps = load_apps(plan.apps)
+        settings = with_store_of(apps, settings)
         listener = plan.listener or bind(settings, plan.roles)
         url = None if listener is None else f"http://{settings.host}:{listener.getsockname()[1]}"
         has_api = "api" in plan.roles
-        joining = partial(running_node, settings, plan, app, probes=None if has_api else listener)
+        joining = partial(running_node, settings, plan, *apps, probes=None if has_api else listener)
         running = await join_with_retries(lambda: stack.enter_async_context(joining()), stop)
         if running is None:
             return 0

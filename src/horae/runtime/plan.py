@@ -11,6 +11,7 @@ from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
     from horae.core.drafts import Declared
+    from horae.core.records import QueueSettings
     from horae.sdk.connection import Connection
     from horae.tasks.registry import Registry
 
@@ -29,6 +30,9 @@ class Program(Protocol):
     @property
     def declared(self) -> "Sequence[Declared]": ...
 
+    @property
+    def queues(self) -> "Sequence[QueueSettings]": ...
+
     def bind(self, connection: "Connection") -> AbstractContextManager[None]:
         """Submit through this connection, in the event loop that runs here."""
 
@@ -38,7 +42,7 @@ class NodePlan:
     """What one process does."""
 
     roles: frozenset[str] = frozenset(ROLES)
-    app: str | None = None  # MODULE:APP
+    apps: Sequence[str] = ()  # each MODULE:APP
     queues: Sequence[str] = ()
     concurrency: int = DEFAULT_CONCURRENCY
     demo: bool = False

@@ -4,7 +4,7 @@ import contextlib
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -28,7 +28,7 @@ from horae.engine.duties.retention import Retention
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
-from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
+from horae.jobs.declared import DeclaredOutcome, DeclaredQueues, DeclaredResult, DeclaredSchedules
 from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import StoreClock
@@ -84,8 +84,7 @@ class RunningNode:
 async def running_node(
     settings: Settings,
     plan: NodePlan,
-    program: Program,
-    *,
+    *programs: Program,
     guard: Guard | None = None,
     probes: socket.socket | None = None,
 ) -> AsyncIterator[RunningNode]:
@@ -94,7 +93,7 @@ async def running_node(
     `guard` admits requests; None: as the settings say, and without authentication to local names only. At `probes` a
     node without the API says how it is, from before it joins until it has left.
     """
-    registry = program.registry.with_tasks(builtin_tasks())
+    registry = Registry().with_tasks(*(program.registry for program in programs), builtin_tasks())
     async with contextlib.AsyncExitStack() as stack:
         metrics = Metrics()
         opening = opened_store(settings.store, own=plan.local)
@@ -119,7 +118,7 @@ async def running_node(
         guard = guard or guard_of(settings, now=lambda: clock.now().timestamp())
         api = create_app(services, guard=guard, local_names=local_names)
         # From before the first run starts until the last one has ended.
-        connection = stack.enter_context(_bound(program, services))
+        connection = stack.enter_context(_bound(programs, services))
         if executor is not None:
             stack.push_async_callback(executor.close)
         if probes is not None:
@@ -128,8 +127,9 @@ async def running_node(
         stack.push_async_callback(node.stop)
         if plan.demo:
             await seed_demo_jobs(services.jobs, store, owner=LOCAL)
-        if executor is not None and program.declared:
-            await _declare(program, connection)
+        if executor is not None:
+            for program in programs:
+                await _declare(program, connection)
         yield RunningNode(node=node, services=services, api=api)
 
 
@@ -248,20 +248,29 @@ def _services(parts: Parts, node: NodeService) -> Services:
 
 
 @contextlib.contextmanager
-def _bound(program: Program, services: Services) -> Iterator[Connection]:
+def _bound(programs: Sequence[Program], services: Services) -> Iterator[Connection]:
     """Let tasks that run here submit others through the store of this node."""
-    with contextlib.closing(PollingWaiter(services.store)) as waiter:
+    with contextlib.ExitStack() as stack:
+        waiter = stack.enter_context(contextlib.closing(PollingWaiter(services.store)))
         connection = Connection(store=services.store, clock=services.clock, jobs=services.jobs, waiter=waiter)
-        with program.bind(connection):
-            yield connection
+        for program in programs:
+            stack.enter_context(program.bind(connection))
+        yield connection
 
 
 async def _declare(program: Program, connection: Connection) -> None:
-    """Apply the schedules that users' code declares, and log the outcome of each."""
-    declaring = DeclaredSchedules(
-        connection.store, connection.clock, connection.jobs, owner=program.owner, app=program.name
-    )
-    for result in await declaring.apply(program.declared):
-        write = log.error if result.outcome is DeclaredOutcome.REFUSED else log.info
-        fields = {"key": result.key, "job": result.job_id, "detail": result.detail}
-        write(f"schedule_{result.outcome}", **{name: value for name, value in fields.items() if value})
+    """Apply the queue settings and schedules that users' code declares, and log the outcome of each."""
+    store, clock = connection.store, connection.clock
+    if program.queues:
+        for result in await DeclaredQueues(store, clock, app=program.name).apply(program.queues):
+            _log_declared("queue", result, queue=result.key)
+    if program.declared:
+        schedules = DeclaredSchedules(store, clock, connection.jobs, owner=program.owner, app=program.name)
+        for result in await schedules.apply(program.declared):
+            _log_declared("schedule", result, key=result.key, job=result.job_id)
+
+
+def _log_declared(what: str, result: DeclaredResult, **fields: str | None) -> None:
+    write = log.error if result.outcome is DeclaredOutcome.REFUSED else log.info
+    given = {name: value for name, value in fields.items() if value}
+    write(f"{what}_{result.outcome}", **given, **({"detail": result.detail} if result.detail else {}))

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from horae.cli.arguments import Flag, Positive, StoreUrl
+from horae.cli.arguments import Flag, Positive, Several, StoreUrl
 from horae.config import ROLES, load_settings, parse_names
 
 DEV_DRAIN_SECONDS = 2  # a person who presses Ctrl-C does not want to wait
 
-App = Annotated[str | None, Parameter(help="Your tasks, as MODULE:APP.")]
+Apps = Annotated[list[str] | None, Several, Parameter(name="--app", help="Your tasks, as MODULE:APP; may be repeated.")]
 Port = Annotated[int | None, Parameter(help="The port to listen on (HORAE_PORT, 8765).")]
 Queues = Annotated[str | None, Parameter(help="Run only what is in these queues, as a,b (default all).")]
 Concurrency = Annotated[int | None, Positive, Parameter(help="How many runs at a time.")]
@@ -19,7 +19,7 @@ Concurrency = Annotated[int | None, Positive, Parameter(help="How many runs at a
 
 def dev(
     *,
-    app: App = None,
+    apps: Apps = None,
     port: Port = None,
     store: StoreUrl = None,
     no_demo: Annotated[bool, Flag, Parameter(help="Create no demo jobs.")] = False,
@@ -33,13 +33,13 @@ def dev(
         "allow_shell": True,
         "drain_seconds": DEV_DRAIN_SECONDS,
     }
-    return _run(flags, roles=ROLES, app=app, dev=True, demo=not no_demo)
+    return _run(flags, roles=ROLES, apps=apps, dev=True, demo=not no_demo)
 
 
 def serve(
     *,
     roles: Annotated[str, Parameter(help="What this node does, as a,b.")] = ",".join(ROLES),
-    app: App = None,
+    apps: Apps = None,
     host: Annotated[str | None, Parameter(help="The address to listen on (HORAE_HOST, 127.0.0.1).")] = None,
     port: Port = None,
     store: StoreUrl = None,
@@ -49,25 +49,25 @@ def serve(
 ) -> int:
     """Start a node for production; any number of them share one store."""
     flags = {"host": host, "port": port, "store": store}
-    return _run(flags, roles=parse_names(roles), app=app, queues=queues, concurrency=concurrency, processes=processes)
+    return _run(flags, roles=parse_names(roles), apps=apps, queues=queues, concurrency=concurrency, processes=processes)
 
 
 def worker(
     *,
-    app: Annotated[str, Parameter(help="Your tasks, as MODULE:APP.")],
+    apps: Annotated[list[str], Several, Parameter(name="--app", help="Your tasks, as MODULE:APP; may be repeated.")],
     store: StoreUrl = None,
     queues: Queues = None,
     concurrency: Concurrency = None,
 ) -> int:
     """Start a node that only runs tasks; the same as `serve --roles worker`."""
-    return _run({"store": store}, roles=("worker",), app=app, queues=queues, concurrency=concurrency)
+    return _run({"store": store}, roles=("worker",), apps=apps, queues=queues, concurrency=concurrency)
 
 
 def _run(
     flags: Mapping[str, object],
     *,
     roles: Sequence[str],
-    app: str | None,
+    apps: Sequence[str] | None,
     queues: str | None = None,
     concurrency: int | None = None,
     processes: int = 1,
@@ -84,7 +84,7 @@ def _run(
 
     plan = NodePlan(
         roles=checked_roles(roles, option="--roles"),
-        app=app,
+        apps=tuple(apps or ()),
         queues=parse_names(queues or ""),
         concurrency=concurrency or DEFAULT_CONCURRENCY,
         demo=demo,
