@@ -15,6 +15,7 @@ from horae.core.decisions.firing import LONGEST_HORIZON
 from horae.core.errors import Misconfigured
 
 ROLES = ("api", "planner", "worker")  # what a node may do
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 MIN_JWT_SECRET = 32  # bytes; HS256 requires a key at least as long as its hash (RFC 7518, 3.2)
 MAKE_SECRET = "make one with: openssl rand -base64 48"
@@ -97,6 +98,20 @@ def _maybe_port(value: object) -> int | None:
     return _port(value) if str(value).strip() else None
 
 
+def _log_form(value: object) -> str:
+    text = str(value).strip().lower()
+    if text not in ("", "text", "json"):
+        raise ValueError("must be text or json; empty means text on a terminal, else json")
+    return text
+
+
+def _log_level(value: object) -> str:
+    text = str(value).strip().lower()
+    if text not in LOG_LEVELS:
+        raise ValueError(f"must be one of {', '.join(LOG_LEVELS)}")
+    return text
+
+
 def _setting(default: Any, parse: Callable[[object], Any], *, secret: bool = False) -> Any:
     return field(default=default, repr=not secret, metadata={"parse": parse, "secret": secret})
 
@@ -124,6 +139,8 @@ class Settings:
     horizon_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
     lead_seconds: timedelta = _setting(timedelta(seconds=1), _seconds)
     drain_seconds: timedelta = _setting(timedelta(seconds=30), _seconds)
+    log: str = _setting("", _log_form)  # empty: text on a terminal, else JSON
+    log_level: str = _setting("info", _log_level)
     host: str = _setting("127.0.0.1", str)
     port: int = _setting(8765, _port)
     probe_port: int | None = _setting(None, _maybe_port)

@@ -1,6 +1,6 @@
-"""Log lines on stderr: for people on a terminal, else key=value, or JSON with HORAE_LOG=json."""
+"""Log lines on stderr: text on a terminal and JSON elsewhere, unless HORAE_LOG says otherwise."""
 
-import os
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import structlog
 from horae.core.wording.printable import printable
 
 
-def configure_logs() -> None:
-    """Configure structlog for this process."""
-    on_terminal = sys.stderr.isatty() and not _wants_json()
+def configure_logs(form: str = "", level: str = "info") -> None:
+    """Configure structlog for this process: `form` is `text`, `json`, or empty for what suits where stderr goes."""
+    on_terminal = sys.stderr.isatty() and form != "json"
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -22,23 +22,26 @@ def configure_logs() -> None:
     render: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(pad_event_to=24)]
         if on_terminal
-        else [structlog.processors.format_exc_info, _machine_renderer()]
+        else [structlog.processors.format_exc_info, _machine_renderer(form)]
     )
     structlog.configure(
         processors=[*shared, *render],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
 
 
-def shows_banner() -> bool:
+def accept_task_logs(level: str) -> None:
+    """Let `logging` pass on what tasks write from this level on, unless users' code has configured it."""
+    root = logging.getLogger()
+    if root.level == logging.WARNING and not root.handlers:
+        root.setLevel(level.upper())
+
+
+def shows_banner(form: str) -> bool:
     """Return whether the output is a terminal and JSON logs are off."""
-    return sys.stdout.isatty() and sys.stderr.isatty() and not _wants_json()
-
-
-def _wants_json() -> bool:
-    return os.environ.get("HORAE_LOG") == "json"
+    return sys.stdout.isatty() and sys.stderr.isatty() and form != "json"
 
 
 def _printable_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -46,10 +49,10 @@ def _printable_values(_logger: object, _method: str, event: structlog.typing.Eve
     return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
-def _machine_renderer() -> structlog.typing.Processor:
-    if _wants_json():
-        return structlog.processors.JSONRenderer()
-    return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+def _machine_renderer(form: str) -> structlog.typing.Processor:
+    if form == "text":
+        return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+    return structlog.processors.JSONRenderer()
 
 
 class LogThrottle:

@@ -1,5 +1,6 @@
 """What a person sees of `horae dev` in a terminal, and what a machine reads of it."""
 
+import json
 import os
 import pty
 import select
@@ -148,5 +149,5 @@ def test_a_log_file_gets_lines_for_machines(tmp_path: Path) -> None:
     with live_horae(tmp_path, "dev") as live:
         pass
     assert live.process.returncode == 0
-    events = [line.split("event=")[1].split()[0] for line in (tmp_path / "horae.log").read_text().splitlines()]
+    events = [json.loads(line)["event"] for line in (tmp_path / "horae.log").read_text().splitlines()]
     assert events == ["listening", "ready", "stopping"]

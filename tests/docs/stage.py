@@ -31,7 +31,7 @@ DEV_URL = "http://127.0.0.1:8765"
 DATABASE = "://horae@db.example.com/horae"  # the database in the pages; replaced by one on the test server
 WEB_PORT = "8000"  # the port of a web application in the pages; replaced by a free one
 EXPORTED = ".exported"  # a file with the variables that were exported so far
-READY = re.compile(r"event=ready\b|Application startup complete")
+READY = re.compile(r'"event": "ready"|Application startup complete')
 PYTEST_OPTIONS = "-p no:cacheprovider -p no:schemathesis"  # the same plugins as in this repository
 WITHIN = 60.0  # seconds for one block
 REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/\S+)")

@@ -144,7 +144,7 @@ async def test_each_result_is_told_whether_it_counts(scene: Scene) -> None:
     scene.settler.add(void, START)
     with capture_logs() as lines:
         await scene.settler.tick()
-    assert [(line["event"], line["first_run_id"]) for line in lines] == [("results_void", void.run.id)]
+    assert [(line["event"], line["first_run"]) for line in lines] == [("results_void", f"run_{void.run.id}")]
     assert 'horae_runs_total{status="succeeded"} 1.0' in scene.metrics.text().decode()
 
 

@@ -1,6 +1,7 @@
 """Tasks that run in processes; at the top of a module, so that those can import them."""
 
 import contextlib
+import logging
 import os
 import resource
 import signal
@@ -148,3 +149,13 @@ async def later() -> str:
 def cpu_whose(run: Run, day: str, password: str = "") -> list[Any]:
     assert password == "hush"
     return [run.owner, dict(run.params)]
+
+
+def speak(word: str) -> None:
+    library = logging.getLogger("some.library")
+    library.debug("too low")
+    library.info("an %s", word)
+    try:
+        raise ValueError(word)
+    except ValueError:
+        library.exception("it broke")

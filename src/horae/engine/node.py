@@ -143,6 +143,7 @@ class NodeService:
         worker.withdrawer.end_drain()
         settled_by = self._clock.now() + timedelta(seconds=5)
         await self._until(lambda: not worker.running and not worker.settler.unsettled, settled_by)
+        worker.failures.close()
 
     async def _until(self, condition: Callable[[], bool], deadline: datetime) -> None:
         while not condition() and self._clock.now() < deadline:  # noqa: ASYNC110 - two counters, polled once in a life

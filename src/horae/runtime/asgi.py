@@ -120,9 +120,9 @@ class Embedded:
 
     @contextlib.asynccontextmanager
     async def _node(self) -> AsyncIterator[None]:
-        if not structlog.is_configured():
-            configure_logs()
         settings = self._settings()
+        if not structlog.is_configured():
+            configure_logs(settings.log, settings.log_level)
         guard = self._guard(settings)
         async with running_node(settings, self._plan, self._program, guard=guard) as running:
             log.info("ready", roles=describe_roles(self._plan.roles), store=without_password(settings.store))

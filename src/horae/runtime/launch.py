@@ -18,7 +18,7 @@ from horae.api.auth.safety import refuse_unsafe
 from horae.config import Settings, without_password
 from horae.core.errors import HoraeError, Unavailable
 from horae.engine.node import NodeService, describe_roles
-from horae.log_setup import configure_logs
+from horae.log_setup import accept_task_logs, configure_logs
 from horae.runtime.applications import load_apps, with_store_of
 from horae.runtime.plan import NodePlan
 from horae.runtime.serving import bind, serving
@@ -54,7 +54,7 @@ class Announcer:
 
 def run_node(settings: Settings, plan: NodePlan, *, processes: int = 1, announcer: Announcer | None = None) -> int:
     """Run a node, or several that share a port, until a signal stops them, and return the exit code."""
-    configure_logs()
+    configure_logs(settings.log, settings.log_level)
     refuse_unsafe(settings, roles=plan.roles, local=plan.local)
     if processes == 1:
         if plan.listener is None and (listener := bind(settings, plan.roles)) is not None:
@@ -99,6 +99,7 @@ async def _main(settings: Settings, plan: NodePlan, announcer: Announcer) -> int
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stopping_on_signals(stop))
         apps = load_apps(plan.apps)
+        accept_task_logs(settings.log_level)
         settings = with_store_of(apps, settings)
         listener = plan.listener or bind(settings, plan.roles)
         url = None if listener is None else f"http://{settings.host}:{listener.getsockname()[1]}"

@@ -23,8 +23,8 @@ SYNC_EVERY = timedelta(seconds=60)
 @contextlib.asynccontextmanager
 async def opened_connection(settings: Settings, registry: Registry) -> AsyncIterator[Connection]:
     """Open a connection whose clock follows the store, and close it at the end."""
-    if not structlog.is_configured():
-        configure_logs()  # to stderr; unconfigured, logs would mix with the output of a script
+    if not structlog.is_configured():  # unconfigured, logs would mix with the output of a script
+        configure_logs(settings.log, settings.log_level)
     async with opened_store(settings.store) as store:
         clock = StoreClock()
         await sync_clock(clock, store)

@@ -90,5 +90,6 @@ def _run(
         demo=demo,
         local=dev,
     )
-    announcer = Banner() if dev and shows_banner() else None
-    return run_node(load_settings(flags), plan, processes=processes, announcer=announcer)
+    settings = load_settings(flags)
+    announcer = Banner() if dev and shows_banner(settings.log) else None
+    return run_node(settings, plan, processes=processes, announcer=announcer)

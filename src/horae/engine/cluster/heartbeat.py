@@ -52,7 +52,7 @@ class Heartbeat:
         if self.rejoin:
             self.rejoin = False
             await self.join()
-            log.warning("node_rejoined", node=self.node.id)
+            log.warning("node_rejoined", node=self.node.id, host=self.node.name)
         asked_at = await self._sync()
         beat = await self._store.beat(
             self.node.id,

@@ -1,12 +1,15 @@
 """Cleans up after dead nodes; every node does so, and compare-and-set keeps them from doing it twice."""
 
+import itertools
 from datetime import datetime, timedelta
 
 import structlog
 
 from horae.core.decisions.results import lost
 from horae.core.effects import remove_dead_node
+from horae.core.model import State
 from horae.engine.cluster.lease import Lease, Timing
+from horae.engine.failure_log import FailureLog
 from horae.ports.clock import Clock
 from horae.ports.store import Store
 
@@ -27,6 +30,7 @@ class Janitor:
         self._clock = clock
         self._lease = lease
         self._timing = timing
+        self._failures = FailureLog()
 
     async def tick(self) -> datetime | None:
         """Sweep once; returns when the next sweep is due."""
@@ -47,12 +51,17 @@ class Janitor:
         seconds = self._timing.dead_after / timedelta(seconds=1)
         for node, refusal in zip(silent, refusals, strict=True):
             if refusal is None:
-                log.warning("node_declared_dead", node=node.id, dead_after=seconds)
+                log.warning("node_declared_dead", node=node.id, host=node.name, dead_after=seconds)
 
     async def _return_orphans(self, now: datetime) -> None:
         returned = 0
         while orphans := await self._store.orphans(limit=BATCH):
-            done = sum(await self._store.settle([lost(run, now) for run in orphans]))
+            settled = [lost(run, now) for run in orphans]
+            written = await self._store.settle(settled)
+            for result in itertools.compress(settled, written):
+                if result.run.state is State.FAILED:
+                    self._failures.add(result)
+            done = sum(written)
             returned += done
             if len(orphans) < BATCH or not done:
                 break

@@ -4,6 +4,7 @@ import asyncio
 
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, failure, failure_of, success, trace
+from horae.engine.execution.task_logging import current_log
 
 
 class AsyncAttempt(RunningAttempt):
@@ -21,6 +22,7 @@ class AsyncAttempt(RunningAttempt):
         if self.run.spec.policy.timeout is not None:
             self.arm_timeout()
         result: AttemptResult
+        logging_before = current_log.set(self.write_log)
         try:
             arguments = self.task.bind(self._arguments)
             if self.task.injected:
@@ -30,6 +32,7 @@ class AsyncAttempt(RunningAttempt):
             if isinstance(exc, GeneratorExit) and asyncio.current_task(self.env.loop) is not task:
                 raise  # not raised by the task: the coroutine is discarded together with its event loop
             result = self._failed(exc)
+        current_log.reset(logging_before)
         self.end_if_forked()
         if self._abandoned:
             self.let_go()

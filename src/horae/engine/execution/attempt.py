@@ -149,6 +149,10 @@ class RunningAttempt(ABC):
             opened.close()
         return opened
 
+    def write_log(self, level: str, text: str) -> bool:
+        """Write to the log; opens it on first use."""
+        return self.log.write(level, text)
+
     def finish(self, result: AttemptResult) -> None:
         """Report the result once; later ones are void."""
         if self.ended:
@@ -241,7 +245,7 @@ class RunningAttempt(ABC):
         self._set_timer(self._stop_grace, self._force)
 
     def _force(self) -> None:
-        log.warning("task_ignores_stop", run_id=self.run.id, task=self.task.name, fence=self.run.fence)
+        log.warning("task_ignores_stop", run=f"run_{self.run.id}", task=self.task.name, fence=self.run.fence)
         self._end_by_force()
         self.finish(Stopped())
 

@@ -13,6 +13,7 @@ from horae.engine.execution.computations import Computations
 from horae.engine.execution.outcome import failure, failure_of
 from horae.engine.execution.process_attempt import ProcessAttempt, ProcessPool
 from horae.engine.execution.shared_task import SharedTask
+from horae.engine.execution.task_logging import begin_capture, end_capture
 from horae.engine.execution.thread_attempt import ThreadAttempt, ThreadPool
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
@@ -75,6 +76,7 @@ class Executor:
             grace=grace,
         )
         self._loading: set[asyncio.Task[None]] = set()
+        begin_capture()
 
     @property
     def abandoned(self) -> int:
@@ -153,6 +155,7 @@ class Executor:
         await self._env.computations.close()
         if self.abandoned:
             log.warning("tasks_left_running", count=self.abandoned)
+        end_capture()
         await self._env.logs.close()
 
 

@@ -1,6 +1,7 @@
 """Attempts of `cpu=True` tasks, in a pool of child processes that are started when needed and die with the worker."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -194,4 +195,5 @@ class ProcessAttempt(RunningAttempt):
             attempt=run.attempt,
             fence=run.fence,
             log_limit=self.env.logs.limit,
+            log_level=logging.getLogger().level,
         )

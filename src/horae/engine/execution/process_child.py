@@ -9,6 +9,7 @@ import ctypes
 import importlib
 import importlib.util
 import inspect
+import logging
 import os
 import queue
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 
 from horae.engine.execution import process_messages as messages
 from horae.engine.execution.outcome import Success, failure_of, success, trace
+from horae.engine.execution.task_logging import begin_capture, current_log
 from horae.run import Run
 from horae.tasks.registry import AnyTask, TaskFunction
 
@@ -107,6 +109,9 @@ def main() -> None:
 
 def _perform(call: messages.TaskCall, outbox: Outbox) -> None:
     reporter = Reporter(outbox, call.log_limit)
+    logging.getLogger().setLevel(call.log_level)
+    begin_capture()
+    current_log.set(reporter.log)
     outbox.send(messages.TaskBegan())
     try:
         result = success(_run(_task(call), call, reporter))

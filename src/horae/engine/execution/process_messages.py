@@ -28,6 +28,7 @@ class TaskCall(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     fence: int
     log_limit: int
+    log_level: int  # from which on `logging` in the task is logged
 
 
 class TaskBegan(msgspec.Struct, frozen=True, tag="began"):

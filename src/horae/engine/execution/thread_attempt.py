@@ -9,6 +9,7 @@ import structlog
 
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, failure_of, success, trace
+from horae.engine.execution.task_logging import current_log
 
 log = structlog.get_logger(__name__)
 
@@ -80,6 +81,7 @@ class ThreadAttempt(RunningAttempt):
         self._on_loop(lambda: self._returned(result))
 
     def _call(self, params: str) -> AttemptResult:
+        current_log.set(self.write_log)
         try:
             arguments = {**self.task.bind(params), **self.injected()}
             return success(self.task.function(**arguments))
@@ -113,4 +115,4 @@ class ThreadAttempt(RunningAttempt):
         try:
             self.env.loop.call_soon_threadsafe(act)
         except RuntimeError:  # the loop is closed: this is an abandoned task of a worker that has ended
-            log.debug("task_outlived_worker", run_id=self.run.id)
+            log.debug("task_outlived_worker", run=f"run_{self.run.id}")

@@ -139,7 +139,7 @@ class Settler:
         """Count the ended runs; a result that was not accepted is void, because its run had moved on."""
         void = [] if all(answers) else [result.run for result, ok in zip(results, answers, strict=True) if not ok]
         if void:  # one line for all: a lost lease may make thousands of results void
-            log.warning("results_void", runs=len(void), first_run_id=void[0].id)
+            log.warning("results_void", runs=len(void), first_run=f"run_{void[0].id}")
         ended = Counter([result.run.state for result in results])
         ended.subtract(run.state for run in void)
         for state in FINAL.intersection(ended):

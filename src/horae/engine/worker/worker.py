@@ -11,6 +11,7 @@ from horae.core.values import replace
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
+from horae.engine.failure_log import FailureLog
 from horae.engine.worker.claims import Claimer
 from horae.engine.worker.phase import WorkerPhase
 from horae.engine.worker.reconcile import Reconciler
@@ -60,6 +61,7 @@ class Worker:
         self._clock = clock
         self._timing = timing
         self._random_factor = random_factor
+        self.failures = FailureLog()
         self.claim_wakeup = Wakeup(clock)  # for the loop that calls `claim`
         self.settle_wakeup = settle_wakeup or Wakeup(clock)  # for the loop that calls `settler.tick`
         self._state = state = WorkerState(store, clock, lease, executor, metrics, timing, node_id, concurrency)
@@ -139,7 +141,10 @@ class Worker:
         now = self._clock.now()
         if run.started_at is not None:
             state.capacity.learn((now - run.started_at).total_seconds())
-        self._releaser.settle(self._judge(attempt, result, now), now)
+        settled = self._judge(attempt, result, now)
+        if isinstance(result, Failure) and not attempt.cancelled:
+            self.failures.add(settled)
+        self._releaser.settle(settled, now)
         if state.held.overdue:
             self._releaser.use_free_slot(now)
         if self._claimer.starved:
