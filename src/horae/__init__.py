@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TooLarge,
         Unavailable,
         UnknownTask,
+        WaitRefused,
     )
     from horae.jobs.bulk_create import Interrupted
     from horae.run import Run
@@ -76,6 +77,7 @@ __all__ = [
     "TooLarge",
     "Unavailable",
     "UnknownTask",
+    "WaitRefused",
     "WouldBlock",
     "cron",
     "every",
@@ -118,6 +120,7 @@ _HOMES = {
     "TooLarge": "horae.core.errors",
     "Unavailable": "horae.core.errors",
     "UnknownTask": "horae.core.errors",
+    "WaitRefused": "horae.core.errors",
     "WouldBlock": "horae.sdk.event_loop",
     "cron": "horae.schedules",
     "every": "horae.schedules",

@@ -5,16 +5,36 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from horae.core.model import LOCAL
+from horae.core import model
 
 _LOCAL_LOG = logging.getLogger("horae.run")
 
 WriteLog = Callable[[str, str], bool]  # takes level and text; False if the log is full
+
+
+class CurrentRun(Protocol):
+    """The run whose task runs here, as `logging` and waits for other runs know it."""
+
+    def write_log(self, level: str, text: str) -> bool:
+        """Write to the log of the run."""
+
+    def lend_slot(self) -> model.Run | None:
+        """Let others use the slot of the run while its task waits, and return the run; raises WaitRefused.
+
+        None: the wait is in another event loop than that of the worker, so the slot cannot be lent.
+        """
+
+    def take_slot_back(self) -> None:
+        """End one wait for which the slot was lent."""
+
+
+current_run: ContextVar[CurrentRun] = ContextVar("horae_current_run")  # unset outside of tasks
 
 
 class RunLog:
@@ -101,7 +121,7 @@ def local_run() -> Run:
     return Run(
         id="run_local",
         job_id="job_local",
-        owner=LOCAL,
+        owner=model.LOCAL,
         params="{}",
         due_at=datetime.fromtimestamp(time.time(), UTC),
         attempt=1,

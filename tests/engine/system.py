@@ -80,6 +80,10 @@ class ScriptedExecutor:
     node_id: Callable[[], NodeId]
     under_way: list[ScriptedExecution] = field(default_factory=list)
     abandoned: int = 0
+    lent: int = 0
+
+    def when_lent(self, call: Callable[[], None]) -> None:
+        """Do nothing: no script waits for other runs."""
 
     def begin(
         self, run: Run, done: Callable[[Run, AttemptResult], None], progressed: Callable[[Run, float], None]

@@ -13,7 +13,8 @@ HoraeError
 │   ├── IllegalMove       the state of a run does not allow this move
 │   ├── KeyTaken          an unfinished job holds the key
 │   ├── InFlight          an earlier request with this idempotency key is not answered yet
-│   └── RevisionChanged   the job was changed between the read and the write
+│   ├── RevisionChanged   the job was changed between the read and the write
+│   └── WaitRefused       a task wants to wait for a run that might never start because of that
 ├── NoResult              an awaited run ended without a result
 │   ├── RunFailed         its retries are used up, or the error was fatal
 │   ├── RunCancelled      it was cancelled
@@ -156,6 +157,12 @@ class RevisionChanged(Conflict):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} was changed in between; read it again and repeat the change")
         self.job_id = job_id
+
+
+class WaitRefused(Conflict):
+    """A task wants to wait for a run that might never start, because the task itself is in its way."""
+
+    code = "wait_refused"
 
 
 class NoResult(HoraeError):

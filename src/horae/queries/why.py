@@ -13,6 +13,8 @@ from horae.lookup import get_run, queue_settings
 from horae.ports.clock import Clock
 from horae.ports.reader import Reader
 
+MAX_MESSAGE = 200  # characters of an error
+
 
 class Cause(StrEnum):
     """What keeps a run from starting, or that it has started or ended."""
@@ -142,6 +144,7 @@ def _at_capacity(run: Run, conditions: StartConditions) -> Explanation:
     queue, limit = run.spec.queue, conditions.queue.concurrency
     if limit is not None and conditions.running >= limit:
         detail = f"the queue {queue} runs at most {limit} at a time, and that many are running"
+        detail += "; if those wait for this run, submit it to another queue"
         return Explanation(Cause.QUEUE_FULL, detail)
     able = [node for node in conditions.workers if _serves(node, queue) and run.spec.task in node.tasks]
     if all(node.running >= node.concurrency for node in able):
@@ -161,8 +164,12 @@ def _ended(run: Run) -> str:
 
 
 def _delayed(run: Run) -> str:
-    failed = "" if run.error is None else f" with {run.error.type}"
+    failed = "" if run.error is None else f" with {run.error.type}: {_cut(run.error.message)}"
     return f"attempt {run.attempt} failed{failed}; it is tried again at {rfc3339(run.wake_at)}"
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…"
 
 
 def _suspected(run: Run) -> str:

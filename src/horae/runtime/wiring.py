@@ -151,7 +151,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     lease = Lease(clock, timing)
     thread = HeartbeatThread(
         lambda: open_heartbeat_store(parts.settings.store),
-        lambda own_store: _heartbeat(parts, own_store, lease, running=lambda: 0 if worker is None else worker.running),
+        lambda own_store: _heartbeat(parts, own_store, lease, running=lambda: 0 if worker is None else worker.busy),
         clock,
         timing,
     )

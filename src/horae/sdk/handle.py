@@ -9,6 +9,8 @@ from horae.core.errors import Conflict, NotFound, RunCancelled, RunFailed, RunSk
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Reason, Run, RunId, State
 from horae.lookup import find_run
+from horae.run import CurrentRun, current_run
+from horae.sdk.wait_in_task import wait_in_task
 
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection
@@ -50,13 +52,17 @@ class Handle(Generic[T]):
     async def result(self, timeout: float | timedelta | None = None) -> T:
         """Wait for the result of the task, at most `timeout` seconds (None: without limit).
 
-        Raises RunFailed, RunCancelled or RunSkipped if there is no result, and TimeoutError.
+        Raises RunFailed, RunCancelled or RunSkipped if there is no result, and TimeoutError. A task that waits lends
+        its slot to other runs; WaitRefused is raised where it would be in the way of the run all the same.
         """
-        return self._result_of(await self._bridge.call(lambda connection: self._ended(connection, timeout)))
+        task = current_run.get(None)
+        return self._result_of(await self._bridge.call(lambda connection: self._ended(connection, timeout, task)))
 
     def result_sync(self, timeout: float | timedelta | None = None) -> T:
         """The same from a thread without an event loop."""
-        return self._result_of(self._bridge.call_sync(lambda connection: self._ended(connection, timeout), "result"))
+        task = current_run.get(None)
+        ended = self._bridge.call_sync(lambda connection: self._ended(connection, timeout, task), "result")
+        return self._result_of(ended)
 
     async def status(self) -> str:
         """Return the status of its run: `scheduled`, `queued`, `running`, `retrying`, `cancelling`, or how it ended."""
@@ -82,11 +88,13 @@ class Handle(Generic[T]):
         """The same from a thread without an event loop."""
         return self._bridge.call_sync(self._cancel, "cancel")
 
-    async def _ended(self, connection: "Connection", timeout: float | timedelta | None) -> Run:
+    async def _ended(self, connection: "Connection", timeout: float | timedelta | None, task: CurrentRun | None) -> Run:
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         try:
             async with asyncio.timeout(seconds):
-                return await connection.waiter.wait(RunId(self._uuid))
+                if task is None:
+                    return await connection.waiter.wait(RunId(self._uuid))
+                return await wait_in_task(task, connection, RunId(self._uuid))
         except TimeoutError:
             raise TimeoutError(await self._timeout_message(connection, seconds)) from None
 

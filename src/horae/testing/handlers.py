@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from horae.core.model import Run
 from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
@@ -32,6 +33,13 @@ class TurnPool(ThreadPool):
         self._queue.append(work)
         if not self._busy:
             self.start_next()
+
+    def add_thread(self) -> None:
+        """Start the next function, because the current one waits."""
+        self.start_next()
+
+    def remove_thread(self) -> None:
+        """Do nothing: threads of functions that have ended are gone."""
 
     def start_next(self) -> None:
         """Start the next function; call this in the event loop."""
@@ -64,6 +72,13 @@ class CountingExecutor:
     @property
     def abandoned(self) -> int:
         return self._executor.abandoned
+
+    @property
+    def lent(self) -> int:
+        return self._executor.lent
+
+    def when_lent(self, call: Callable[[], None]) -> None:
+        self._executor.when_lent(call)
 
     def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         """Start an attempt."""

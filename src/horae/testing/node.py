@@ -73,7 +73,7 @@ class VirtualNode:
         lease = PermanentLease(clock, timing)
         node = _node(NodeId(new_id()), name, registry, now=clock.now())
         self._heartbeat = Heartbeat(
-            store, clock, lease, node, timing, Metrics(), new_id=new_id, running=lambda: self._worker.running
+            store, clock, lease, node, timing, Metrics(), new_id=new_id, running=lambda: self._worker.busy
         )
         self._executor = _executor(registry, store, clock, loop)
         self._worker = worker = Worker(

@@ -14,7 +14,7 @@ from horae.core.errors import Invalid
 from horae.core.ids import Ids
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
-from horae.jobs.declared import DeclaredOutcome, DeclaredSchedules
+from horae.jobs.declared import DeclaredOutcome, DeclaredQueues, DeclaredSchedules
 from horae.jobs.params import Parameters
 from horae.lookup import find_run
 from horae.ports.reader import JobFilter, RunFilter
@@ -201,6 +201,7 @@ class _VirtualEngine:
             await self._declare(app, connection)
 
     async def _declare(self, app: Horae, connection: Connection) -> None:
+        await DeclaredQueues(self._store, self.clock, app=app.name).apply(app.queues)
         declaring = DeclaredSchedules(self._store, self.clock, connection.jobs, owner=app.owner, app=app.name)
         for result in await declaring.apply(app.declared):
             if result.outcome is DeclaredOutcome.REFUSED:

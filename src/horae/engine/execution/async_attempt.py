@@ -4,7 +4,7 @@ import asyncio
 
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, failure, failure_of, success, trace
-from horae.engine.execution.task_logging import current_log
+from horae.run import current_run
 
 
 class AsyncAttempt(RunningAttempt):
@@ -22,7 +22,7 @@ class AsyncAttempt(RunningAttempt):
         if self.run.spec.policy.timeout is not None:
             self.arm_timeout()
         result: AttemptResult
-        logging_before = current_log.set(self.write_log)
+        outside = current_run.set(self)
         try:
             arguments = self.task.bind(self._arguments)
             if self.task.injected:
@@ -32,7 +32,7 @@ class AsyncAttempt(RunningAttempt):
             if isinstance(exc, GeneratorExit) and asyncio.current_task(self.env.loop) is not task:
                 raise  # not raised by the task: the coroutine is discarded together with its event loop
             result = self._failed(exc)
-        current_log.reset(logging_before)
+        current_run.reset(outside)
         self.end_if_forked()
         if self._abandoned:
             self.let_go()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from horae.core.errors import WaitRefused
 from horae.core.model import Run
 from horae.engine.execution.computations import Computations
 from horae.engine.execution.outcome import AttemptResult, Stopped, redacted, size_of, timed_out
@@ -30,6 +31,8 @@ log = structlog.get_logger(__name__)
 Done = Callable[[Run, AttemptResult], None]
 Progressed = Callable[[Run, float], None]
 
+WAITING_PER_SLOT = 10  # tasks that may wait for other runs, for each slot of a worker
+
 
 @dataclass(slots=True)
 class AttemptEnvironment:
@@ -47,6 +50,9 @@ class AttemptEnvironment:
     leftovers: set[asyncio.Task[None]] = field(default_factory=set)  # cancelled coroutines that have not ended yet
     lock: threading.Lock = field(default_factory=threading.Lock)  # between the loop and threads, never held for long
     abandoned: int = 0  # attempts that are over although their code is still running
+    lent: int = 0  # attempts whose slots others may use, because their tasks wait for other runs
+    most_lent: int = 0
+    when_lent: Callable[[], None] = lambda: None
     process: int = field(default_factory=os.getpid)  # id of the process that the attempts belong to
 
 
@@ -58,6 +64,8 @@ class RunningAttempt(ABC):
     _log: AttemptLog | None = None
     _secrets: str | None = None
     _params = "{}"
+    _waits = 0  # for other runs, under way
+    _in_thread = False
     _redactor: Redactor | None = None
     stopping = False  # asked to stop, or timed out
     noticed_stop = False  # the task has read that it should stop
@@ -165,6 +173,8 @@ class RunningAttempt(ABC):
             result = timed_out(self.run.spec.policy.timeout)
         if self._log is not None:
             self._log.close()
+        if self._waits:
+            self._end_waits()
         self.env.live.discard(self)
         redactor = self._redactor
         if redactor is None:
@@ -173,6 +183,43 @@ class RunningAttempt(ABC):
             self._done(self.run, redacted(result, redactor))
         else:
             self.env.computations.run(lambda: redacted(result, redactor), lambda safe: self._done(self.run, safe))
+
+    def lend_slot(self) -> Run | None:
+        """Let others use the slot while the task waits, and return the run; None in another event loop.
+
+        Raises WaitRefused when too many wait already.
+        """
+        if self.ended or asyncio.get_running_loop() is not self.env.loop:
+            return None
+        if self._waits == 0:
+            self._lend()
+        self._waits += 1
+        return self.run
+
+    def take_slot_back(self) -> None:
+        """End one wait; the attempt may run beyond the number of slots until others end."""
+        if self._waits == 1:
+            self._end_waits()
+        elif self._waits:
+            self._waits -= 1
+
+    def _lend(self) -> None:
+        env = self.env
+        if env.lent >= env.most_lent:
+            raise WaitRefused(
+                f"{env.lent} tasks of this worker already wait for other runs, and more might stand still; submit fewer"
+                " at a time, let the last child do what follows, or raise --concurrency"
+            )
+        env.lent += 1
+        if self._in_thread:
+            env.threads.add_thread()
+        env.loop.call_soon(env.when_lent)
+
+    def _end_waits(self) -> None:
+        self._waits = 0
+        self.env.lent -= 1
+        if self._in_thread:
+            self.env.threads.remove_thread()
 
     def arm_timeout(self) -> None:
         """Count the timeout from now, when the task's code begins."""

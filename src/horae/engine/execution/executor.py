@@ -1,6 +1,7 @@
 """Starts attempts: of coroutines on the event loop, of functions in threads or child processes."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -8,7 +9,7 @@ import structlog
 from horae.core.errors import Fatal
 from horae.core.model import Run, Spec
 from horae.engine.execution.async_attempt import AsyncAttempt
-from horae.engine.execution.attempt import AttemptEnvironment, Done, Progressed, RunningAttempt
+from horae.engine.execution.attempt import WAITING_PER_SLOT, AttemptEnvironment, Done, Progressed, RunningAttempt
 from horae.engine.execution.computations import Computations
 from horae.engine.execution.outcome import failure, failure_of
 from horae.engine.execution.process_attempt import ProcessAttempt, ProcessPool
@@ -74,6 +75,7 @@ class Executor:
             processes=ProcessPool(self._groups, loop, limit=processes),
             computations=Computations(loop),
             grace=grace,
+            most_lent=WAITING_PER_SLOT * threads,
         )
         self._loading: set[asyncio.Task[None]] = set()
         begin_capture()
@@ -82,6 +84,15 @@ class Executor:
     def abandoned(self) -> int:
         """Attempts that are over while their code still runs: each occupies a slot until it ends."""
         return self._env.abandoned
+
+    @property
+    def lent(self) -> int:
+        """Attempts whose tasks wait for other runs: they occupy no slot."""
+        return self._env.lent
+
+    def when_lent(self, call: Callable[[], None]) -> None:
+        """Call a function whenever an attempt lends its slot."""
+        self._env.when_lent = call
 
     def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt:
         """Start an attempt; `done` is called once, on the event loop and never before this returns."""

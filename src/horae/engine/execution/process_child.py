@@ -19,10 +19,11 @@ import time
 from types import FrameType, ModuleType
 from typing import Any
 
+from horae.core.errors import WaitRefused
 from horae.engine.execution import process_messages as messages
 from horae.engine.execution.outcome import Success, failure_of, success, trace
-from horae.engine.execution.task_logging import begin_capture, current_log
-from horae.run import Run
+from horae.engine.execution.task_logging import begin_capture
+from horae.run import Run, current_run
 from horae.tasks.registry import AnyTask, TaskFunction
 
 PROGRESS_SECONDS = 0.05
@@ -71,7 +72,16 @@ class Reporter:
         with self._lock:
             self._closed = True
 
-    def log(self, level: str, text: str) -> bool:
+    def lend_slot(self) -> None:
+        """Refuse every wait: the process would stay occupied."""
+        raise WaitRefused(
+            "a cpu=True task cannot wait for other runs, because its process would be occupied; wait in an async task"
+        )
+
+    def take_slot_back(self) -> None:
+        """Do nothing: no slot was lent."""
+
+    def write_log(self, level: str, text: str) -> bool:
         """Send a line for the log; returns False when the log is full."""
         if self._room <= 0:
             return False
@@ -111,7 +121,7 @@ def _perform(call: messages.TaskCall, outbox: Outbox) -> None:
     reporter = Reporter(outbox, call.log_limit)
     logging.getLogger().setLevel(call.log_level)
     begin_capture()
-    current_log.set(reporter.log)
+    current_run.set(reporter)
     outbox.send(messages.TaskBegan())
     try:
         result = success(_run(_task(call), call, reporter))
@@ -119,7 +129,7 @@ def _perform(call: messages.TaskCall, outbox: Outbox) -> None:
         raise
     except BaseException as exc:  # noqa: BLE001 - SystemExit ends the attempt, not the process
         if (text := trace(exc)) is not None:
-            reporter.log("ERROR", text)
+            reporter.write_log("ERROR", text)
         result = failure_of(exc)
     if not outbox.ours:
         os._exit(0 if isinstance(result, Success) else 1)  # the task forked, and this is its child returning, too
@@ -137,7 +147,7 @@ def _run(task: AnyTask, call: messages.TaskCall, reporter: Reporter) -> object:
         due_at=call.due_at,
         attempt=call.attempt,
         fence=call.fence,
-        log=reporter.log,
+        log=reporter.write_log,
         progress=reporter.progress,
         cancelled=lambda: False,  # a request to stop comes as an exception
     )

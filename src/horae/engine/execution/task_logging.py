@@ -2,17 +2,12 @@
 
 import logging
 import traceback
-from collections.abc import Callable
-from contextvars import ContextVar
 
 import structlog
 
+from horae.run import current_run
+
 log = structlog.get_logger(__name__)
-
-WriteLine = Callable[[str, str], object]  # takes level and text
-
-# How the attempt whose code runs here writes to its log; unset outside of tasks.
-current_log: ContextVar[WriteLine] = ContextVar("horae_current_log")
 
 
 class RunLogHandler(logging.Handler):
@@ -23,10 +18,10 @@ class RunLogHandler(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        write = current_log.get(None)
+        run = current_run.get(None)
         try:
-            if write is not None:
-                write(_level(record), _text(record))
+            if run is not None:
+                run.write_log(_level(record), _text(record))
             elif record.levelno >= logging.WARNING and logging.getLogger().handlers == [self]:
                 log.log(record.levelno, _text(record), logger=record.name)
         except Exception:  # noqa: BLE001 - as for every handler, `logging` decides what becomes of a broken record

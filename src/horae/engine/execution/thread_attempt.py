@@ -9,7 +9,7 @@ import structlog
 
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, failure_of, success, trace
-from horae.engine.execution.task_logging import current_log
+from horae.run import current_run
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +24,17 @@ class ThreadPool:
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._size = 0
+        self._lock = threading.Lock()
+
+    def add_thread(self) -> None:
+        """Allow one more thread, because one of them waits for the work of others."""
+        self._limit += 1
+        if not self._work.empty():
+            self._start_thread()
+
+    def remove_thread(self) -> None:
+        """Undo one `add_thread`: the next thread that has nothing to do ends."""
+        self._limit -= 1
 
     def submit(self, work: Work) -> None:
         """Run work soon; called on the event loop. Raises RuntimeError when the machine has no thread for it."""
@@ -41,7 +52,8 @@ class ThreadPool:
                 raise
             log.warning("thread_start_failed", threads=self._size)
             return
-        self._size += 1
+        with self._lock:
+            self._size += 1
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their work, if that ends."""
@@ -49,8 +61,15 @@ class ThreadPool:
             self._work.put(None)
 
     def _serve(self) -> None:
-        while (work := self._next()) is not None:
+        while not self._surplus() and (work := self._next()) is not None:
             work()
+
+    def _surplus(self) -> bool:
+        """Whether this thread is one too many and ends."""
+        with self._lock:
+            surplus = self._size > self._limit and self._work.empty()
+            self._size -= surplus
+            return surplus
 
     def _next(self) -> Work | None:
         try:
@@ -63,6 +82,7 @@ class ThreadPool:
 class ThreadAttempt(RunningAttempt):
     """An attempt of a function in a thread: it can be asked to stop, but not forced to."""
 
+    _in_thread = True
     _progress: float | None = None  # reported by the thread, and not yet taken by the loop
 
     def start(self, params: str) -> None:
@@ -81,7 +101,7 @@ class ThreadAttempt(RunningAttempt):
         self._on_loop(lambda: self._returned(result))
 
     def _call(self, params: str) -> AttemptResult:
-        current_log.set(self.write_log)
+        current_run.set(self)
         try:
             arguments = {**self.task.bind(params), **self.injected()}
             return success(self.task.function(**arguments))

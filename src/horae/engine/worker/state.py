@@ -23,6 +23,11 @@ class AttemptRunner(Protocol):
     @property
     def abandoned(self) -> int: ...
 
+    @property
+    def lent(self) -> int: ...
+
+    def when_lent(self, call: Callable[[], None]) -> None: ...
+
     def begin(self, run: Run, done: Done, progressed: Progressed) -> RunningAttempt: ...
 
 
@@ -54,7 +59,12 @@ class WorkerState:
     @property
     def free_slots(self) -> int:
         """Attempts that can be started now."""
-        return self.concurrency - len(self.running) - self.executor.abandoned
+        return self.concurrency - self.busy - self.executor.abandoned
+
+    @property
+    def busy(self) -> int:
+        """Attempts under way that do not wait for other runs."""
+        return len(self.running) - self.executor.lent
 
     def acts_for(self, node: NodeId | None) -> bool:
         """Whether this is still our identity; if not, it was declared dead, and all that it held is abandoned."""
@@ -68,7 +78,7 @@ class WorkerState:
             if attempt.run.started_at is None or attempt.run.started_at < since:
                 break
             young += 1
-        return young
+        return max(young - self.executor.lent, 0)
 
     def all_runs(self) -> list[Run]:
         """The held and the running runs."""

@@ -74,11 +74,17 @@ class Worker:
         self._claimer = Claimer(state, releaser, settler, tasks=tasks, queues=queues, spacing=spacing)
         self.withdrawer = Withdrawer(state, releaser)
         self._reconciler = Reconciler(state, settler)
+        executor.when_lent(self._use_slot)
 
     @property
     def running(self) -> int:
         """Attempts under way."""
         return len(self._state.running)
+
+    @property
+    def busy(self) -> int:
+        """Attempts under way that occupy a slot; those that wait for other runs do not."""
+        return self._state.busy
 
     @property
     def holding(self) -> int:
@@ -145,8 +151,12 @@ class Worker:
         if isinstance(result, Failure) and not attempt.cancelled:
             self.failures.add(settled)
         self._releaser.settle(settled, now)
-        if state.held.overdue:
-            self._releaser.use_free_slot(now)
+        self._use_slot()
+
+    def _use_slot(self) -> None:
+        """Use a slot that an attempt left or lent for the next run."""
+        if self._state.held.overdue:
+            self._releaser.use_free_slot(self._clock.now())
         if self._claimer.starved:
             self._claim_again()
 
