@@ -1,7 +1,6 @@
 """Logs failed attempts of runs on stderr; of a flood a few a second, and how many were left out."""
 
 import asyncio
-from datetime import datetime
 
 import structlog
 
@@ -33,9 +32,10 @@ class FailureLog:
             return
         self._logged += 1
         run = settled.run
-        retry_at = run.wake_at if run.state is State.RETRYING else None
-        write = log.error if retry_at is None else log.warning
-        write("run_failed" if retry_at is None else "attempt_failed", **_fields(run, retry_at))
+        if run.state is State.RETRYING:
+            log.warning("attempt_failed", **_fields(run), retry_at=rfc3339(run.wake_at))
+        else:
+            log.error("run_failed", **_fields(run))
 
     def close(self) -> None:
         """Log how many lines were left out, now rather than at the end of the period."""
@@ -49,9 +49,9 @@ class FailureLog:
         self._logged, self._left_out, self._period = 0, 0, None
 
 
-def _fields(run: Run, retry_at: datetime | None) -> dict[str, object]:
+def _fields(run: Run) -> dict[str, object]:
     error = "unknown" if run.error is None else f"{run.error.type}: {run.error.message}"
-    fields: dict[str, object] = {
+    return {
         "run": f"run_{run.id}",
         "job": f"job_{run.job_id}",
         "task": run.spec.task,
@@ -59,4 +59,3 @@ def _fields(run: Run, retry_at: datetime | None) -> dict[str, object]:
         "attempt": run.attempt,
         "error": error if len(error) <= MAX_ERROR else f"{error[: MAX_ERROR - 1]}…",
     }
-    return fields if retry_at is None else {**fields, "retry_at": rfc3339(retry_at)}
