@@ -1,26 +1,48 @@
 """The figures of a node, as Prometheus reads them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from horae.core.model import Node, NodeId, State
-from horae.metrics import LATENESS_BUCKETS, Metrics
+from horae.core.model import Node, NodeId, Run, Spec, State, Trigger
+from horae.core.values import replace
+from horae.metrics import (
+    KEYS_PER_OWNER,
+    LATENESS_BUCKETS,
+    MOST_KEYS,
+    MOST_QUEUES,
+    MOST_RUN_LABELS,
+    QUEUES_PER_TASK,
+    Metrics,
+)
+from horae.ports.reader import QueueDepth
+from tests.core.builders import NOON, a_run
 
 
-def samples(metrics: Metrics, family: str) -> dict[str, float]:
-    """The samples of a family by name, and by their label if they have one."""
+def samples(metrics: Metrics, family: str, *, without: str = "") -> dict[str, float]:
+    """The samples of a family by name and labels, in the order of the labels' names."""
     families = {found.name: found for found in text_string_to_metric_families(metrics.text().decode())}
     return {
-        " ".join((sample.name, *sample.labels.values())).strip(): sample.value for sample in families[family].samples
+        " ".join(
+            (one.name, *(one.labels[name] for name in sorted(one.labels) if name not in without.split()))
+        ): one.value
+        for one in families[family].samples
     }
+
+
+def run_of(
+    queue: str = "default", task: str = "echo", *, state: State = State.SUCCEEDED, owner: str = "ada", **spec: Any
+) -> Run:
+    """A run that ended at noon."""
+    return replace(a_run(), state=state, owner=owner, finished_at=NOON, spec=Spec(task=task, queue=queue, **spec))
 
 
 def test_lateness_is_a_histogram_with_every_bound_and_early_starts_count_as_punctual() -> None:
     metrics = Metrics()
     for milliseconds in (-1, 1, 3, 7_200_000):
-        metrics.started(timedelta(milliseconds=milliseconds))
-    found = samples(metrics, "horae_lateness_seconds")
+        metrics.started(run_of(), timedelta(milliseconds=milliseconds))
+    found = samples(metrics, "horae_lateness_seconds", without="queue task")
     assert found["horae_lateness_seconds_bucket 0.001"] == 2, "a bound belongs to its bucket"
     assert found["horae_lateness_seconds_bucket 0.002"] == 2
     assert found["horae_lateness_seconds_bucket 0.005"] == 3
@@ -30,28 +52,100 @@ def test_lateness_is_a_histogram_with_every_bound_and_early_starts_count_as_punc
     assert len(found) == len(LATENESS_BUCKETS) + 3
 
 
-def test_ends_are_counted_by_state() -> None:
+def test_ends_are_counted_by_state_queue_and_task() -> None:
     metrics = Metrics()
-    metrics.ended(State.SUCCEEDED, 3)
-    metrics.ended(State.FAILED)
+    metrics.ended([run_of("mail"), run_of("mail"), run_of("mail", state=State.FAILED), run_of("slow", "sum")])
+    assert samples(metrics, "horae_runs") == {
+        "horae_runs_total mail succeeded echo": 2,
+        "horae_runs_total mail failed echo": 1,
+        "horae_runs_total slow succeeded sum": 1,
+    }
+
+
+def test_durations_are_a_histogram_by_queue_and_task() -> None:
+    metrics = Metrics()
+    metrics.ran(run_of("mail"), 0.3)
+    found = samples(metrics, "horae_run_seconds")
+    assert (found["horae_run_seconds_bucket 0.1 mail echo"], found["horae_run_seconds_bucket 0.5 mail echo"]) == (0, 1)
+    assert found["horae_run_seconds_sum mail echo"] == 0.3
+
+
+def test_whoever_invents_queues_is_counted_as_other_and_takes_no_label_from_others() -> None:
+    metrics = Metrics()
+    for number in range(5000):
+        metrics.ended([run_of(f"q{number}", "http.request")])
+        metrics.started(run_of(f"q{number}", "http.request"), timedelta())
+    metrics.ended([run_of("mail", "send")])
     found = samples(metrics, "horae_runs")
-    assert (found["horae_runs_total succeeded"], found["horae_runs_total failed"]) == (3, 1)
+    assert len(found) == QUEUES_PER_TASK + 2
+    assert found["horae_runs_total other succeeded http.request"] == 5000 - QUEUES_PER_TASK
+    assert found["horae_runs_total mail succeeded send"] == 1
+    for number in range(2 * MOST_RUN_LABELS):
+        metrics.ended([run_of("mail", f"task{number}")])
+    found = samples(metrics, "horae_runs")
+    assert len(found) == MOST_RUN_LABELS + 1
+    assert sum(found.values()) == 5001 + 2 * MOST_RUN_LABELS
+
+
+def test_the_last_success_of_recurring_jobs_is_told_by_key() -> None:
+    metrics, at = Metrics(), NOON.timestamp()
+    metrics.ended([run_of(key="nightly"), run_of(key="failing", state=State.FAILED), run_of()])
+    metrics.ended([replace(run_of(key="once"), slot=None), replace(run_of(key="filled"), trigger=Trigger.BACKFILL)])
+    family = "horae_last_success_timestamp_seconds"
+    assert samples(metrics, family) == {f"{family} nightly": at}
+    metrics.ended(run_of(key=f"k{number}", owner="eve") for number in range(10_000))
+    metrics.ended([run_of(key="hourly", owner="bob")])
+    found = samples(metrics, family)
+    assert len(found) == KEYS_PER_OWNER + 3
+    assert found[f"{family} hourly"] == found[f"{family} nightly"] == found[f"{family} other"] == at
+    for number in range(MOST_KEYS):
+        metrics.ended([run_of(key=f"own{number}", owner=f"owner{number}")])
+    assert len(samples(metrics, family)) == MOST_KEYS + 1
+
+
+def test_the_queues_with_the_most_work_are_told_and_the_rest_as_one() -> None:
+    metrics = Metrics()
+    due = NOON - timedelta(seconds=9)
+    metrics.queues([_queue(f"q{number}", number, due) for number in range(MOST_QUEUES + 3)], NOON)
+    depth, age = samples(metrics, "horae_queue_depth"), samples(metrics, "horae_oldest_due_age_seconds")
+    assert len(depth) == len(age) == MOST_QUEUES + 1
+    assert depth["horae_queue_depth other"] == 0 + 1 + 2
+    assert depth["horae_queue_depth q3"] == 3
+    assert age["horae_oldest_due_age_seconds other"] == 9
+
+
+def _queue(name: str, depth: int, oldest: datetime) -> QueueDepth:
+    return QueueDepth(queue=name, depth=depth, oldest_due_at=oldest, running=0, paused=False, concurrency=None)
+
+
+def test_slots_are_read_when_they_are_asked_for() -> None:
+    metrics, busy = Metrics(), [1]
+    metrics.watch_slots(free=lambda: 10 - len(busy), busy=lambda: len(busy))
+    busy.append(2)
+    assert samples(metrics, "horae_slots") == {"horae_slots free": 8, "horae_slots busy": 2}
+
+
+def test_live_nodes_are_counted_by_role() -> None:
+    metrics = Metrics()
+    metrics.nodes([_node(0, "api", "worker"), _node(1, "worker")])
+    assert samples(metrics, "horae_nodes") == {"horae_nodes api": 1, "horae_nodes planner": 0, "horae_nodes worker": 2}
+
+
+def _node(hours: int, *roles: str) -> Node:
+    return Node(
+        id=NodeId(f"{hours}"),
+        name=f"host:{hours}",
+        roles=roles,
+        version="1",
+        started_at=NOON,
+        beat_at=NOON,
+        wall_ahead=timedelta(hours=hours),
+    )
 
 
 def test_the_clocks_of_nodes_are_told_while_they_live() -> None:
-    metrics, now = Metrics(), datetime(2026, 11, 15, tzinfo=UTC)
-    nodes = [
-        Node(
-            id=NodeId(f"{hours}"),
-            name=f"host:{hours}",
-            roles=("worker",),
-            version="1",
-            started_at=now,
-            beat_at=now,
-            wall_ahead=timedelta(hours=hours),
-        )
-        for hours in (0, 1)
-    ]
+    metrics = Metrics()
+    nodes = [_node(hours, "worker") for hours in (0, 1)]
     family = "horae_node_wall_clock_offset_seconds"
     metrics.nodes(nodes)
     assert samples(metrics, family) == {f"{family} host:0": 0.0, f"{family} host:1": 3600.0}

@@ -1,24 +1,36 @@
-"""The metrics of a node in the format of Prometheus; dashboards and alerts rely on their names."""
+"""The metrics of a node in the format of Prometheus; dashboards and alerts rely on their names.
+
+Tenants choose queues and keys, so labels are bounded: what is beyond a maximum is counted under `other`.
+"""
 
 import inspect
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any, TypeVar, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from horae.core.model import Node, State
+from horae.core.model import Node, Run, State, Trigger
 from horae.ports.reader import QueueDepth
 
 SOON = timedelta(minutes=5)  # how far `horae_due_soon` looks ahead: long enough for an autoscaler to add workers
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
+RUN_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 3600, 21600)
 STORE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+ROLES = ("api", "planner", "worker")
+OTHER = "other"  # the label of what is beyond a maximum
+QUEUES_PER_TASK = 20
+MOST_RUN_LABELS = 500  # pairs of queue and task
+KEYS_PER_OWNER, MOST_KEYS = 50, 1000
+MOST_QUEUES = 200
 
 AnyStore = TypeVar("AnyStore")
 
@@ -28,14 +40,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._lateness = _FastHistogram(
-            "horae_lateness_seconds",
-            "From the due time of a run to the start of its first attempt.",
-            buckets=LATENESS_BUCKETS,
+        self._runs = _RunMetrics()
+        self.registry.register(self._runs)
+        self._successes = _LastSuccesses()
+        self.registry.register(self._successes)
+        self._slots = self._gauge(
+            "horae_slots", "Slots of this worker; tasks that wait for others lend theirs.", "state"
         )
-        self.registry.register(self._lateness)
-        runs = Counter("horae_runs", "Runs that ended on this node.", ["status"], registry=self.registry)
-        self._runs = {state: runs.labels(str(state)) for state in State}
+        self._nodes = self._gauge("horae_nodes", "Live nodes with each role.", "role")
         self._depth = self._gauge("horae_queue_depth", "Runs that are due and not started.", "queue")
         self._oldest = self._gauge("horae_oldest_due_age_seconds", "Age of the oldest due run.", "queue")
         self._due_soon = self._gauge(
@@ -62,14 +74,26 @@ class Metrics:
             registry=self.registry,
         )
 
-    def started(self, lateness: timedelta) -> None:
+    def started(self, run: Run, lateness: timedelta) -> None:
         """Count the lateness of a run whose first attempt began."""
         seconds = lateness.total_seconds()
-        self._lateness.observe(seconds if seconds > 0 else 0.0)
+        self._runs.of(run).lateness.observe(seconds if seconds > 0 else 0.0)
 
-    def ended(self, state: State, runs: int = 1) -> None:
-        """Count runs that ended in a state."""
-        self._runs[state].inc(runs)
+    def ran(self, run: Run, seconds: float) -> None:
+        """Count the duration of an attempt."""
+        self._runs.of(run).duration.observe(seconds)
+
+    def ended(self, runs: Iterable[Run]) -> None:
+        """Count runs that ended, by their state."""
+        for run in runs:
+            self._runs.of(run).ended[run.state] += 1
+            if run.state is State.SUCCEEDED and run.spec.key is not None:
+                self._successes.add(run)
+
+    def watch_slots(self, **states: Callable[[], int]) -> None:
+        """Read the number of slots in each state whenever metrics are asked for."""
+        for state, count in states.items():
+            self._slots.labels(state).set_function(count)
 
     def planned(self, lag: timedelta) -> None:
         """Set how much later than planned the planner looked."""
@@ -85,20 +109,32 @@ class Metrics:
 
     def nodes(self, alive: Sequence[Node]) -> None:
         """Set the metrics of the live nodes; those of others are removed."""
+        roles = Counter(role for node in alive for role in node.roles)
+        for role in ROLES:
+            self._nodes.labels(role).set(roles[role])
         self._node_walls.clear()
         for node in alive:
             self._node_walls.labels(node.name).set(node.wall_ahead.total_seconds())
 
     def queues(self, depths: Sequence[QueueDepth], due_soon: Mapping[str, int], now: datetime) -> None:
-        """Set the metrics of the queues; those of others are removed. `due_soon` counts what is due within SOON."""
+        """Set the metrics of the deepest queues and of the rest together; those of queues that are gone are removed.
+
+        `due_soon` counts what is due within SOON.
+        """
         for gauge in (self._depth, self._oldest, self._due_soon):
             gauge.clear()
-        for name in {*due_soon, *(queue.queue for queue in depths)}:
-            self._due_soon.labels(name).set(due_soon.get(name, 0))
-        for queue in depths:
-            age = timedelta() if queue.oldest_due_at is None else max(now - queue.oldest_due_at, timedelta())
+        soon = Counter({**dict.fromkeys((queue.queue for queue in depths), 0), **due_soon}).most_common()
+        for name, count in soon[:MOST_QUEUES]:
+            self._due_soon.labels(name).set(count)
+        if soon[MOST_QUEUES:]:
+            self._due_soon.labels(OTHER).set(sum(count for _, count in soon[MOST_QUEUES:]))
+        deepest = sorted(depths, key=lambda queue: queue.depth, reverse=True)
+        for queue in deepest[:MOST_QUEUES]:
             self._depth.labels(queue.queue).set(queue.depth)
-            self._oldest.labels(queue.queue).set(age.total_seconds())
+            self._oldest.labels(queue.queue).set(_age(queue, now))
+        if rest := deepest[MOST_QUEUES:]:
+            self._depth.labels(OTHER).set(sum(queue.depth for queue in rest))
+            self._oldest.labels(OTHER).set(max(_age(queue, now) for queue in rest))
 
     def dead_letters(self, count: int) -> None:
         """Set the number of failed runs that are not resolved."""
@@ -116,24 +152,110 @@ class Metrics:
         return Gauge(name, documentation, labels, registry=self.registry)
 
 
-class _FastHistogram(Collector):
+def _age(queue: QueueDepth, now: datetime) -> float:
+    return 0.0 if queue.oldest_due_at is None else max((now - queue.oldest_due_at).total_seconds(), 0.0)
+
+
+class _FastHistogram:
     """A histogram at a tenth of the usual cost, for what happens ten thousand times a second; not thread-safe."""
 
-    def __init__(self, name: str, documentation: str, *, buckets: Sequence[float]) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._buckets = buckets
-        self._counts = [0] * (len(buckets) + 1)  # of each bucket alone; the last is above all bounds
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)  # of each bucket alone; the last is above all bounds
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._buckets, value)] += 1
+        self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        bounds = [*(str(float(bound)) for bound in self._buckets), "+Inf"]
-        counts = list(zip(bounds, accumulate(self._counts), strict=True))
-        yield HistogramMetricFamily(self._name, self._documentation, buckets=counts, sum_value=self._sum)
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        """Add the buckets to a family, unless nothing was observed."""
+        if any(self._counts):
+            bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+            family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
+
+
+class _RunFigures:
+    """The figures of the runs of one task in one queue."""
+
+    __slots__ = ("duration", "ended", "lateness")
+
+    def __init__(self) -> None:
+        self.lateness = _FastHistogram(LATENESS_BUCKETS)
+        self.duration = _FastHistogram(RUN_BUCKETS)
+        self.ended: Counter[State] = Counter()
+
+
+class _RunMetrics(Collector):
+    """Lateness, durations and ends of runs by queue and task."""
+
+    def __init__(self) -> None:
+        self._figures: dict[tuple[str, str], _RunFigures] = {}  # by queue and task
+        self._queues: Counter[str] = Counter()  # how many each task has
+
+    def of(self, run: Run) -> _RunFigures:
+        """Return where a run is counted."""
+        spec = run.spec
+        return self._figures.get((spec.queue, spec.task)) or self._bounded(spec.queue, spec.task)
+
+    def _bounded(self, queue: str, task: str) -> _RunFigures:
+        if self._queues[task] >= QUEUES_PER_TASK:
+            queue = OTHER
+        if (queue, task) not in self._figures and len(self._figures) >= MOST_RUN_LABELS:
+            queue = task = OTHER
+        if (queue, task) not in self._figures:
+            self._queues[task] += 1
+        return self._figures.setdefault((queue, task), _RunFigures())
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ("queue", "task")
+        late = "From the due time of a run to the start of its first attempt."
+        lateness = HistogramMetricFamily("horae_lateness_seconds", late, labels=labels)
+        duration = HistogramMetricFamily("horae_run_seconds", "Duration of an attempt.", labels=labels)
+        ended = CounterMetricFamily("horae_runs", "Runs that ended on this node.", labels=("status", *labels))
+        for pair, figures in self._figures.items():
+            figures.lateness.add_to(lateness, pair)
+            figures.duration.add_to(duration, pair)
+            for state, count in figures.ended.items():
+                ended.add_metric((str(state), *pair), count)
+        yield from (lateness, duration, ended)
+
+
+class _LastSuccesses(Collector):
+    """When recurring jobs with a key last succeeded here."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, dict[str, float]] = {}  # by owner and key
+        self._keys = 0
+        self._other = 0.0
+
+    def add(self, run: Run) -> None:
+        """Note a success, unless it is a one-shot's or a backfill's."""
+        key, at = run.spec.key, run.finished_at
+        if key is None or at is None or run.slot is None or run.trigger is Trigger.BACKFILL:
+            return
+        known = self._owners.get(run.owner, {})
+        if key not in known:
+            if len(known) >= KEYS_PER_OWNER or self._keys >= MOST_KEYS:
+                self._other = max(self._other, at.timestamp())
+                return
+            self._keys += 1
+            known = self._owners.setdefault(run.owner, known)
+        known[key] = max(known.get(key, 0.0), at.timestamp())
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "horae_last_success_timestamp_seconds", "When a recurring job with a key last succeeded.", labels=("key",)
+        )
+        latest: dict[str, float] = {OTHER: self._other} if self._other else {}
+        for keys in self._owners.values():
+            for key, at in keys.items():
+                latest[key] = max(latest.get(key, 0.0), at)
+        for key, at in latest.items():
+            family.add_metric((key,), at)
+        yield family
 
 
 class _TimedStore:

@@ -86,7 +86,7 @@ async def test_metrics_tell_of_queues_and_of_runs_that_were_cancelled(api: Api) 
     assert 'horae_oldest_due_age_seconds{queue="mail"} 3.0' in lines
     assert 'horae_due_soon{queue="mail"} 1.0' in lines
     assert 'horae_due_soon{queue="reports"} 1.0' in lines
-    assert 'horae_runs_total{status="cancelled"} 1.0' in lines
+    assert 'horae_runs_total{queue="mail",status="cancelled",task="demo.echo"} 1.0' in lines
     for name in (
         "horae_lateness_seconds",
         "horae_planner_lag_seconds",

@@ -21,7 +21,10 @@ NAMED_MODULE = re.compile(r"`((?:\w+/)+[\w*]+\.(?:py|sql))`")
 PROMISE = re.compile(r"^### (\d+)\. ", re.MULTILINE)
 FAULTS = 78
 NOT_OURS = {"up", "le", "job", "queue", "verb", "status", "instance", "by", "sum", "max", "rate", "abs"} | {
-    "histogram_quantile"
+    "histogram_quantile",
+    "key",
+    "role",
+    "time",
 }
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 

@@ -145,7 +145,7 @@ async def test_each_result_is_told_whether_it_counts(scene: Scene) -> None:
     with capture_logs() as lines:
         await scene.settler.tick()
     assert [(line["event"], line["first_run"]) for line in lines] == [("results_void", f"run_{void.run.id}")]
-    assert 'horae_runs_total{status="succeeded"} 1.0' in scene.metrics.text().decode()
+    assert 'horae_runs_total{queue="default",status="succeeded",task="echo"} 1.0' in scene.metrics.text().decode()
 
 
 async def test_a_start_is_written_late_and_not_at_all_when_its_result_comes_first(scene: Scene) -> None:

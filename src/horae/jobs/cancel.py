@@ -1,6 +1,7 @@
 """Cancels jobs and runs: waiting runs at once, held runs through their worker."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 
 from horae.core.decisions.results import cancel
@@ -134,7 +135,7 @@ class Canceller:
         held = [run.id for run in runs if run.state is State.CLAIMED or (run.state in HELD and not keep_running)]
         if waiting:
             ended = await self._store.settle(waiting)
-            self._metrics.ended(State.CANCELLED, sum(ended))
+            self._metrics.ended(settled.run for settled in itertools.compress(waiting, ended))
             held += [settled.run.id for settled, done in zip(waiting, ended, strict=True) if not done]  # just claimed
         if not held:
             return []

@@ -6,7 +6,7 @@ from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.ids import NewId
 from horae.core.job_rules import job_of, resume
-from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run, State
+from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run
 from horae.core.values import replace
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.optimistic import next_revision, refuse_ended, refuse_started, update, write_change
@@ -86,7 +86,7 @@ class Pauser:
             ended = skip(run, Reason.PAUSED, now)
             if not (await self._store.settle([ended]))[0]:
                 return None
-            self._metrics.ended(State.SKIPPED)
+            self._metrics.ended([ended.run])
             return job_of(ended.run)
         resumed = replace(run, paused=False, wake_at=max(run.due_at, now), revision=run.revision + 1)
         [refusal] = await self._store.apply([change_one_shot(run, resumed, event=EventKind.JOB_RESUMED)])

@@ -7,7 +7,7 @@ from horae.core.changes import Change
 from horae.core.decisions.release import Verdict, overlap_is_open, release
 from horae.core.decisions.results import Settled, skip
 from horae.core.effects import park
-from horae.core.model import Reason, State
+from horae.core.model import Reason
 from horae.metrics import Metrics
 from horae.ports.store import Contested, Store
 
@@ -31,7 +31,7 @@ async def decide_contested(contested: Sequence[Contested], now: datetime, store:
                 ended.append(skip(item.run, Reason(verdict), now))
     if ended:
         await store.settle(ended)
-        metrics.ended(State.SKIPPED, len(ended))
+        metrics.ended(settled.run for settled in ended)
     if parked:
         await store.apply(parked)
     return undecided

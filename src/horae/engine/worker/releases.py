@@ -114,7 +114,7 @@ class Releaser:
         if run.gate is not None:
             state.gates.enter(started)
         if started.attempt == 1 and run.first_started_at is None and run.trigger is not Trigger.REQUEUE:
-            self._metrics.started(now - run.due_at)
+            self._metrics.started(run, now - run.due_at)
         self._settler.started(started, now)
         state.running[run.id] = self._executor.begin(started, self._done, self._progressed)
 

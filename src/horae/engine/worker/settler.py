@@ -1,9 +1,8 @@
 """Writes starts and results to the store in groups, and sends them again until each is accepted or void."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate, takewhile
+from itertools import accumulate, compress, takewhile
 
 import structlog
 
@@ -140,10 +139,8 @@ class Settler:
         void = [] if all(answers) else [result.run for result, ok in zip(results, answers, strict=True) if not ok]
         if void:  # one line for all: a lost lease may make thousands of results void
             log.warning("results_void", runs=len(void), first_run=f"run_{void[0].id}")
-        ended = Counter([result.run.state for result in results])
-        ended.subtract(run.state for run in void)
-        for state in FINAL.intersection(ended):
-            self._metrics.ended(state, ended[state])
+        written = results if not void else compress(results, answers)
+        self._metrics.ended(result.run for result in written if result.run.state in FINAL)
 
     async def _write_starts(self, *, waiting_since: datetime) -> None:
         """Write the starts that have waited since then and have no result yet."""

@@ -75,6 +75,12 @@ class Worker:
         self.withdrawer = Withdrawer(state, releaser)
         self._reconciler = Reconciler(state, settler)
         executor.when_lent(self._use_slot)
+        metrics.watch_slots(
+            free=lambda: max(state.free_slots, 0),
+            busy=lambda: state.busy,
+            waiting=lambda: executor.lent,
+            abandoned=lambda: executor.abandoned,
+        )
 
     @property
     def running(self) -> int:
@@ -146,7 +152,9 @@ class Worker:
         state.ended += 1
         now = self._clock.now()
         if run.started_at is not None:
-            state.capacity.learn((now - run.started_at).total_seconds())
+            seconds = (now - run.started_at).total_seconds()
+            state.capacity.learn(seconds)
+            state.metrics.ran(run, seconds)
         settled = self._judge(attempt, result, now)
         if isinstance(result, Failure) and not attempt.cancelled:
             self.failures.add(settled)
