@@ -20,6 +20,7 @@ from horae.sdk.options import ScheduleOptions, checked_owner, job_options
 from horae.sdk.queues import Queue, declared_queues
 from horae.sdk.retry import Retry
 from horae.sdk.task import Task
+from horae.tasks.hooks import Event, H, Hooks
 from horae.tasks.registry import Registry
 
 if TYPE_CHECKING:
@@ -74,12 +75,13 @@ class Horae:
         name: str | None = None,
         queues: Sequence[Queue] = (),
     ) -> None:
-        self.store = store
+        self._store = store
         refuse_reserved_owner(owner or LOCAL)
         self.owner = checked_owner(owner or LOCAL)
         self.name = name or _calling_module()
         self.queues = declared_queues(queues)
         self.registry = Registry()
+        self.hooks = Hooks()
         self._declarations = Declarations()
         self._bridge = LoopBridge(self._connect)
 
@@ -155,6 +157,15 @@ class Horae:
 
         return declare
 
+    def on(self, event: Event, /) -> Callable[[H], H]:
+        """Declare a hook, sync or async: `@app.on("worker_start")`.
+
+        `worker_start` and `worker_stop` take nothing, and are the place where a worker opens and closes what its tasks
+        share, such as a connection pool. `task_start` and `task_end` take the run, `task_failed` the run and the
+        exception; they run around each attempt, in the thread, event loop or process of the task.
+        """
+        return self.hooks.on(event)
+
     @property
     def declared(self) -> Sequence[Declared]:
         """The declared schedules."""
@@ -164,10 +175,16 @@ class Horae:
         if isinstance(function, Task):
             raise TypeError(f"{function.name} is already a task; put @app.schedule above @app.task")
         task: Task[Any, Any, Any] = Task(function, bridge=self._bridge, owner=self.owner, **settings)
+        task.hooks = self.hooks
         self.registry.add(task)
         return task
 
     # --- the store
+
+    @property
+    def store(self) -> str | None:
+        """The address of the store; None: as the settings say."""
+        return self._store
 
     @cached_property
     def settings(self) -> Settings:

@@ -71,7 +71,9 @@ class RunLog:
 class Run:
     """The current attempt of a run, passed to its task."""
 
-    __slots__ = ("_cancelled", "_params", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log", "owner")
+    __slots__ = (
+        *("_cancelled", "_params", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log", "owner", "task"),
+    )
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Run:
         job_id: str,
         owner: str,
         params: str,
+        task: str = "",
         due_at: datetime,
         attempt: int,
         fence: int,
@@ -91,6 +94,7 @@ class Run:
         self.job_id = job_id
         self.owner = owner
         self._params = params
+        self.task = task
         self.due_at = due_at
         self.attempt = attempt
         self.fence = fence

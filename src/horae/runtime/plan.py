@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from horae.core.drafts import Declared
     from horae.core.records import QueueSettings
     from horae.sdk.connection import Connection
+    from horae.tasks.hooks import Hooks
     from horae.tasks.registry import Registry
 
 DEFAULT_CONCURRENCY = 100
@@ -32,6 +33,9 @@ class Program(Protocol):
 
     @property
     def queues(self) -> "Sequence[QueueSettings]": ...
+
+    @property
+    def hooks(self) -> "Hooks": ...
 
     def bind(self, connection: "Connection") -> AbstractContextManager[None]:
         """Submit through this connection, in the event loop that runs here."""

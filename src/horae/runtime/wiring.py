@@ -120,6 +120,9 @@ async def running_node(
         # From before the first run starts until the last one has ended.
         connection = stack.enter_context(_bound(programs, services))
         if executor is not None:
+            for program in programs:
+                await program.hooks.start_worker()
+                stack.push_async_callback(program.hooks.stop_worker)
             stack.push_async_callback(executor.close)
         if probes is not None:
             await stack.enter_async_context(serving(create_probes(services), probes.dup()))

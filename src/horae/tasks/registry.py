@@ -17,6 +17,7 @@ from horae.core.errors import Conflict, Fault
 from horae.core.wording.fault_words import Schema
 from horae.run import local_run
 from horae.tasks.binding import Arguments, Binding
+from horae.tasks.hooks import NO_HOOKS
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -66,6 +67,7 @@ class TaskFunction(Generic[P, R]):
         self.retry = retry
         self.queue = queue
         self.priority = priority
+        self.hooks = NO_HOOKS
         self._binding = Binding(function)
         self.bind: Callable[[str], Arguments] = self._binding.bind  # JSON text to arguments; raises InvalidParams
 

@@ -194,10 +194,12 @@ class _VirtualEngine:
 
     async def open(self) -> None:
         await self._store.open()
-        self._node = await self._new_node()
         connection = Connection.over(self._store, self.clock, self._registry, new_id=self._new_id, waiter=self._waiter)
         for app in self._apps:
             self._bindings.enter_context(app.bind(connection))
+            await app.hooks.start_worker()
+        self._node = await self._new_node()
+        for app in self._apps:
             await self._declare(app, connection)
 
     async def _declare(self, app: Horae, connection: Connection) -> None:
@@ -208,9 +210,11 @@ class _VirtualEngine:
                 raise Invalid(f"the schedule {result.key!r} was refused: {result.detail}")
 
     async def close(self) -> None:
-        self._bindings.close()
         if self._node is not None:
             await self._node.stop()
+            for app in self._apps:
+                await app.hooks.stop_worker()
+        self._bindings.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -24,19 +24,27 @@ class AsyncAttempt(RunningAttempt):
         result: AttemptResult
         outside = current_run.set(self)
         try:
-            arguments = self.task.bind(self._arguments)
-            if self.task.injected:
-                arguments = {**arguments, **self.injected()}
-            result = success(await self.task.function(**arguments))
+            if self.task.hooks.around_tasks:
+                result = await self.task.hooks.run_around(self.context(), self._perform, self.hook_error)
+            else:
+                result = await self._perform()
         except BaseException as exc:  # a task that raises SystemExit must not end the worker
             if isinstance(exc, GeneratorExit) and asyncio.current_task(self.env.loop) is not task:
                 raise  # not raised by the task: the coroutine is discarded together with its event loop
             result = self._failed(exc)
         current_run.reset(outside)
-        self.end_if_forked()
         if self._abandoned:
             self.let_go()
         self.finish(Stopped() if self.stopping else result)
+
+    async def _perform(self) -> AttemptResult:
+        arguments = self.task.bind(self._arguments)
+        if self.task.injected:
+            arguments = {**arguments, **self.injected()}
+        try:
+            return success(await self.task.function(**arguments))
+        finally:
+            self.end_if_forked()
 
     def _failed(self, exc: BaseException) -> AttemptResult:
         if isinstance(exc, asyncio.CancelledError):

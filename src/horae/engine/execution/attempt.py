@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from horae.core.decisions.results import Failure
 from horae.core.errors import WaitRefused
 from horae.core.model import Run
 from horae.engine.execution.computations import Computations
@@ -169,8 +170,7 @@ class RunningAttempt(ABC):
         if self._timer is not None:
             self._timer.cancel()
         if self._timed_out:
-            assert self.run.spec.policy.timeout is not None
-            result = timed_out(self.run.spec.policy.timeout)
+            result = self._overdue
         if self._log is not None:
             self._log.close()
         if self._waits:
@@ -235,6 +235,7 @@ class RunningAttempt(ABC):
             job_id=f"job_{run.job_id}",
             owner=run.owner,
             params=self._params,
+            task=self.task.name,
             due_at=run.due_at,
             attempt=run.attempt,
             fence=run.fence,
@@ -242,6 +243,17 @@ class RunningAttempt(ABC):
             progress=self._report_progress,
             cancelled=self._notice_stop,
         )
+
+    def hook_error(self, exc: BaseException) -> BaseException | None:
+        """Return what hooks of `task_failed` are told; None if the task was stopped on request."""
+        if self._timed_out:
+            return TimeoutError(self._overdue.error.message)
+        return None if self.stopping else exc
+
+    @property
+    def _overdue(self) -> Failure:
+        assert self.run.spec.policy.timeout is not None
+        return timed_out(self.run.spec.policy.timeout)
 
     def injected(self) -> dict[str, object]:
         """Return the arguments that do not come from the caller."""

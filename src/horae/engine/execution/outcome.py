@@ -33,18 +33,21 @@ AttemptResult = Success | Failure | Stopped
 _NOTHING = Success()
 
 
-def success(value: object) -> Success | Failure:
-    """Return the result for a returned value; a value that cannot be stored is a failure without a retry."""
+class InvalidResult(Fatal):
+    """The task returned what cannot be stored; a retry would not help."""
+
+
+def success(value: object) -> Success:
+    """Return the result for a returned value; raises InvalidResult if it cannot be stored."""
     if value is None:
         return _NOTHING
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError) as exc:
         advice = "return plain data: numbers, text, lists, dicts, dataclasses, dates"
-        return failure("InvalidResult", f"the task returned what JSON cannot hold ({exc}); {advice}", fatal=True)
+        raise InvalidResult(f"the task returned what JSON cannot hold ({exc}); {advice}") from exc
     if len(text) > MAX_RESULT:
-        detail = f"the task returned {len(text)} bytes of JSON; at most {MAX_RESULT} are kept as a result"
-        return failure("InvalidResult", detail, fatal=True)
+        raise InvalidResult(f"the task returned {len(text)} bytes of JSON; at most {MAX_RESULT} are kept as a result")
     return Success(text)
 
 

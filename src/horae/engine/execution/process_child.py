@@ -19,6 +19,7 @@ import time
 from types import FrameType, ModuleType
 from typing import Any
 
+from horae.core.decisions.results import Failure
 from horae.core.errors import WaitRefused
 from horae.engine.execution import process_messages as messages
 from horae.engine.execution.outcome import Success, failure_of, success, trace
@@ -124,26 +125,25 @@ def _perform(call: messages.TaskCall, outbox: Outbox) -> None:
     current_run.set(reporter)
     outbox.send(messages.TaskBegan())
     try:
-        result = success(_run(_task(call), call, reporter))
+        result: Success | Failure = _run(_task(call), call, outbox, reporter)
     except Terminated:
         raise
     except BaseException as exc:  # noqa: BLE001 - SystemExit ends the attempt, not the process
         if (text := trace(exc)) is not None:
             reporter.write_log("ERROR", text)
         result = failure_of(exc)
-    if not outbox.ours:
-        os._exit(0 if isinstance(result, Success) else 1)  # the task forked, and this is its child returning, too
     reporter.close()
     outbox.send(messages.TaskReturned(result.result) if isinstance(result, Success) else messages.TaskRaised(result))
 
 
-def _run(task: AnyTask, call: messages.TaskCall, reporter: Reporter) -> object:
-    arguments = task.bind(call.params)
+def _run(task: AnyTask, call: messages.TaskCall, outbox: Outbox, reporter: Reporter) -> Success:
+    """Call the task between its hooks; its coroutines share an event loop, which is started when there is one."""
     run = Run(
         id=call.run_id,
         job_id=call.job_id,
         owner=call.owner,
         params=call.params if call.shown_params is None else call.shown_params,
+        task=task.name,
         due_at=call.due_at,
         attempt=call.attempt,
         fence=call.fence,
@@ -151,8 +151,29 @@ def _run(task: AnyTask, call: messages.TaskCall, reporter: Reporter) -> object:
         progress=reporter.progress,
         cancelled=lambda: False,  # a request to stop comes as an exception
     )
-    value = task.function(**arguments, **dict.fromkeys(task.injected, run))
-    return asyncio.run(_awaited(value)) if inspect.iscoroutine(value) else value
+    runner = asyncio.Runner()
+
+    def work() -> Success:
+        exit_code = 1
+        try:
+            value = task.function(**task.bind(call.params), **dict.fromkeys(task.injected, run))
+            result = success(runner.run(_awaited(value)) if inspect.iscoroutine(value) else value)
+            exit_code = 0
+            return result
+        finally:
+            if not outbox.ours:
+                os._exit(exit_code)  # the task forked, and this is its child returning, too
+
+    try:
+        if task.hooks.around_tasks:
+            return task.hooks.run_around_sync(run, work, _hook_error, runner.run)
+        return work()
+    finally:
+        runner.close()
+
+
+def _hook_error(exc: BaseException) -> BaseException | None:
+    return None if isinstance(exc, Terminated) else exc
 
 
 async def _awaited(value: Any) -> object:

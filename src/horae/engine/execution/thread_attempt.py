@@ -1,9 +1,12 @@
 """Attempts of plain functions, in threads that neither the event loop nor the end of the program waits for."""
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import partial
+from typing import Any
 
 import structlog
 
@@ -97,18 +100,34 @@ class ThreadAttempt(RunningAttempt):
         if self.run.spec.policy.timeout is not None:
             self._on_loop(self.arm_timeout)
         result = Context().run(self._call, params)
-        self.end_if_forked()
         self._on_loop(lambda: self._returned(result))
 
     def _call(self, params: str) -> AttemptResult:
         current_run.set(self)
         try:
-            arguments = {**self.task.bind(params), **self.injected()}
-            return success(self.task.function(**arguments))
+            if self.task.hooks.around_tasks:
+                work = partial(self._perform, params)
+                return self.task.hooks.run_around_sync(self.context(), work, self.hook_error, self._await_on_loop)
+            return self._perform(params)
         except BaseException as exc:  # noqa: BLE001 - SystemExit ends the attempt, not the thread
             if (text := trace(exc)) is not None:
                 self.log.write("ERROR", text)
             return failure_of(exc)
+
+    def _perform(self, params: str) -> AttemptResult:
+        arguments = {**self.task.bind(params), **self.injected()}
+        try:
+            return success(self.task.function(**arguments))
+        finally:
+            self.end_if_forked()
+
+    def _await_on_loop(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        """Wait in the thread of the task for a coroutine in the event loop of the worker."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.env.loop).result()
+
+    def hook_error(self, exc: BaseException) -> BaseException | None:
+        """The same, but a function that has not noticed the request to stop has failed by itself."""
+        return exc if self.stopping and not self.noticed_stop and not self._timed_out else super().hook_error(exc)
 
     def _returned(self, result: AttemptResult) -> None:
         """Report the result; it counts although a stop was requested, unless the function noticed the request."""
