@@ -3,6 +3,7 @@
 import pytest
 
 LONG = (
+    "examples/",
     "tests/system/",
     "tests/simulation/",
     "tests/proof/bench/test_bench.py",

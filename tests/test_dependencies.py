@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT
 
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.+!]+)$")
 SOURCE = ROOT / "src" / "horae"
-EXTRAS = frozenset({"all", "postgres", "dev"})
+EXTRAS = frozenset({"all", "postgres", "django", "dev"})
 BROUGHT = {  # by whoever uses that part of Horae, and only imported there
     "pytest": {"testing/fixtures.py"},
     "sqlalchemy": {"sdk/transactions.py"},
@@ -79,7 +79,9 @@ def test_the_pinned_versions_fit_together() -> None:
 
 
 def test_nothing_is_imported_that_is_not_declared() -> None:
-    declared = {canonicalize_name(requirement.name) for requirement in _requirements("horae", frozenset({"postgres"}))}
+    declared = {
+        canonicalize_name(requirement.name) for requirement in _requirements("horae", frozenset({"postgres", "django"}))
+    }
     homes = packages_distributions()
     imported: defaultdict[str, set[str]] = defaultdict(set)
     for path in SOURCE.rglob("*.py"):

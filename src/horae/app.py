@@ -67,6 +67,8 @@ class Horae:
     queues, which workers write when they start: `queues=[Queue("mail", concurrency=5)]`.
     """
 
+    imported_first: str | None = None  # a module that processes of `cpu=True` tasks import before the task
+
     def __init__(
         self,
         *,
@@ -175,7 +177,7 @@ class Horae:
         if isinstance(function, Task):
             raise TypeError(f"{function.name} is already a task; put @app.schedule above @app.task")
         task: Task[Any, Any, Any] = Task(function, bridge=self._bridge, owner=self.owner, **settings)
-        task.hooks = self.hooks
+        task.hooks, task.imported_first = self.hooks, self.imported_first
         self.registry.add(task)
         return task
 

@@ -145,11 +145,12 @@ async def test_a_task_whose_start_hook_fails_is_not_called_and_its_attempt_fails
 
 @pytest.mark.parametrize("task", ["sync", "async"])
 async def test_a_failing_end_hook_is_logged_and_the_result_stands(app: Horae, noted: Noted, task: str) -> None:
+    note_everything(app, noted)
+
     @app.on("task_end")
     def stumble(run: Run) -> None:
         raise RuntimeError("cannot close")
 
-    note_everything(app, noted)
     async with stage(app) as play:
         attempt = play.begin(task)
         assert await attempt.result() == Success('"nobody"')

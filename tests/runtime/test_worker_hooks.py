@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horae import Horae
+from horae import Horae, Run
 from horae.core.errors import Misconfigured
 from horae.runtime.plan import NodePlan
 from horae.runtime.wiring import running_node
@@ -20,6 +20,7 @@ class Pool:
     def __init__(self) -> None:
         self.story: list[str] = []
         self.threads: list[str] = []
+        self.begun: asyncio.Queue[str] = asyncio.Queue()  # ids of the jobs that use it
         self.open = False
 
 
@@ -54,7 +55,8 @@ def app(address: str, pool: Pool) -> Horae:
         pool.story.append("close")
 
     @app.task("use")
-    async def use() -> bool:
+    async def use(run: Run) -> bool:
+        pool.begun.put_nowait(run.job_id)
         await asyncio.sleep(0.05)
         pool.story.append("used")
         return pool.open
@@ -72,9 +74,9 @@ async def test_a_pool_is_open_before_the_first_run_and_closed_after_the_last(
     async with running_node(settings(address), NodePlan(), app):
         assert pool.story[:2] == ["open", "warm"]
         assert await handle.result(timeout=10) is True
+        assert pool.begun.get_nowait() == handle.id
         last = await use.submit()  # type: ignore[attr-defined]
-        while await last.status() != "running":  # noqa: ASYNC110 - nothing tells of a start
-            await asyncio.sleep(0.005)
+        assert await asyncio.wait_for(pool.begun.get(), 10) == last.id
     assert pool.story == ["open", "warm", "used", "used", "close"]
     assert pool.threads != [threading.current_thread().name], "a function may block, so it is not for the event loop"
 
@@ -96,14 +98,15 @@ async def test_a_worker_whose_start_hook_fails_does_not_start(app: Horae, pool: 
 
 
 async def test_a_failing_stop_hook_keeps_no_other_from_running(app: Horae, pool: Pool, address: str) -> None:
+    app.on("worker_stop")(lambda: pool.story.append("early"))
+
     @app.on("worker_stop")
     def stumble() -> None:
         raise RuntimeError("cannot close")
 
-    app.on("worker_stop")(lambda: pool.story.append("last"))
     async with running_node(settings(address), NodePlan(), app):
         pass
-    assert pool.story[-2:] == ["close", "last"]
+    assert pool.story[-2:] == ["early", "close"], "what was declared last comes first"
 
 
 def test_worker_hooks_run_in_virtual_time_too(app: Horae, pool: Pool) -> None:

@@ -98,8 +98,9 @@ async def test_a_handle_can_be_had_again_by_its_id(tasks: Tasks, work: Work) -> 
     assert await again.result(timeout=20) == 42
     with pytest.raises(NotFound):
         await tasks.add.handle("job_01a1e1aafe8a75908af42505e25a5a66").status()
-    with pytest.raises(NotFound):
-        tasks.add.handle("nonsense")
+    for malformed in ("nonsense", "job_1"):
+        with pytest.raises(NotFound):
+            tasks.add.handle(malformed)
 
 
 async def test_another_owner_does_not_see_it(address: str, tasks: Tasks) -> None:

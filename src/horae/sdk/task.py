@@ -5,6 +5,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from horae.core.errors import NotFound
+from horae.core.ids import is_id
 from horae.sdk.arguments import ArgumentEncoder
 from horae.sdk.handle import Handle
 from horae.sdk.options import SubmitOptions, UsingOptions, with_options
@@ -35,10 +36,10 @@ class Submission(Generic[P, T]):
         """Set options for a submission: `await task.using(delay=60, queue="mail").submit(...)`.
 
         `at` (an aware datetime) or `delay` set the due time; durations are seconds or timedeltas. `tx` is your own
-        connection to the PostgreSQL database of the store (asyncpg, psycopg 3 or SQLAlchemy): the job exists once its
-        transaction commits. `owner` is whose job it is, if not the application's; `retry` is a Retry(...). The rest is
-        as in the REST API: `queue`, `priority`, `ordering_key`, `on_failure`, `key`, `name`, `labels`, `max_retries`,
-        `timeout`, `start_within`, `secrets`, `idempotency_key`.
+        connection to the PostgreSQL database of the store (asyncpg, psycopg 3, SQLAlchemy, Django): the job exists once
+        its transaction commits. `owner` is whose job it is, if not the application's; `retry` is a Retry(...). The rest
+        is as in the REST API: `queue`, `priority`, `ordering_key`, `on_failure`, `key`, `name`, `labels`,
+        `max_retries`, `timeout`, `start_within`, `secrets`, `idempotency_key`.
         """
         return Submission(self._task, with_options(self._options, options))
 
@@ -75,9 +76,13 @@ class Submission(Generic[P, T]):
 
     def handle(self, job_id: str) -> Handle[T]:
         """Return the handle of a submitted job of this task and owner, by its id (`job_…`)."""
-        if not job_id.startswith("job_"):
+        if not job_id.startswith("job_") or not is_id(job_id.removeprefix("job_")):
             raise NotFound("job", job_id)
         return self._handle(job_id.removeprefix("job_"))
+
+    def check_arguments(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Raise now what `submit` would raise for these arguments; nothing is submitted."""
+        self._encode(args, kwargs)
 
     @property
     def _creator(self) -> "JobCreator":

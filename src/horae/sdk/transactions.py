@@ -14,7 +14,7 @@ from horae.core.model import Run
 if TYPE_CHECKING:
     from horae.sdk.connection import Connection
 
-_SUPPORTED = "an asyncpg or psycopg 3 connection, or a session or connection of SQLAlchemy"
+_SUPPORTED = "an asyncpg or psycopg 3 connection, a session or connection of SQLAlchemy, or a connection of Django"
 
 
 class Statement(Protocol):
@@ -58,6 +58,8 @@ async def execute(tx: Any, statement: Statement) -> None:
         await _await(tx.execute(statement.sql("%s"), (statement.argument,)))
     elif _is_sqlalchemy(tx):
         await _await(tx.execute(_as_text(statement), {"runs": statement.argument}))
+    elif _is_django(tx):
+        raise TypeError("a Django connection is blocking; use submit_sync(), in a function called by sync_to_async()")
     else:
         raise _unsupported(tx)
 
@@ -69,6 +71,11 @@ def execute_sync(tx: Any, statement: Statement) -> None:
         _refuse_awaitable(tx.execute(statement.sql("%s"), (statement.argument,)))
     elif _is_sqlalchemy(tx):
         _refuse_awaitable(tx.execute(_as_text(statement), {"runs": statement.argument}))
+    elif _is_django(tx):
+        if not tx.in_atomic_block:
+            raise Invalid("tx= is not in a transaction; submit inside `with transaction.atomic():`")
+        with tx.cursor() as cursor:
+            cursor.execute(statement.sql("%s"), [statement.argument])
     elif _is_asyncpg(tx):
         raise TypeError("an asyncpg connection needs `await … .submit(...)`, not submit_sync()")
     else:
@@ -85,6 +92,10 @@ def _is_psycopg(tx: Any) -> bool:
 
 def _is_sqlalchemy(tx: Any) -> bool:
     return type(tx).__module__.split(".")[0] in ("sqlalchemy", "sqlmodel") or hasattr(tx, "get_bind")
+
+
+def _is_django(tx: Any) -> bool:
+    return hasattr(tx, "in_atomic_block") and hasattr(tx, "ensure_connection")
 
 
 def _refuse_autocommit(tx: Any) -> None:

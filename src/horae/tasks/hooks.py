@@ -37,10 +37,14 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "worker_start": (),
     "worker_stop": (),
 }
+LAST_FIRST = frozenset({"task_end", "worker_stop"})
 
 
 class Hooks:
-    """The hooks of one application, which are called in the order in which they were added."""
+    """The hooks of one application: called as they were added, but those of an end in the opposite order.
+
+    So what was opened first is closed last.
+    """
 
     def __init__(self) -> None:
         self.around_tasks = False  # whether any hook is about tasks; most applications have none
@@ -53,7 +57,10 @@ class Hooks:
 
         def add(hook: H) -> H:
             _check_arguments(event, hook)
-            self._hooks[event].append(hook)
+            if event in LAST_FIRST:
+                self._hooks[event].insert(0, hook)
+            else:
+                self._hooks[event].append(hook)
             self.around_tasks = self.around_tasks or event.startswith("task_")
             return hook
 

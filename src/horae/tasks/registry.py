@@ -68,6 +68,7 @@ class TaskFunction(Generic[P, R]):
         self.queue = queue
         self.priority = priority
         self.hooks = NO_HOOKS
+        self.imported_first: str | None = None  # a module that a process imports before that of the function
         self._binding = Binding(function)
         self.bind: Callable[[str], Arguments] = self._binding.bind  # JSON text to arguments; raises InvalidParams
 

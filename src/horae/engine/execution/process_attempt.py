@@ -183,6 +183,7 @@ class ProcessAttempt(RunningAttempt):
         script = function.__module__ == "__main__"
         return messages.TaskCall(
             path=sys.path,
+            imported_first=self.task.imported_first,
             module=function.__module__,
             file=str(sys.modules["__main__"].__file__) if script else None,
             function=function.__qualname__,

@@ -183,6 +183,8 @@ async def _awaited(value: Any) -> object:
 def _task(call: messages.TaskCall) -> AnyTask:
     """Import the task as the worker did."""
     sys.path[:] = call.path
+    if call.imported_first is not None:
+        importlib.import_module(call.imported_first)
     module = importlib.import_module(call.module) if call.file is None else _script(call.file)
     found = getattr(module, call.function)
     return found if isinstance(found, TaskFunction) else TaskFunction[Any, Any](found)

@@ -16,6 +16,7 @@ class TaskCall(msgspec.Struct, frozen=True, kw_only=True):
     """To the child: a task to run, and everything about its run."""
 
     path: list[str]
+    imported_first: str | None  # a module that sets something up for the next
     module: str
     file: str | None  # of a script, whose module cannot be imported by name
     function: str

@@ -1,0 +1,9 @@
+"""The app `orders`."""
+
+from django.apps import AppConfig
+
+
+class OrdersConfig(AppConfig):
+    """Orders and their receipts."""
+
+    name = "orders"
