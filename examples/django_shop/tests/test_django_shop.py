@@ -1,8 +1,8 @@
 """The shop at work: workers started by `manage.py`, on a real PostgreSQL that is restarted."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 
 import psycopg
@@ -20,13 +20,14 @@ from django_tasks.exceptions import TaskResultDoesNotExist
 from orders.models import Order, Receipt
 from orders.tasks import agreet, count_orders, draw_report, greet, send_receipt
 
-from conftest import StartWorker
 from horae import Invalid
 from horae.django import app, on_commit
 from horae.ports.reader import RunFilter
 from tests.system.postgres import OwnPostgres
 
 WITHIN = 30.0
+
+StartWorker = Callable[..., AbstractContextManager[None]]
 
 
 @pytest.fixture(scope="module")
