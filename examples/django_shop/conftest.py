@@ -20,6 +20,7 @@ READY_WITHIN = 60.0  # seconds; usually about two
 sys.path.insert(0, str(PROJECT))
 os.environ["DJANGO_SETTINGS_MODULE"] = "shop.settings"
 django.setup()
+del os.environ["DJANGO_SETTINGS_MODULE"]  # `manage.py` sets it for itself
 
 StartWorker = Callable[..., AbstractContextManager[None]]
 

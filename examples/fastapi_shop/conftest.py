@@ -1,9 +1,8 @@
 """Runs the web server in the event loop of a test, on a database of the test server."""
 
 import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
@@ -17,15 +16,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
-def webshop(postgres: OwnPostgres) -> Iterator[OwnPostgres]:
-    """The server with an empty database of the shop, which HORAE_STORE names."""
+def address(postgres: OwnPostgres) -> str:
+    """The address of an empty database for the shop and for Horae."""
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE webshop")
     address = postgres.url.replace("/postgres?", "/webshop?")
     asyncio.run(make_store(address).migrate())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(os.environ, "HORAE_STORE", address)
-        yield postgres
+    return address
+
+
+@pytest.fixture
+def webshop(postgres: OwnPostgres, address: str, monkeypatch: pytest.MonkeyPatch) -> OwnPostgres:
+    """The server, while HORAE_STORE names the database of the shop."""
+    monkeypatch.setenv("HORAE_STORE", address)
+    return postgres
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import httpx2
@@ -29,6 +29,7 @@ from tests.postgres_server import postgres_binaries, postgres_url
 
 DEV_URL = "http://127.0.0.1:8765"
 DATABASE = "://horae@db.example.com/horae"  # the database in the pages; replaced by one on the test server
+DJANGO_DATABASE = '"NAME": "horae", "USER": "horae", "HOST": "db.example.com"'  # the same in settings of Django
 WEB_PORT = "8000"  # the port of a web application in the pages; replaced by a free one
 EXPORTED = ".exported"  # a file with the variables that were exported so far
 READY = re.compile(r'"event": "ready"|Application startup complete')
@@ -188,6 +189,8 @@ class Stage:
 
     def _localized(self, block: Block) -> str:
         text = block.text.replace(DEV_URL, self._url).replace(WEB_PORT, self._web_port)
+        if DJANGO_DATABASE in text:
+            text = text.replace(DJANGO_DATABASE, _for_django(self._database))
         return text.replace(DATABASE, self._database.removeprefix("postgresql")) if DATABASE in text else text
 
     @cached_property
@@ -235,6 +238,13 @@ def compare_json(expected: Any, actual: Any, place: str) -> None:
         assert re.fullmatch(pattern, actual), f"{place}: {actual!r} is not {expected!r}"
     else:
         assert actual == expected, f"{place}: {actual!r} is not {expected!r}"
+
+
+def _for_django(address: str) -> str:
+    """Return an address as entries of Django's setting DATABASES."""
+    parts = urlsplit(address)
+    [host] = parse_qs(parts.query).get("host", [parts.hostname])
+    return f'"NAME": "{parts.path[1:]}", "USER": "{parts.username}", "HOST": "{host}"'
 
 
 def _check_file(block: Block, path: Path) -> None:

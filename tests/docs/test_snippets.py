@@ -21,6 +21,7 @@ UNRUN = {
         "docs/operations/deploy.md",
         "sh",
     ): 5,  # pip, Docker, Kubernetes, systemd; `tests/deploy` checks the files they use
+    ("docs/guides/django.md", "sh"): 1,  # `pip install`
     ("docs/guides/from-apscheduler.md", "python"): 1,  # APScheduler, for comparison
     ("docs/guides/from-celery.md", "python"): 1,  # Celery, for comparison
     ("docs/guides/from-cron.md", "crontab"): 1,

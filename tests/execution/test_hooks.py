@@ -200,3 +200,15 @@ def test_a_hook_that_could_never_be_called_is_refused(app: Horae) -> None:
     refused: Callable[..., None] = lambda: None  # noqa: E731
     with pytest.raises(TypeError, match=r"a hook of task_failed is called as .*\(run, error\): too many positional"):
         app.on("task_failed")(refused)
+
+
+async def test_the_end_hook_runs_although_the_failure_hook_is_interrupted(app: Horae, noted: Noted) -> None:
+    @app.on("task_failed")
+    async def interrupted(run: Run, error: BaseException) -> None:
+        raise asyncio.CancelledError
+
+    app.on("task_end")(lambda run: noted.append("end"))
+    async with stage(app) as play:
+        result = await play.result("async", fail=True)
+    assert isinstance(result, Failure)
+    assert noted[-1] == "end"

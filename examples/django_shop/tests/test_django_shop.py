@@ -162,6 +162,12 @@ def test_kept_connections_survive_a_restart_of_the_database(database: OwnPostgre
             handle.result_sync(timeout=WITHIN)
 
 
+def test_several_processes_share_the_work(worker: StartWorker) -> None:
+    with worker("--processes", "2", "--queues", "shared"):
+        for handle in send_receipt.using(queue="shared").submit_many_sync(orders(10)):
+            handle.result_sync(timeout=WITHIN)
+
+
 def test_kept_connections_that_are_not_checked_are_a_warning() -> None:
     assert run_checks(databases=["default"]) == []
     settings = connection.settings_dict
@@ -174,6 +180,10 @@ def test_kept_connections_that_are_not_checked_are_a_warning() -> None:
 
 
 # --- commands
+
+
+def test_horae_has_no_migrations_for_django() -> None:
+    call_command("makemigrations", "--check", "--dry-run")
 
 
 def test_the_store_is_migrated_with_the_database(capsys: pytest.CaptureFixture[str]) -> None:

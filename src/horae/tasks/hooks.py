@@ -73,13 +73,18 @@ class Hooks:
         try:
             for hook in self._hooks["task_start"]:
                 await _awaited(hook(run))
-            return await work()
+            result = await work()
+        except GeneratorExit:
+            raise  # the coroutine is discarded with its event loop, in which nothing can be awaited any more
         except BaseException as exc:
-            if (error := error_of(exc)) is not None:
-                await self._report("task_failed", run, error)
+            try:
+                if (error := error_of(exc)) is not None:
+                    await self._report("task_failed", run, error)
+            finally:
+                await self._report("task_end", run)
             raise
-        finally:
-            await self._report("task_end", run)
+        await self._report("task_end", run)
+        return result
 
     def run_around_sync(self, run: Run, work: Callable[[], T], error_of: ErrorOf, wait: Wait) -> T:
         """Do the work of a task between its hooks, all in this thread; `wait` runs hooks that are coroutines."""

@@ -1,0 +1,1 @@
+"""Tests of `horae.django` that need no project; those of `examples/django_shop` have one."""
