@@ -1,9 +1,13 @@
 """The shop at work: workers started by `manage.py`, on a real PostgreSQL that is restarted."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -25,6 +29,7 @@ from horae.django import app, on_commit
 from horae.ports.reader import RunFilter
 from tests.system.postgres import OwnPostgres
 
+PROJECT = Path(__file__).parents[1]
 WITHIN = 30.0
 
 StartWorker = Callable[..., AbstractContextManager[None]]
@@ -69,11 +74,11 @@ def rolled_back() -> Iterator[None]:
 def jobs_of(order: int) -> int:
     """Return how many jobs there are for an order."""
 
-    async def count(store) -> int:  # type: ignore[no-untyped-def]
-        page = await store.store.list_runs(RunFilter(task=send_receipt.name), cursor=None, limit=1000)
+    async def count(connection) -> int:  # type: ignore[no-untyped-def]
+        page = await connection.store.list_runs(RunFilter(task=send_receipt.name), cursor=None, limit=1000)
         return sum(f'"order":{order}}}' in run.spec.params for run in page.items)
 
-    return app.read(count)
+    return app.on_store(count)
 
 
 # --- transactions
@@ -162,24 +167,28 @@ def test_kept_connections_survive_a_restart_of_the_database(database: OwnPostgre
             handle.result_sync(timeout=WITHIN)
 
 
-def test_several_processes_share_the_work(worker: StartWorker) -> None:
-    with worker("--processes", "2", "--queues", "shared"):
-        for handle in send_receipt.using(queue="shared").submit_many_sync(orders(10)):
-            handle.result_sync(timeout=WITHIN)
-
-
 def test_kept_connections_that_are_not_checked_are_a_warning() -> None:
-    assert run_checks(databases=["default"]) == []
+    assert run_checks() == []
     settings = connection.settings_dict
     before = {name: settings[name] for name in ("CONN_MAX_AGE", "CONN_HEALTH_CHECKS")}
     settings.update(CONN_MAX_AGE=600, CONN_HEALTH_CHECKS=False)
     try:
-        assert [warning.id for warning in run_checks(databases=["default"])] == ["horae.W001"]
+        assert [warning.id for warning in run_checks()] == ["horae.W001"]
     finally:
         settings.update(before)
 
 
 # --- commands
+
+
+def test_a_process_that_manage_py_did_not_start_finds_the_tasks() -> None:
+    """As those of `--processes` and `horae worker --app horae.django.node:app` are."""
+    program = "from horae.runtime.applications import load_app; print(load_app('horae.django.node:app').registry.names)"
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "shop.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "orders.tasks.send_receipt" in done.stdout
 
 
 def test_horae_has_no_migrations_for_django() -> None:

@@ -49,7 +49,7 @@ class StoreAdmin(admin.ModelAdmin):
             cursor=request.GET.get("cursor") or None,
         )
         try:
-            page = app.read(partial(type(self).read, owner=app.owner, search=search))
+            page = app.on_store(partial(type(self).read, owner=app.owner, search=search))
         except HoraeError as exc:
             messages.error(request, str(exc))
             page = browse.AdminPage(rows=[], cursor=None)
@@ -75,7 +75,7 @@ class StoreAdmin(admin.ModelAdmin):
         action, subject = request.POST.get("action", ""), request.POST.get("id", "")
         by = f"django:{request.user.get_username()}"
         try:
-            done = app.read(partial(browse.act, action=action, subject=subject, owner=app.owner, by=by))
+            done = app.on_store(partial(browse.act, action=action, subject=subject, owner=app.owner, by=by))
             messages.success(request, done)
         except HoraeError as exc:
             messages.error(request, str(exc))

@@ -27,10 +27,10 @@ class DjangoHorae(Horae):
         """The address of the store; None: as HORAE_STORE says."""
         return options.store_address()
 
-    def read(self, action: "Action[T]") -> T:
+    def on_store(self, action: "Action[T]") -> T:
         """Run an action on the store, from a view."""
-        return self._bridge.call_sync(action, "read")
+        return self._bridge.call_sync(action, "on_store")
 
-    async def aread(self, action: "Action[T]") -> T:
+    async def aon_store(self, action: "Action[T]") -> T:
         """The same from a coroutine."""
         return await self._bridge.call(action)

@@ -23,7 +23,7 @@ class HoraeConfig(AppConfig):
         from horae.django.checks import check_connections
 
         autodiscover_modules("tasks")
-        checks.register(check_connections, checks.Tags.database)
+        checks.register(check_connections)
         post_migrate.connect(_migrate_store, sender=self)
 
 

@@ -64,11 +64,11 @@ class HoraeBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> Any:
         """Return the result of a task; raises TaskResultDoesNotExist."""
-        return app.read(partial(read_result, result_id, backend=self.alias))
+        return app.on_store(partial(read_result, result_id, backend=self.alias))
 
     async def aget_result(self, result_id: str) -> Any:
         """The same from a coroutine."""
-        return await app.aread(partial(read_result, result_id, backend=self.alias))
+        return await app.aon_store(partial(read_result, result_id, backend=self.alias))
 
     def _submission(self, task: Any) -> Submission[..., Any]:
         runner: Submission[..., Any] = run_async_task if inspect.iscoroutinefunction(task.func) else run_task

@@ -1,13 +1,12 @@
 """System checks: settings under which a database restart would fail tasks."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.core.checks import Warning as CheckWarning
 from django.db import connections
 
 
-def check_connections(databases: Sequence[str] | None = None, **_: Any) -> list[CheckWarning]:
+def check_connections(**_: Any) -> list[CheckWarning]:
     """Warn about connections that are kept between tasks without a check that they still work."""
     return [
         CheckWarning(
@@ -15,7 +14,7 @@ def check_connections(databases: Sequence[str] | None = None, **_: Any) -> list[
             hint="Set CONN_HEALTH_CHECKS to True: after a database restart, each kept connection fails one attempt.",
             id="horae.W001",
         )
-        for alias in databases or ()
+        for alias in connections
         if _keeps_unchecked(connections[alias].settings_dict)
     ]
 

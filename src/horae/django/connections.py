@@ -20,7 +20,7 @@ _THREAD: ContextVar[ThreadSensitiveContext] = ContextVar("_THREAD")  # of the co
 
 def before_task(run: Run) -> Coroutine[Any, Any, None] | None:
     """Close connections that are too old or broken, in the thread of the task."""
-    if _is_coroutine():
+    if _in_event_loop():
         return _begin_thread()
     close_old_connections()
     return None
@@ -28,7 +28,7 @@ def before_task(run: Run) -> Coroutine[Any, Any, None] | None:
 
 def after_task(run: Run) -> Coroutine[Any, Any, None] | None:
     """Close connections that should not be kept."""
-    if _is_coroutine():
+    if _in_event_loop():
         return _end_thread()
     close_old_connections()
     return None
@@ -48,7 +48,7 @@ async def _end_thread() -> None:
         await thread.__aexit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
-def _is_coroutine() -> bool:
+def _in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
