@@ -23,11 +23,10 @@ from horae.core.model import LOCAL
 from horae.engine.node import NodeService, describe_roles
 from horae.log_setup import configure_logs
 from horae.runtime.plan import NodePlan, Program
+from horae.runtime.stop_signals import STOP_SIGNALS
 from horae.runtime.wiring import RunningNode, running_node
 
 log = structlog.get_logger(__name__)
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Embedded:
