@@ -1,5 +1,6 @@
 """The Helm chart: what it renders is valid, and Horae understands it."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from horae import __version__
 from horae.api.auth.safety import refuse_unsafe
@@ -22,6 +24,7 @@ from tests.docs.pages import ROOT, blocks_of
 Rendered = Mapping[tuple[str, str], Mapping[str, Any]]
 
 OLDEST, NEWEST = "1.25", "1.37"  # of Kubernetes
+KEDA_VERSION = "v2.17.2"
 STORE = "store.url=postgresql://horae:hidden@db/horae"
 TOKENS = f"tokens.secret={'x' * 40}"
 KEDA = ("keda.enabled=true", "keda.prometheus=http://prometheus:9090")
@@ -180,6 +183,25 @@ def test_keda_scales_workers_by_what_is_due_and_what_is_due_soon() -> None:
     assert behavior["scaleDown"]["stabilizationWindowSeconds"] > 300, "or workers leave just before the work comes"
     assert "replicas" not in rendered["Deployment", "jobs-horae-worker-mail"]["spec"], "the autoscaler sets them"
     assert render(STORE, TOKENS)["Deployment", "jobs-horae-worker-main"]["spec"]["replicas"] == 2
+
+
+@pytest.mark.acceptance
+@pytest.mark.skipif(shutil.which("go") is None, reason="needs Go, which fetches the schema from KEDA's module")
+def test_what_keda_reads_follows_its_own_schema(tmp_path: Path) -> None:
+    fetched = subprocess.run(
+        ["go", "mod", "download", "-json", f"github.com/kedacore/keda/v2@{KEDA_VERSION}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert fetched.returncode == 0, fetched.stderr
+    definition = Path(json.loads(fetched.stdout)["Dir"], "config/crd/bases/keda.sh_scaledobjects.yaml")
+    [version] = yaml.safe_load(definition.read_text())["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    scaled = [each["spec"] for (kind, _), each in render(*EVERYTHING).items() if kind == "ScaledObject"]
+    assert len(scaled) == 2
+    for each in scaled:
+        Draft202012Validator(schema | {"additionalProperties": False}).validate(each)
 
 
 def test_the_values_of_the_documentation_make_a_pool_of_workers_each(tmp_path: Path) -> None:
