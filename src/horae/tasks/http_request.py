@@ -8,7 +8,6 @@ secret to another host.
 import asyncio
 import re
 import ssl
-from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -96,14 +95,16 @@ async def _send_and_follow(request: httpx2.Request, expect: Expected, tools: Too
             request.url.host, _port(request.url), tools.http_allow, lookups=tools.lookups, owner=tools.owner
         )
         reply = await _send(request, addresses)
-        redirected = None if _is_expected(reply["status"], expect) else _redirected(request, reply, tools)
+        redirected = None if _is_expected(reply["status"], expect) else _redirected(request, reply)
         if redirected is None:
             return request, reply
+        if not _same_origin(request.url, redirected.url):
+            await asyncio.to_thread(_refuse_secrets, redirected, tools)  # a body may be large
         request = redirected
     raise Rejected(f"more than {MAX_REDIRECTS} redirects; the last led to {request.url.host}")
 
 
-def _redirected(request: httpx2.Request, reply: Reply, tools: Tools) -> httpx2.Request | None:
+def _redirected(request: httpx2.Request, reply: Reply) -> httpx2.Request | None:
     """The same request at the redirect's address; None if there is no redirect or the request would change."""
     location = reply["headers"].get("location")
     can_repeat = reply["status"] in SAME_METHOD or request.method in ("GET", "HEAD")
@@ -116,19 +117,22 @@ def _redirected(request: httpx2.Request, reply: Reply, tools: Tools) -> httpx2.R
         raise Rejected(f"the redirect cannot be followed: {exc}") from exc
     if request.url.scheme == "https" and url.scheme != "https":
         raise Rejected(f"the redirect to {url.host} is not followed, because it leaves https")
-    same = (url.scheme, url.host, _port(url)) == (request.url.scheme, request.url.host, _port(request.url))
     headers = {name: value for name, value in request.headers.items() if name != "host"}
-    if not same:
+    if not _same_origin(request.url, url):
         headers = {name: value for name, value in headers.items() if name in _SAFE_HEADERS}
-        _refuse_secrets(url, [*headers.values(), request.content.decode("utf-8", "replace")], tools)
     return httpx2.Request(request.method, url, headers=headers, content=request.content or None)
 
 
-def _refuse_secrets(url: httpx2.URL, sent: Sequence[str], tools: Tools) -> None:
+def _same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
+    return (one.scheme, one.host, _port(one)) == (other.scheme, other.host, _port(other))
+
+
+def _refuse_secrets(request: httpx2.Request, tools: Tools) -> None:
     """Raise Rejected when another host would be told a secret, in the address, a header or the body."""
-    if any(map(tools.contains_secret, (str(url), *sent))):
+    sent = (str(request.url), *request.headers.values(), request.content.decode("utf-8", "replace"))
+    if any(map(tools.contains_secret, sent)):
         raise Rejected(
-            f"the redirect to {url.host} is not followed, because it would tell another host a secret;"
+            f"the redirect to {request.url.host} is not followed, because it would tell another host a secret;"
             " if that is right, change url to the new address"
         )
 
