@@ -194,11 +194,11 @@ async def test_secrets_are_not_sent_to_a_host_that_somebody_chose_later(api: Api
 
 
 async def test_secrets_of_another_task_are_not_sent_either(api: Api) -> None:
-    job = await api.create("demo.echo", secrets={"message": VALUE}, schedule="every 1h")
-    moved = {"task": "http.request", "params": {"url": "https://evil.example/"}, "secrets": {"headers": {"X": "1234"}}}
-    path = f"/v1/jobs/{job['id']}"
-    await api.ask("PATCH", path, 422, json={**moved, "secrets": {"message": None, "body": VALUE, "other": "1234"}})
-    await api.ask("PATCH", path, 200, json={**moved, "secrets": {"message": None, "body": VALUE}})
+    job = await api.create("my.hook", secrets=SECRETS, schedule="every 1h", allow_unknown_task=True)
+    path, moved = f"/v1/jobs/{job['id']}", {"task": "http.request", "params": {"url": "https://evil.example/"}}
+    refused = await api.ask("PATCH", path, 422, json=moved)
+    assert "were not given for https://evil.example:443" in refused["detail"]
+    await api.ask("PATCH", path, 200, json={**moved, "secrets": {"headers": {"Authorization": "another-t0ken"}}})
 
 
 async def test_a_run_is_not_tried_again_at_another_host(api: Api) -> None:
