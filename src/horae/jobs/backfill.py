@@ -13,9 +13,9 @@ from horae.core.schedule.evaluate import SlotRange, range_between
 from horae.core.schedule.timestamps import TICK, rfc3339
 from horae.jobs.idempotency import Issue
 from horae.jobs.optimistic import job_ended, refuse_cancelled
-from horae.jobs.permits import Permit, permit_all
 from horae.lookup import get_job
 from horae.ports.clock import Clock
+from horae.ports.permits import Permit, permit_all
 from horae.ports.store import Store
 
 MAX_RUNS = 100_000

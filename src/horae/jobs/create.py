@@ -19,10 +19,10 @@ from horae.core.records import IdempotencyRecord, KeyHolder
 from horae.core.values import Value, replace
 from horae.jobs.idempotency import Ask, Idempotency, Issue, answer_of
 from horae.jobs.optimistic import job_ended, refuse_cancelled
-from horae.jobs.permits import Permit, permit_all
 from horae.jobs.prepare import Item, Preparation
 from horae.lookup import get_job
 from horae.ports.clock import Clock
+from horae.ports.permits import Permit, permit_all
 from horae.ports.store import Store
 
 BATCH = 500  # jobs of one request per write

@@ -11,10 +11,10 @@ from horae.core.model import DISCARDED, Run, RunId, State
 from horae.core.records import IdempotencyRecord
 from horae.core.values import replace
 from horae.jobs.idempotency import Issue
-from horae.jobs.permits import Permit, permit_all
 from horae.jobs.prepare import Preparation
 from horae.lookup import get_run
 from horae.ports.clock import Clock
+from horae.ports.permits import Permit, permit_all
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 

@@ -10,9 +10,9 @@ from horae.core.model import Job, JobId, JobStatus, Misfire, Reason, Run
 from horae.core.values import replace
 from horae.jobs.catch_up import CatchUp
 from horae.jobs.optimistic import next_revision, refuse_ended, refuse_started, update, write_change
-from horae.jobs.permits import Permit, permit_all
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
+from horae.ports.permits import Permit, permit_all
 from horae.ports.store import Store
 
 

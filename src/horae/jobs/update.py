@@ -26,10 +26,10 @@ from horae.jobs.optimistic import (
     update,
     write_change,
 )
-from horae.jobs.permits import Permit, permit_all
 from horae.jobs.prepare import Item, Preparation
 from horae.lookup import find_job_by_key
 from horae.ports.clock import Clock
+from horae.ports.permits import Permit, permit_all
 from horae.ports.store import Store
 
 Revise = Callable[[Job], Awaitable[Draft]]

@@ -93,24 +93,9 @@ async def running_node(
     `guard` admits requests; None: as the settings say, and without authentication to local names only. At `probes` a
     node without the API says how it is, from before it joins until it has left.
     """
-    registry = Registry().with_tasks(*(program.registry for program in programs), builtin_tasks())
     async with contextlib.AsyncExitStack() as stack:
-        metrics = Metrics()
-        opening = opened_store(settings.store, own=plan.local)
-        store: Store = metrics.measured(await stack.enter_async_context(opening))
-        clock = StoreClock()
-        await sync_clock(clock, store)
-        parts = Parts(
-            settings=settings,
-            plan=plan,
-            store=store,
-            blobs=make_blobs(settings.blobs, store),
-            clock=clock,
-            ids=Ids(wall=lambda: clock.now().timestamp()),
-            metrics=metrics,
-            registry=registry,
-            sealer=Sealer(settings.encryption_key),
-        )
+        parts = await _opened_parts(stack, settings, plan, programs)
+        clock = parts.clock
         executor = _executor(parts) if "worker" in plan.roles else None
         node = _node(parts, executor)
         services = _services(parts, node)
@@ -129,11 +114,32 @@ async def running_node(
         await node.start()
         stack.push_async_callback(node.stop)
         if plan.demo:
-            await seed_demo_jobs(services.jobs, store, owner=LOCAL)
+            await seed_demo_jobs(services.jobs, parts.store, owner=LOCAL)
         if executor is not None:
             for program in programs:
                 await _declare(program, connection)
         yield RunningNode(node=node, services=services, api=api)
+
+
+async def _opened_parts(
+    stack: contextlib.AsyncExitStack, settings: Settings, plan: NodePlan, programs: Sequence[Program]
+) -> Parts:
+    """Open the store, which the stack closes, and follow its clock."""
+    metrics, clock = Metrics(), StoreClock()
+    opening = opened_store(settings.store, own=plan.local)
+    store: Store = metrics.measured(await stack.enter_async_context(opening))
+    await sync_clock(clock, store)
+    return Parts(
+        settings=settings,
+        plan=plan,
+        store=store,
+        blobs=make_blobs(settings.blobs, store),
+        clock=clock,
+        ids=Ids(wall=lambda: clock.now().timestamp()),
+        metrics=metrics,
+        registry=Registry().with_tasks(*(program.registry for program in programs), builtin_tasks()),
+        sealer=Sealer(settings.encryption_key),
+    )
 
 
 def _executor(parts: Parts) -> Executor:

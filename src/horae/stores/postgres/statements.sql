@@ -1053,7 +1053,7 @@ SELECT max(wake_at) FROM looked;
 -- $1 now, $2 until, $3 how many are looked at in each lane, and of all jobs; $4 shards.
 SELECT queue, sum(due)::integer
   FROM (SELECT lanes.queue, soon.due
-          FROM lanes
+          FROM {lanes_due_by($2)} AS lanes
          CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'scheduled') AS due
                                FROM (SELECT state FROM runs
                                       WHERE runs.lane = lanes.id AND wake_at > $1 AND wake_at <= $2
