@@ -47,7 +47,7 @@ class Command(BaseCommand):
             raise CommandError(str(exc)) from exc
 
     def _migrate(self) -> None:
-        address = with_store_of(app, load_settings()).store
+        address = with_store_of([app], load_settings()).store
         applied = asyncio.run(make_store(address).migrate())
         steps = f"applied {', '.join(map(str, applied))}" if applied else "nothing to do"
         self.stdout.write(f"{without_password(address)}: {steps}")
@@ -56,7 +56,7 @@ class Command(BaseCommand):
 def _run(options: dict[str, Any]) -> None:
     plan = NodePlan(
         roles=checked_roles(parse_names(options["roles"]), option="--roles"),
-        app="horae.django.node:app",
+        apps=("horae.django.node:app",),
         queues=parse_names(options["queues"]),
         concurrency=options["concurrency"],
     )
