@@ -157,12 +157,13 @@ def change_job(
     planned: Planned,
     *,
     trail: ScheduleTrail | None,
+    gaps: Sequence[Skip] = (),
     stop: Reason | None,
     event: EventKind | None,
 ) -> Change:
     """Write a new version of a recurring job, retract what was planned, and send the stop request `stop` to nodes.
 
-    `trail` is the stored one of the job, if there is one.
+    `trail` is the stored one of the job, if there is one; `gaps` are slots in clock changes that are still to be told.
     """
     stopped = planned.held if stop is not None else ()
     return Change(
@@ -175,6 +176,7 @@ def change_job(
         puts=(
             after,
             extended(trail_of(before, trail), before, after),
+            *gaps,
             *_given_up(before, after, planned.waiting),
             *(StopRequested(run.id, _stronger(run.stop, stop)) for run in stopped if stop is not None),
         ),

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from horae.core.decisions.firing import MAX_UNSTARTED
+from horae.core.decisions.firing import MAX_UNSTARTED, gap_skips
 from horae.core.effects import OVER, Planned, change_job, rewound
 from horae.core.errors import Conflict
 from horae.core.events import EventKind
 from horae.core.lifecycle import WAITING
-from horae.core.model import Job, JobId, JobStatus, Reason, Run, State, Trigger
+from horae.core.model import Job, JobId, JobStatus, Reason, Run, Skip, State, Trigger
 from horae.core.records import ScheduleTrail
 from horae.core.values import replace
 from horae.lookup import get_job
@@ -91,8 +91,21 @@ async def write_change(
         after = rewound(replace(after, next_fire_at=before.next_fire_at), planned)
     trails = await store.records(ScheduleTrail, owner=before.owner, key=before.id)
     trail = trails[0] if trails else None
-    [refusal] = await store.apply([change_job(before, after, planned, trail=trail, stop=stop, event=event)])
+    gaps = await _untold_gaps(store, before, after.updated_at)
+    change = change_job(before, after, planned, trail=trail, gaps=gaps, stop=stop, event=event)
+    [refusal] = await store.apply([change])
     return after if refusal is None else None
+
+
+async def _untold_gaps(store: Store, job: Job, now: datetime) -> list[Skip]:
+    """The slots in clock changes that no firing told since the job was written: it is paused, or was not fired yet."""
+    unfired = job.status is JobStatus.PAUSED or job.plan_at == job.updated_at
+    gaps = gap_skips(job, job.updated_at, now) if unfired else ()
+    if not gaps:
+        return []
+    ledger = await store.ledger(job.id, start=job.updated_at, end=now, limit=1)
+    told = {skip.start for skip in ledger.skips if skip.reason is Reason.DST_GAP}
+    return [gap for gap in gaps if gap.start not in told]
 
 
 async def _planned(store: Store, clock: Clock, job_id: JobId, after: datetime) -> Planned | None:

@@ -109,6 +109,12 @@ async def pause_and_catch_up(system: System, job: Job) -> None:
     await jobs_of(system).resume(job.id, missed=Misfire.ALL, owner=None)
 
 
+async def pause_and_delete(system: System, job: Job) -> None:
+    await pause(system, job)
+    await system.advance(seconds=20)
+    await delete(system, job)
+
+
 async def delete(system: System, job: Job) -> None:
     await jobs_of(system).cancel(job.id, keep_running=False, owner=None)
 
@@ -191,6 +197,34 @@ async def test_a_slot_whose_run_waits_for_its_jitter_is_told_when_its_job_change
     ledgers = [await system.store.ledger(job.id, start=slot, end=slot, limit=1) for job in jobs]
     reasons = {skip.reason for ledger in ledgers for skip in ledger.skips}
     assert reasons == ({Reason.CANCELLED} if skipped else set())
+
+
+@pytest.mark.parametrize("minutes", [1, 9.9, 12], ids=["long before", "just before", "after"])
+@pytest.mark.parametrize("act", [label, pause_and_catch_up, another_schedule_in_a_pause, pause_and_delete, delete])
+async def test_a_slot_in_a_clock_change_is_told_once_whenever_its_job_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Act, minutes: float
+) -> None:
+    monkeypatch.setattr(cancel, "CONFIRM_SECONDS", 0.0)
+    clock, executor = ManualClock(datetime(2026, 3, 29, 0, 50, tzinfo=UTC)), InlineExecutor(durable=False)
+    store = SqliteStore(tmp_path / "horae.db", executor=executor, wall=clock.now)
+    await store.open()
+    system = System(store, clock)
+    nightly = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin", "dst": {"gap": "skip"}}
+    job = await jobs_of(system).create(draft(nightly), owner="local", by="local")
+    await system.add_node()
+    await system.advance(minutes=minutes)
+    await act(system, job)
+    await system.advance(minutes=15 - minutes)
+    assert await checked(store, clock.now()) == []
+    gap = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    [trail] = await store.records(ScheduleTrail, owner="local", key=job.id)
+    told = act in (label, pause_and_catch_up) or gap <= trail.changed_at  # else its schedule was gone by then
+    ledger = await store.ledger(job.id, start=gap, end=gap, limit=1)
+    assert [skip.reason for skip in ledger.skips] == [Reason.DST_GAP] * told
+    if told:
+        await SqliteTables(executor).delete("skips", {"job_id": job.id, "start_at": gap})
+        assert [found.code for found in await checked(store, clock.now())] == [Code.SLOT_MISSING]
+    await store.close()
 
 
 async def test_a_job_that_an_earlier_release_changed_is_judged_since_then(stage: Stage) -> None:

@@ -27,6 +27,7 @@ from horae.core.model import (
     State,
     Trigger,
 )
+from horae.core.records import PastSchedule, ScheduleTrail
 from horae.core.schedule.parse import parse_schedule
 from horae.core.values import replace
 from horae.proof.checking import Code, History, violations
@@ -266,6 +267,27 @@ def test_slots_of_schedules_that_held_before_are_not_missed() -> None:
     assert slots(a_run(4, revision=2), a_run(5, revision=2), job=changed) == []
     assert slots(a_run(5, revision=2), job=changed) == [Code.SLOT_MISSING]
     assert slots(a_run(4), a_run(5), job=a_job(), since=at(3.5)) == []
+
+
+def test_slots_of_schedules_that_held_before_are_expected_where_they_are_known() -> None:
+    schedule = parse_schedule("30 * * * * *", now=START)
+    changed = a_job(revision=3, updated_at=at(4), schedule=schedule, next_fire_at=at(5.5))
+    past = PastSchedule(schedule=EVERY_MINUTE, revision=1, since=START, until=at(3))
+    trail = ScheduleTrail(
+        owner="local", job_id=JOB, revision=3, changed_at=at(4), since=at(3), since_revision=2, past=(past,)
+    )
+    later = [
+        a_run(9 + place, slot=at(half), due_at=at(half), wake_at=at(half), revision=2,
+              first_started_at=at(half), started_at=at(half), finished_at=at(half))
+        for place, half in enumerate((3.5, 4.5))
+    ]  # fmt: skip
+    runs = [a_run(1), a_run(2), a_run(3), *later]
+    for lost in (None, *runs):
+        kept = [run for run in runs if run is not lost]
+        expected = [] if lost is None else [Code.SLOT_MISSING]
+        assert slots(*kept, job=changed, trails={JOB: trail}) == expected, lost
+    stray = replace(a_run(2), id=RunId("d" * 32), slot=at(2.5), due_at=at(2.5), wake_at=at(2.5))
+    assert Code.SLOT_UNPLANNED in slots(*runs, stray, job=changed, trails={JOB: trail})
 
 
 def test_a_run_that_gave_way_to_a_later_revision_does_not_count() -> None:
