@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from horae.api.http import protocol
@@ -62,9 +62,18 @@ async def slow(request: Request) -> Response:
     return JSONResponse("at last")
 
 
+async def stream(request: Request) -> Response:
+    async def messages() -> AsyncIterator[bytes]:
+        yield b"begun"
+        await asyncio.Event().wait()
+
+    return StreamingResponse(messages())
+
+
 @pytest.fixture
 async def server(unused_tcp_port: int) -> AsyncIterator[Server]:
-    routes = [Route("/large", large), Route("/slow", slow), Route("/{rest:path}", echo, methods=["GET", "POST"])]
+    routes = [Route("/large", large), Route("/slow", slow), Route("/stream", stream)]
+    routes += [Route("/{rest:path}", echo, methods=["GET", "POST"])]
     server = Server(Starlette(routes=routes), unused_tcp_port)
     serving = asyncio.create_task(server._serve())
     async with asyncio.timeout(10):
@@ -337,6 +346,17 @@ async def test_requests_that_wait_for_their_turn_are_few(server: Server) -> None
     writer.close()
 
 
+async def test_a_stream_ends_with_its_connection_also_when_requests_wait_behind_it(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+    writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n" + request() * 2)
+    await asyncio.wait_for(reader.readuntil(b"begun"), 10)
+    assert server.server_state.tasks
+    writer.close()
+    async with asyncio.timeout(10):
+        while server.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.005)
+
+
 @pytest.mark.parametrize(
     ("files", "connections"),
     [(256, 128), (1024, 768), (4096, 3840), (1_048_576, 10_000), (resource.RLIM_INFINITY, 10_000)],
@@ -366,6 +386,9 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         self.sent.append(b"closed")
+
+    def is_closing(self) -> bool:
+        return b"closed" in self.sent
 
 
 async def test_a_head_and_its_body_are_sent_together() -> None:
@@ -415,3 +438,13 @@ async def test_a_connection_that_is_closed_has_sent_everything() -> None:
     transport.close()
     await asyncio.sleep(0)
     assert wire.sent == [b"head", b"closed"]
+
+
+async def test_what_is_written_to_a_connection_that_was_closed_is_dropped() -> None:
+    wire = Wire()
+    transport = CoalescingTransport(wire, asyncio.get_running_loop())
+    transport.write(b"head")
+    wire.close()
+    transport.write(b"body")
+    await asyncio.sleep(0)
+    assert wire.sent == [b"closed"]

@@ -3,16 +3,16 @@
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http import HTTPStatus
 from itertools import chain
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from horae.api.http.problems import RETRY_AFTER_SECONDS, Problem, new_problem
-from horae.api.http.transport import CoalescingTransport, WriteWatch
+from horae.api.http.transport import Behind, CoalescingTransport, WriteWatch
 
 MAX_URL = 16_384  # bytes; cursors and filters are much shorter
 MAX_HEADERS = 100
@@ -48,6 +48,9 @@ def connections_allowed(files: int) -> int:
 MAX_CONNECTIONS = connections_allowed(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
+BEHIND = Behind()  # of this process
+
+
 class LimitedConnection(HttpToolsProtocol):
     """Refuses requests whose head is too large or too slow, and aborts those whose body or response takes too long.
 
@@ -61,6 +64,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._idle_since = 0.0  # by the clock of the event loop
         self._write_watch: WriteWatch
         self._probes_only = False
+        self._answered: RequestResponseCycle | None = None  # the request that is answered now, or was last
         self._unparsed = bytearray()  # what follows the requests that wait for their turn
         self._refusal: Problem | None = None
         self._deadline: Deadline | None = None  # for what must arrive next
@@ -74,7 +78,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         coalescing = CoalescingTransport(transport, self.loop)
         self.transport = coalescing  # type: ignore[assignment]
-        self._write_watch = WriteWatch(coalescing, self.loop)
+        self._write_watch = WriteWatch(coalescing, self.loop, BEHIND)
         self._idle_since = self.loop.time()
         self._deadline = (HEAD_SECONDS, self._head_too_slow)
         self._set_timer()
@@ -85,6 +89,10 @@ class LimitedConnection(HttpToolsProtocol):
         self._stop_timer()
         self._write_watch.stop()
         self._unparsed.clear()
+        self.pipeline.clear()
+        if self._answered is not None and self._answered is not self.cycle:  # uvicorn tells only the latest request
+            self._answered.disconnected = not self._answered.response_complete
+            self._answered.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -112,7 +120,7 @@ class LimitedConnection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._write_watch.start(WRITE_SECONDS, LEAST_TAKEN)
-        self._shed_unsent()
+        BEHIND.shed(MAX_UNSENT)
 
     def resume_writing(self) -> None:
         self._write_watch.stop()
@@ -126,6 +134,10 @@ class LimitedConnection(HttpToolsProtocol):
             self.loop.call_soon(self._parse_more)
 
     # --- pipelining
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _parse_more(self) -> None:
         """Parse what is left, a few requests at a time, until enough of them wait for their turn."""
@@ -185,36 +197,16 @@ class LimitedConnection(HttpToolsProtocol):
         return self._refusal is None and (self.cycle is None or self.cycle.response_complete)
 
     def _make_room(self) -> None:
-        others = [other for other in self._all() if other is not self]
-        idle = min((other for other in others if other._is_idle), key=lambda other: other._idle_since, default=None)
-        behind = min(
-            (other for other in others if other._write_watch.running),
-            key=lambda other: other._write_watch.since,
-            default=None,
-        )
-        if idle is not None and not idle._write_watch.running:
-            idle._refuse(408, "the connection was idle, and others needed its place")
-        elif behind is not None:
-            behind.transport.abort()
-        elif len(self.connections) <= MAX_CONNECTIONS + RESERVED:
-            self._probes_only = True
-        else:
-            self._refuse(503, "there are too many connections; retry later")
-
-    def _shed_unsent(self) -> None:
-        """Abort the connections that have been behind longest until what waits to be written is within its limit."""
-        behind = sorted(
-            (one for one in self._all() if one._write_watch.running), key=lambda one: one._write_watch.since
-        )
-        unsent = sum(one._write_watch.unsent for one in behind)
-        for one in behind:
-            if unsent <= MAX_UNSENT:
-                return
-            unsent -= one._write_watch.unsent
-            one.transport.abort()
-
-    def _all(self) -> Iterator["LimitedConnection"]:
-        return (one for one in self.connections if isinstance(one, LimitedConnection))
+        others = (other for other in self.connections if isinstance(other, LimitedConnection) and other is not self)
+        idle = [other for other in others if other._is_idle and not other._write_watch.running]
+        if idle:
+            longest = min(idle, key=lambda other: other._idle_since)
+            longest._refuse(408, "the connection was idle, and others needed its place")
+        elif not BEHIND.abort_longest():
+            if len(self.connections) <= MAX_CONNECTIONS + RESERVED:
+                self._probes_only = True
+            else:
+                self._refuse(503, "there are too many connections; retry later")
 
     # --- refusing
 

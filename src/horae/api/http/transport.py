@@ -37,39 +37,41 @@ class CoalescingTransport:
     def _flush(self) -> None:
         if self._buffered:
             data, self._buffered, self._size = self._buffered, [], 0
-            self._transport.write(b"".join(data))
+            if not self._transport.is_closing():  # a transport of uvloop raises when it was closed
+                self._transport.write(b"".join(data))
 
 
 class WriteWatch:
     """Ends a connection whose client takes too little of what waits to be written to it."""
 
-    def __init__(self, transport: CoalescingTransport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, transport: CoalescingTransport, loop: asyncio.AbstractEventLoop, behind: "Behind") -> None:
         self._transport = transport
         self._loop = loop
+        self._behind = behind
         self._timer: asyncio.TimerHandle | None = None
-        self.since = 0.0  # when the client fell behind, by the clock of the event loop
 
     @property
     def running(self) -> bool:
         """Whether the client has not yet taken what was written."""
         return self._timer is not None
 
-    @property
-    def unsent(self) -> int:
-        """How many bytes wait to be written, while the client is behind."""
-        return self._transport.get_write_buffer_size() if self.running else 0
-
     def start(self, seconds: float, least: int) -> None:
         """Abort the connection unless its client takes at least so many bytes in every so many seconds."""
         self.stop()
-        self.since = self._loop.time()
+        self._behind.add(self, self._transport.get_write_buffer_size())
         self._wait(seconds, least)
 
     def stop(self) -> None:
-        """Stop watching: the client has taken what was written."""
+        """Stop watching: the client has taken what was written, or the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._behind.remove(self)
+
+    def abort(self) -> None:
+        """Close the connection, and drop what waits to be written."""
+        self.stop()
+        self._transport.abort()
 
     def _wait(self, seconds: float, least: int) -> None:
         before = self._transport.get_write_buffer_size()
@@ -77,6 +79,35 @@ class WriteWatch:
 
     def _look(self, seconds: float, least: int, before: int) -> None:
         if before - self._transport.get_write_buffer_size() < least:
-            self._transport.abort()
+            self.abort()
         else:
             self._wait(seconds, least)
+
+
+class Behind:
+    """The connections whose clients are behind with reading, and how much waited for them when they fell behind."""
+
+    def __init__(self) -> None:
+        self._unsent: dict[WriteWatch, int] = {}  # in the order in which they fell behind
+        self._total = 0
+
+    def add(self, watch: WriteWatch, unsent: int) -> None:
+        """Add a connection with so many unsent bytes, which only become fewer while its client is behind."""
+        self._unsent[watch] = unsent
+        self._total += unsent
+
+    def remove(self, watch: WriteWatch) -> None:
+        """Remove a connection that is no longer behind."""
+        self._total -= self._unsent.pop(watch)
+
+    def abort_longest(self) -> bool:
+        """Abort the connection that has been behind longest; False when there is none."""
+        longest = next(iter(self._unsent), None)
+        if longest is not None:
+            longest.abort()
+        return longest is not None
+
+    def shed(self, most: int) -> None:
+        """Abort the connections that have been behind longest until at most so many bytes are unsent."""
+        while self._total > most:
+            self.abort_longest()
