@@ -19,6 +19,7 @@ EXTRAS = frozenset({"all", "postgres", "django", "dev"})
 BROUGHT = {  # by whoever uses that part of Horae, and only imported there
     "pytest": {"testing/fixtures.py"},
     "sqlalchemy": {"sdk/transactions.py"},
+    "django_tasks": {"django/task_api.py"},
     "cronsim": {"proof/checking/history/reference.py"},
 }
 
