@@ -106,12 +106,15 @@ def test_the_last_success_of_recurring_jobs_is_told_by_key() -> None:
 def test_the_queues_with_the_most_work_are_told_and_the_rest_as_one() -> None:
     metrics = Metrics()
     due = NOON - timedelta(seconds=9)
-    metrics.queues([_queue(f"q{number}", number, due) for number in range(MOST_QUEUES + 3)], NOON)
+    metrics.queues([_queue(f"q{number}", number, due) for number in range(MOST_QUEUES + 3)], {"q7": 5}, NOON)
     depth, age = samples(metrics, "horae_queue_depth"), samples(metrics, "horae_oldest_due_age_seconds")
     assert len(depth) == len(age) == MOST_QUEUES + 1
     assert depth["horae_queue_depth other"] == 0 + 1 + 2
     assert depth["horae_queue_depth q3"] == 3
     assert age["horae_oldest_due_age_seconds other"] == 9
+    soon = samples(metrics, "horae_due_soon")
+    assert len(soon) == MOST_QUEUES + 1
+    assert (soon["horae_due_soon q7"], soon["horae_due_soon other"]) == (5, 0)
 
 
 def _queue(name: str, depth: int, oldest: datetime) -> QueueDepth:

@@ -65,7 +65,7 @@ def worker(database: OwnPostgres, tmp_path_factory: pytest.TempPathFactory) -> S
             process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=output)
         try:
             deadline = time.monotonic() + READY_WITHIN
-            while "event=ready" not in (text := log.read_text()):
+            while '"event": "ready"' not in (text := log.read_text()):
                 assert process.poll() is None, f"the worker ended by itself:\n{text}"
                 assert time.monotonic() < deadline, f"the worker is not ready:\n{text}"
                 time.sleep(0.02)

@@ -39,6 +39,6 @@ async def client(webshop: OwnPostgres) -> AsyncIterator[httpx2.AsyncClient]:
 
     async with (
         api.router.lifespan_context(api),
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=api), base_url="http://shop") as client,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=api), base_url="http://localhost") as client,
     ):
         yield client

@@ -19,6 +19,8 @@ from tests.docs.pages import ROOT
 from tests.live import environment, free_port
 from tests.runtime.test_supervisor import eventually
 
+READY = '"event": "ready"'  # in the log of a node
+
 SOURCE = ROOT / "src" / "horae"
 
 
@@ -86,7 +88,7 @@ def test_the_wheel_runs_horae_dev_in_an_environment_with_nothing_but_what_it_ask
             [commands / "horae", "dev", "--port", str(port)], cwd=work, env=environ, stdout=output, stderr=output
         )
     try:
-        eventually(lambda: process.poll() is not None or "event=ready" in log.read_text(), "horae dev is ready")
+        eventually(lambda: process.poll() is not None or READY in log.read_text(), "horae dev is ready")
         assert process.poll() is None, log.read_text()
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
             assert client.get("/readyz").json() == {"status": "ready"}

@@ -135,14 +135,13 @@ def keep(column: str) -> SqlEdit:
     return edit
 
 
-def clear(column: str) -> SqlEdit:
-    """Set a column to NULL in the statement's only UPDATE, which does not assign to it."""
+def clear(column: str, table: str = "runs") -> SqlEdit:
+    """Set a column to NULL in the statement's UPDATE of a table, which does not assign to it."""
 
     def edit(sql: str) -> str:
-        assigned = list(_assignments(sql))
-        targets = {part.target for part in assigned}
-        if len(targets) != 1:
-            raise AnchorError(f"one UPDATE was expected, of {sorted(targets)}:\n{sql}")
+        assigned = [part for part in _assignments(sql) if part.target == table]
+        if not assigned:
+            raise AnchorError(f"an UPDATE of {table} was expected:\n{sql}")
         if any(part.tokens[0].text == column for part in assigned):
             raise AnchorError(f"{column} is assigned already:\n{sql}")
         last = assigned[-1]

@@ -49,10 +49,10 @@ def test_an_application_that_cannot_be_loaded_is_explained(name: str, why: str) 
 )
 def test_a_broken_import_says_which_file_and_line(folder: Path, code: str, why: str) -> None:
     (folder / "broken_tasks.py").write_text(code)
-    (folder / "shop.py").write_text("import broken_tasks\nfrom horae import Horae\napp = Horae()\n")
+    (folder / "broken_shop.py").write_text("import broken_tasks\nfrom horae import Horae\napp = Horae()\n")
     with pytest.raises(Misconfigured) as caught:
-        load_app("shop:app")
-    assert str(caught.value).startswith(f"--app 'shop:app': {folder / 'broken_tasks.py'}, {why}")
+        load_app("broken_shop:app")
+    assert str(caught.value).startswith(f"--app 'broken_shop:app': {folder / 'broken_tasks.py'}, {why}")
 
 
 def test_several_applications_are_loaded_each_once(folder: Path) -> None:

@@ -11,6 +11,7 @@ import httpx2
 from tests.live import HORAE, environment, free_port, live_horae
 from tests.runtime.test_supervisor import eventually
 
+READY = '"event": "ready"'  # in the log of a node
 TASKS = """
 import asyncio
 from horae import Horae
@@ -52,7 +53,7 @@ def answer(port: int, path: str) -> httpx2.Response:
 def test_a_worker_answers_probes_and_nothing_else(tmp_path: Path) -> None:
     port = free_port()
     with worker(tmp_path, port=port) as (_, log):
-        eventually(lambda: "event=ready" in log.read_text(), "it is ready")
+        eventually(lambda: READY in log.read_text(), "it is ready")
         assert f"http://127.0.0.1:{port}" in log.read_text()
         assert answer(port, "/healthz").json() == {"status": "ok"}
         assert answer(port, "/readyz").json() == {"status": "ready"}
@@ -64,7 +65,7 @@ def test_a_worker_answers_probes_and_nothing_else(tmp_path: Path) -> None:
 def test_a_worker_that_drains_is_alive_but_not_ready_until_it_has_left(tmp_path: Path) -> None:
     port = free_port()
     with live_horae(tmp_path, "serve", "--roles", "api") as live, worker(tmp_path, port=port) as (process, log):
-        eventually(lambda: "event=ready" in log.read_text(), "it is ready")
+        eventually(lambda: READY in log.read_text(), "it is ready")
         httpx2.post(f"{live.url}/v1/jobs", json={"task": "slow.waits"}, trust_env=False).raise_for_status()
         eventually(lambda: "begun" in log.read_text(), "a task runs")
         process.send_signal(signal.SIGTERM)
@@ -78,7 +79,7 @@ def test_processes_of_one_worker_share_the_port_of_their_probes(tmp_path: Path) 
     port = free_port()
     arguments = ("serve", "--roles", "worker", "--processes", "2")
     with worker(tmp_path, *arguments, port=port) as (process, log):
-        eventually(lambda: log.read_text().count("event=ready") == 2, "both are ready")
+        eventually(lambda: log.read_text().count(READY) == 2, "both are ready")
         assert answer(port, "/readyz").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

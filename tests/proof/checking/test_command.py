@@ -49,6 +49,7 @@ def horae(*words: str) -> int:
 
 async def test_nothing_wrong_is_told_in_a_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     await given_store(tmp_path / "horae.db")
+    capsys.readouterr()  # what the tasks of the sample logged
     assert horae("check", "--store", "sqlite:///horae.db") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["store", "sqlite:///horae.db"]
@@ -57,6 +58,7 @@ async def test_nothing_wrong_is_told_in_a_few_lines(tmp_path: Path, capsys: pyte
 
 async def test_violations_are_listed_and_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sample = await given_store(tmp_path / "horae.db", violated=True)
+    capsys.readouterr()  # what the tasks of the sample logged
     assert horae("check", "--store", "sqlite:///horae.db") == 1
     title, line = capsys.readouterr().out.splitlines()
     assert title.split() == ["violation", "subject", "detail"]
@@ -71,6 +73,7 @@ async def test_violations_are_listed_and_the_exit_code_is_1(tmp_path: Path, caps
 
 async def test_what_was_due_before_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     await given_store(tmp_path / "horae.db", violated=True)
+    capsys.readouterr()  # what the tasks of the sample logged
     since = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     assert horae("check", "--store", "sqlite:///horae.db", "--since", since, "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["violations"] == []
