@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import django
 import psycopg
 import pytest
 
-import django
 from tests.system.postgres import OwnPostgres
 
 PROJECT = Path(__file__).parent
