@@ -571,3 +571,16 @@ async def test_a_lane_that_nobody_uses_any_more_is_removed(store: PostgresStore,
     left = [queue for (queue,) in await connection.fetch("SELECT queue FROM lanes ORDER BY queue")]
     await connection.close()
     assert left == ["later", "paused", "recent"]
+
+
+async def test_a_run_that_was_committed_too_late_to_wake_its_lane_is_found(store: PostgresStore, url: str) -> None:
+    """As if its transaction had taken longer than the lane was kept open."""
+    connection = await Address(url).connect()
+    run = one_shot()
+    await acts.create(store, [run])
+    await connection.execute("UPDATE lanes SET next_at = 'infinity', settled_at = NULL")
+    await connection.close()
+    node = await given_node(store)
+    assert list((await claims_of(store, node)).runs) == []
+    await store.tidy(now=NOW)
+    assert ids((await claims_of(store, node)).runs) == [run.id]

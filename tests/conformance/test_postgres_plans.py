@@ -201,6 +201,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "held": (lambda: ([new_id()], [1], [NODE]), {"runs_pkey"}),
     "orphans": (lambda: ([NODE], 1, NOW - timedelta(days=1), NOW, 1000), {"runs_claim"}),
     "lanes_up_to": (lambda: (NOW,), {"runs_claim"}),
+    "recheck_lanes": (lambda: (0, 10), {"lanes_pkey", "runs_claim"}),
     "settle_lanes": (lambda: (NOW,), set()),
     "put_off_lanes": (lambda: (NOW,), {"lanes_next", "runs_claim"}),
     "free_gates_of_dead_nodes": (tuple, {"gates_node", "runs_gate"}),

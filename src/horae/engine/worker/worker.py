@@ -74,7 +74,7 @@ class Worker:
         self._claimer = Claimer(state, releaser, settler, tasks=tasks, queues=queues, spacing=spacing)
         self.withdrawer = Withdrawer(state, releaser)
         self._reconciler = Reconciler(state, settler)
-        executor.when_lent(self._use_slot)
+        executor.when_lent(lambda: self._use_slot(self._clock.now()))
         metrics.watch_slots(
             free=lambda: max(state.free_slots, 0),
             busy=lambda: state.busy,
@@ -159,12 +159,12 @@ class Worker:
         if isinstance(result, Failure) and not attempt.cancelled:
             self.failures.add(settled)
         self._releaser.settle(settled, now)
-        self._use_slot()
+        self._use_slot(now)
 
-    def _use_slot(self) -> None:
+    def _use_slot(self, now: datetime) -> None:
         """Use a slot that an attempt left or lent for the next run."""
         if self._state.held.overdue:
-            self._releaser.use_free_slot(self._clock.now())
+            self._releaser.use_free_slot(now)
         if self._claimer.starved:
             self._claim_again()
 

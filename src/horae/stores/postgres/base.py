@@ -26,6 +26,7 @@ class PostgresBase:
         self._days: set[date] = set()
         self._lanes: dict[int, Lane] = {}  # that were due at our last claim
         self._looked_to = ""  # the gate up to which we looked for parked runs that nothing blocks
+        self._rechecked_to = 0  # the lane up to which we looked for runs that wake before it does
         self._removed_lanes_at = 0.0  # when we last looked for lanes that nobody uses any more
         self._idle_lanes = 0  # of these, without anything to claim
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed

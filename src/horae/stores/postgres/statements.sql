@@ -839,6 +839,18 @@ UPDATE lanes SET next_at = coalesce(first.wake_at, 'infinity'), settled_at = $1:
  WHERE lanes.id = first.id AND lanes.next_at = first.next_at
    AND coalesce(first.wake_at, 'infinity') > $1::timestamptz + interval '1 s';
 
+-- name: recheck_lanes
+-- A few lanes after $1, in turn: should a transaction have taken longer than any is expected to, its runs are found here.
+-- Returns the last lane that was looked at; NULL at the end.
+WITH few AS MATERIALIZED (
+    SELECT id, next_at, {first_in_lane} AS wake_at FROM lanes WHERE id > $1 ORDER BY id LIMIT $2::bigint
+), woken(lane, moment) AS (
+    SELECT id, wake_at FROM few WHERE wake_at < next_at
+), woken_lanes AS (
+    {wake_lanes}
+)
+SELECT CASE WHEN count(*) = $2::bigint THEN max(id) END FROM few;
+
 -- name: remove_lanes
 -- Lanes without a run that no node has learned of for an hour. Parked and paused runs are in no index by lane.
 DELETE FROM lanes

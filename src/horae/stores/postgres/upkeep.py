@@ -17,6 +17,7 @@ from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of
 from horae.stores.postgres.connection.database import Database, Session, retried
 
 LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
+RECHECK_LANES = 200  # in one `tidy`
 REMOVE_LANES_SECONDS = 600  # between two looks for lanes that nobody uses any more
 LOOK_AT = 50_000  # runs in one statement that looks for held ones
 _COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
@@ -73,6 +74,7 @@ class PostgresUpkeep(PostgresBase):
             self._looked_to = last or ""
             await session.rows("settle_lanes", now)
             await session.rows("put_off_lanes", now)
+            self._rechecked_to = await session.value("recheck_lanes", self._rechecked_to, RECHECK_LANES) or 0
             if monotonic() - self._removed_lanes_at > REMOVE_LANES_SECONDS:
                 self._removed_lanes_at = monotonic()
                 await session.rows("remove_lanes")
