@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from typing import Any
 from urllib.parse import quote
 
 import asyncpg
@@ -584,3 +585,33 @@ async def test_a_run_that_was_committed_too_late_to_wake_its_lane_is_found(store
     assert list((await claims_of(store, node)).runs) == []
     await store.tidy(now=NOW)
     assert ids((await claims_of(store, node)).runs) == [run.id]
+
+
+async def test_lanes_of_an_earlier_release_share_a_claim_and_give_no_more_than_its_limit(
+    store: PostgresStore, url: str
+) -> None:
+    """They have no owner, and there were several for a queue and priority."""
+    runs = [one_shot(owner=f"owner {number % 3}") for number in range(60)]
+    await acts.create(store, runs)
+    connection = await Address(url).connect()
+    await connection.execute("UPDATE lanes SET owner = NULL, next_at = '-infinity'")
+    await connection.close()
+    node = await given_node(store)
+    taken = (await claims_of(store, node, limit=30)).runs
+    assert Counter(run.owner for run in taken) == {f"owner {number}": 10 for number in range(3)}
+
+
+async def test_places_that_are_forgotten_while_others_are_learned_are_not_missed(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What we know is learned anew now and then, also while a create waits for a lane that is new."""
+    await acts.create(store, [one_shot(queue="known")])
+    learn = store._learn_places
+
+    async def learn_late(*given: Any) -> None:
+        store._places = {}
+        await learn(*given)
+
+    monkeypatch.setattr(store, "_learn_places", learn_late)
+    await acts.create(store, [one_shot(queue="known"), one_shot(queue="new")])
+    assert len((await claims_of(store, await given_node(store))).runs) == 3

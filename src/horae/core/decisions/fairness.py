@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from horae.core.values import Value
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
+MAX_LANES = 200  # that one claim looks into
 PLENTY = 10  # runs that are counted in every lane, however many lanes there are
 
 K = TypeVar("K", bound=Hashable)

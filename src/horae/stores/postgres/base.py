@@ -28,6 +28,7 @@ class PostgresBase:
         self._looked_to = ""  # the gate up to which we looked for parked runs that nothing blocks
         self._rechecked_to = 0  # the lane up to which we looked for runs that wake before it does
         self._removed_lanes_at = 0.0  # when we last looked for lanes that nobody uses any more
+        self._put_off_at = 0.0  # when we last put lanes off because many were idle
         self._idle_lanes = 0  # of these, without anything to claim
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
 
@@ -39,11 +40,12 @@ class PostgresBase:
         specs = {(run.owner, run.spec.task, run.spec.queue, run.spec.priority) for run in runs}
         if len(self._places) > MAX_PLACES or monotonic() - self._learned_at > PLACES_SECONDS:
             self._places, self._learned_at = {}, monotonic()
-        if not specs <= self._places.keys():
-            await self._learn_places(sorted(specs - self._places.keys()))
-        return self._places
+        places = self._places  # it may be replaced while we learn
+        if not specs <= places.keys():
+            await self._learn_places(places, sorted(specs - places.keys()))
+        return places
 
-    async def _learn_places(self, specs: Sequence[tuple[str, str, str, int]]) -> None:
+    async def _learn_places(self, places: Places, specs: Sequence[tuple[str, str, str, int]]) -> None:
         lanes = [*zip(*sorted({(queue, priority, owner) for owner, _, queue, priority in specs}), strict=True)]
         shelves = [*zip(*sorted({(owner, task, queue) for owner, task, queue, _ in specs}), strict=True)]
         async with self._db.session() as session:
@@ -52,7 +54,7 @@ class PostgresBase:
             lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes_among", *lanes)}
             shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
         for owner, task, queue, priority in specs:
-            self._places[owner, task, queue, priority] = (lane_of[queue, priority, owner], shelf_of[owner, task, queue])
+            places[owner, task, queue, priority] = (lane_of[queue, priority, owner], shelf_of[owner, task, queue])
 
     async def _ensure_days(self, days: set[date]) -> None:
         """Make the partitions for what ends on these days."""

@@ -4,9 +4,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
-from horae.core.decisions.fairness import Lane, Offer, part_of_lane, share_out
+from horae.core.decisions.fairness import MAX_LANES, Lane, Offer, part_of_lane, share_out
 from horae.core.decisions.release import Rival
 from horae.core.model import NodeId, Run, RunId
 from horae.core.values import replace
@@ -16,8 +17,8 @@ from horae.stores.postgres.codecs import BEGINNING, ROWS, columns, offered_run
 from horae.stores.postgres.connection.database import Database, Session, retried
 
 DECODE_SLICE = 100  # runs that are decoded before other work of the event loop gets its turn
-MAX_LANES = 200  # that one claim looks into
 MANY_IDLE = 50  # lanes without anything to claim that are not left to the next `tidy`
+PUT_OFF_SECONDS = 1  # between two of these
 LOOK_BEYOND = 100  # runs of a full queue that are looked at, because they may overlap
 _TIMES = ("next_at", "first_at", "lined_up_at")  # of a claim
 # The last columns of `claim`, after those of a run.
@@ -29,7 +30,8 @@ class PostgresClaim(PostgresBase):
 
     async def claim(self, request: ClaimRequest) -> Claims:
         claims, complete = await self._claim_known(request)
-        if self._idle_lanes >= MANY_IDLE:
+        if self._idle_lanes >= MANY_IDLE and monotonic() - self._put_off_at > PUT_OFF_SECONDS:
+            self._put_off_at = monotonic()  # lanes may have something that only we cannot take: so not every time
             await self._db.rows("put_off_lanes", request.now)
         if complete:
             return claims

@@ -333,7 +333,8 @@ UPDATE runs
 -- ---------------------------------------------------------------------------------------------------------- claiming
 
 -- name: lanes
-SELECT id, queue, priority, coalesce(owner, '') FROM lanes WHERE id = ANY($1::integer[]);
+-- Those without an owner, of several, are told apart by a name that no owner can have.
+SELECT id, queue, priority, coalesce(owner, chr(1) || id) FROM lanes WHERE id = ANY($1::integer[]);
 
 -- fragment: wanted_lanes
 -- Of the queues that the node works for ($13; none means all), without paused ones.

@@ -6,12 +6,10 @@ from datetime import datetime
 
 from msgspec.structs import asdict
 
-from horae.core.decisions.fairness import Lane
+from horae.core.decisions.fairness import MAX_LANES, Lane
 from horae.core.model import Run
 from horae.stores.sqlite.codecs import Values, maybe_time, to_json, to_micros
 from horae.stores.sqlite.database import STATEMENTS
-
-MAX_LANES = 200  # that one claim looks into
 
 
 def wakes(runs: Iterable[Run]) -> list[Values]:
