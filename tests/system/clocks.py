@@ -180,9 +180,10 @@ def _check_reports(fleet: Fleet, member: Member, skew: Skew) -> None:
         return abs(mine - wrong_by) < NEAR_SECONDS and all(abs(other) < NEAR_SECONDS for other in offsets.values())
 
     eventually(told_by_metric, f"the metric tells of {skew}", within=REPORT_SECONDS)
-    logged = re.findall(r"wall_clock_wrong\s.*?ahead_seconds=(-?\d+)", member.server.output())
+    lines = [json.loads(line) for line in member.server.output().splitlines() if line.startswith("{")]
+    logged = [line["ahead_seconds"] for line in lines if line["event"] == "wall_clock_wrong"]
     assert logged, member.server.tail()
-    assert abs(int(logged[-1]) - wrong_by) < NEAR_SECONDS, logged
+    assert abs(logged[-1] - wrong_by) < NEAR_SECONDS, logged
     side = "ahead of" if wrong_by > 0 else "behind"
     [finding] = [each for each in _doctor(fleet) if each["check"].startswith("node ")]
     assert finding["check"].endswith(f":{member.server.pid}"), finding

@@ -212,7 +212,7 @@ def _judge_slots(result: CampaignResult, clients: Clients, final: Sequence[Line]
                 result.wrong.append(f"the slot {second} of {job} is accounted for {counts[job, second]} times")
 
 
-TIMESTAMP = re.compile(r"timestamp=(\S+)Z ")
+TIMESTAMP = re.compile(r'"timestamp": "(\S+)Z"')
 
 
 def _check_logs(result: CampaignResult, fleet: Fleet) -> None:
@@ -222,6 +222,8 @@ def _check_logs(result: CampaignResult, fleet: Fleet) -> None:
         if "Traceback" in output:
             result.wrong.append(f"{server.name} shows a traceback:\n{output[output.index('Traceback') :][:3000]}")
         counts = Counter(match[1][:19] for match in TIMESTAMP.finditer(output))
+        if output and not counts:
+            result.wrong.append(f"{server.name} logged no line with a time:\n{output[:3000]}")
         minutes: Counter[str] = Counter()
         for second, count in counts.items():
             minutes[second[:16]] += count
