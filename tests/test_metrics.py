@@ -5,7 +5,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from horae.core.model import Node, NodeId, Run, Spec, State, Trigger
+from horae.core.decisions.results import Failure, Settled, cancel, fail, skip
+from horae.core.model import JobError, Node, NodeId, Reason, Run, Spec, State, Trigger
 from horae.core.values import replace
 from horae.metrics import (
     KEYS_PER_OWNER,
@@ -38,10 +39,17 @@ def run_of(
     return replace(a_run(), state=state, owner=owner, finished_at=NOON, spec=Spec(task=task, queue=queue, **spec))
 
 
+def late_run(lateness: timedelta, *place: str, lasted: timedelta = timedelta()) -> Run:
+    """A run that started late and ended after a while."""
+    run = run_of(*place)
+    started_at = run.due_at + lateness
+    return replace(run, started_at=started_at, finished_at=started_at + lasted)
+
+
 def test_lateness_is_a_histogram_with_every_bound_and_early_starts_count_as_punctual() -> None:
     metrics = Metrics()
     for milliseconds in (-1, 1, 3, 7_200_000):
-        metrics.started(run_of(), timedelta(milliseconds=milliseconds))
+        metrics.started([late_run(timedelta(milliseconds=milliseconds))])
     found = samples(metrics, "horae_lateness_seconds", without="queue task")
     assert found["horae_lateness_seconds_bucket 0.001"] == 2, "a bound belongs to its bucket"
     assert found["horae_lateness_seconds_bucket 0.002"] == 2
@@ -64,17 +72,33 @@ def test_ends_are_counted_by_state_queue_and_task() -> None:
 
 def test_durations_are_a_histogram_by_queue_and_task() -> None:
     metrics = Metrics()
-    metrics.ran(run_of("mail"), 0.3)
+    metrics.settled([Settled(run=late_run(timedelta(), "mail", lasted=timedelta(seconds=0.3)))])
     found = samples(metrics, "horae_run_seconds")
     assert (found["horae_run_seconds_bucket 0.1 mail echo"], found["horae_run_seconds_bucket 0.5 mail echo"]) == (0, 1)
     assert found["horae_run_seconds_sum mail echo"] == 0.3
+
+
+def test_each_attempt_that_ended_has_one_duration() -> None:
+    metrics, later = Metrics(), NOON + timedelta(seconds=3)
+    retried = fail(a_run(State.RUNNING), Failure(error=JobError(type="E", message="")), later, 0.0)
+    waiting_again = replace(retried.run, fence=2)
+    metrics.settled(
+        [
+            retried,
+            cancel(waiting_again, later),
+            cancel(a_run(State.RUNNING), later),
+            skip(a_run(State.CLAIMED), Reason.OVERLAP, later),
+        ]
+    )
+    found = samples(metrics, "horae_run_seconds", without="queue task")
+    assert (found["horae_run_seconds_count"], found["horae_run_seconds_sum"]) == (2, 6)
 
 
 def test_whoever_invents_queues_is_counted_as_other_and_takes_no_label_from_others() -> None:
     metrics = Metrics()
     for number in range(5000):
         metrics.ended([run_of(f"q{number}", "http.request")])
-        metrics.started(run_of(f"q{number}", "http.request"), timedelta())
+        metrics.started([late_run(timedelta(), f"q{number}", "http.request")])
     metrics.ended([run_of("mail", "send")])
     found = samples(metrics, "horae_runs")
     assert len(found) == QUEUES_PER_TASK + 2

@@ -9,13 +9,16 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from horae.core.decisions.results import Settled
+from horae.core.lifecycle import FINAL
 from horae.core.model import Node, Run, State, Trigger
 from horae.ports.reader import QueueDepth
 
@@ -31,6 +34,9 @@ QUEUES_PER_TASK = 20
 MOST_RUN_LABELS = 500  # pairs of queue and task
 KEYS_PER_OWNER, MOST_KEYS = 50, 1000
 MOST_QUEUES = 200
+
+_PLACE = attrgetter("spec.queue", "spec.task")  # of a run: runs are counted in groups of those that are counted alike
+_PLACE_OF_RESULT = attrgetter("run.spec.queue", "run.spec.task")
 
 AnyStore = TypeVar("AnyStore")
 
@@ -74,20 +80,29 @@ class Metrics:
             registry=self.registry,
         )
 
-    def started(self, run: Run, lateness: timedelta) -> None:
-        """Count the lateness of a run whose first attempt began."""
-        seconds = lateness.total_seconds()
-        self._runs.of(run).lateness.observe(seconds if seconds > 0 else 0.0)
+    def started(self, runs: Iterable[Run]) -> None:
+        """Count the lateness of runs whose first attempts began."""
+        for place, alike in groupby(runs, key=_PLACE):
+            late = [(run.started_at - run.due_at).total_seconds() for run in alike if run.started_at is not None]
+            self._runs.of(*place).lateness.observe([max(seconds, 0.0) for seconds in late])
 
-    def ran(self, run: Run, seconds: float) -> None:
-        """Count the duration of an attempt."""
-        self._runs.of(run).duration.observe(seconds)
+    def settled(self, results: Iterable[Settled]) -> None:
+        """Count the durations of attempts that ended, and the runs that ended with them."""
+        for place, group in groupby(results, key=_PLACE_OF_RESULT):
+            figures, alike = self._runs.of(*place), list(group)
+            lasted = [each.lasted for each in alike]
+            figures.duration.observe([duration.total_seconds() for duration in lasted if duration is not None])
+            self._end(figures, [each.run for each in alike if each.run.state in FINAL])
 
     def ended(self, runs: Iterable[Run]) -> None:
-        """Count runs that ended, by their state."""
+        """Count runs that ended without an attempt."""
+        for place, alike in groupby(runs, key=_PLACE):
+            self._end(self._runs.of(*place), list(alike))
+
+    def _end(self, figures: "_RunFigures", runs: Sequence[Run]) -> None:
+        figures.ended.update([run.state for run in runs])
         for run in runs:
-            self._runs.of(run).ended[run.state] += 1
-            if run.state is State.SUCCEEDED and run.spec.key is not None:
+            if run.spec.key is not None and run.state is State.SUCCEEDED:
                 self._successes.add(run)
 
     def watch_slots(self, **states: Callable[[], int]) -> None:
@@ -166,9 +181,11 @@ class _FastHistogram:
         self._counts = [0] * (len(bounds) + 1)  # of each bucket alone; the last is above all bounds
         self._sum = 0.0
 
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def observe(self, values: Sequence[float]) -> None:
+        bounds, counts = self._bounds, self._counts
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self._sum += sum(values)
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Add the buckets to a family, unless nothing was observed."""
@@ -195,10 +212,9 @@ class _RunMetrics(Collector):
         self._figures: dict[tuple[str, str], _RunFigures] = {}  # by queue and task
         self._queues: Counter[str] = Counter()  # how many each task has
 
-    def of(self, run: Run) -> _RunFigures:
-        """Return where a run is counted."""
-        spec = run.spec
-        return self._figures.get((spec.queue, spec.task)) or self._bounded(spec.queue, spec.task)
+    def of(self, queue: str, task: str) -> _RunFigures:
+        """Return where runs of a task in a queue are counted."""
+        return self._figures.get((queue, task)) or self._bounded(queue, task)
 
     def _bounded(self, queue: str, task: str) -> _RunFigures:
         if self._queues[task] >= QUEUES_PER_TASK:

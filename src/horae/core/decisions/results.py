@@ -35,6 +35,16 @@ class Settled(Value, frozen=True, kw_only=True):
         return self.run.node is not None or self.run.state not in ENDS_OF_WAITING
 
     @property
+    def lasted(self) -> timedelta | None:
+        """How long the attempt took that ended; None when none did."""
+        began, ended = self.run.started_at, self.run.finished_at
+        if self.attempt is not None:
+            began, ended = self.attempt.started_at, self.attempt.ended_at
+        elif self.run.state is not State.SUCCEEDED:
+            return None
+        return None if began is None or ended is None else ended - began
+
+    @property
     def left_at(self) -> datetime:
         """When the run left its node; for one that never started, when it wakes again."""
         ended_at = self.run.finished_at

@@ -5,6 +5,7 @@ import asyncio
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, failure, failure_of, success, trace
 from horae.run import current_run
+from horae.tasks.binding import Arguments
 
 
 class AsyncAttempt(RunningAttempt):
@@ -27,24 +28,27 @@ class AsyncAttempt(RunningAttempt):
             if self.task.hooks.around_tasks:
                 result = await self.task.hooks.run_around(self.context(), self._perform, self.hook_error)
             else:
-                result = await self._perform()
+                result = success(await self.task.function(**self._bound_arguments()))
         except BaseException as exc:  # a task that raises SystemExit must not end the worker
             if isinstance(exc, GeneratorExit) and asyncio.current_task(self.env.loop) is not task:
                 raise  # not raised by the task: the coroutine is discarded together with its event loop
             result = self._failed(exc)
+        self.end_if_forked()
         current_run.reset(outside)
         if self._abandoned:
             self.let_go()
         self.finish(Stopped() if self.stopping else result)
 
     async def _perform(self) -> AttemptResult:
-        arguments = self.task.bind(self._arguments)
-        if self.task.injected:
-            arguments = {**arguments, **self.injected()}
+        """Call the task between its hooks, which a child that it forked must not run."""
         try:
-            return success(await self.task.function(**arguments))
+            return success(await self.task.function(**self._bound_arguments()))
         finally:
             self.end_if_forked()
+
+    def _bound_arguments(self) -> Arguments:
+        arguments = self.task.bind(self._arguments)
+        return {**arguments, **self.injected()} if self.task.injected else arguments
 
     def _failed(self, exc: BaseException) -> AttemptResult:
         if isinstance(exc, asyncio.CancelledError):

@@ -30,6 +30,7 @@ class Releaser:
         self._timer = timer
         self._done = done
         self._progressed = progressed
+        self._started: list[Run] = []  # for the first time, and not yet counted in the metrics
         self._starts_left = 0  # in this slice, and no more than there are free slots
         self._slicing = False  # the next slice comes at once
 
@@ -44,6 +45,7 @@ class Releaser:
         due = state.held.due(now, DUE_SLICE)
         for run in due:
             self._release(run, now)
+        self._count_started()
         self._slicing = state.held.overdue > 0 and state.free_slots > 0
         self._timer.set(now if self._slicing else self._next_at(now))
         return len(due)
@@ -52,6 +54,7 @@ class Releaser:
         """Start an overdue run in a slot that was freed, unless the next slice fills all free slots anyway."""
         if not self._slicing:
             self._fill_slots(now)
+            self._count_started()
 
     def settle(self, settled: Settled, now: datetime) -> None:
         """Hand what became of a run to the settler, and release the next of its gate."""
@@ -70,6 +73,11 @@ class Releaser:
     def _next_at(self, now: datetime) -> datetime | None:
         following = self._state.held.next_at()
         return following if following is None else max(following, now)
+
+    def _count_started(self) -> None:
+        if self._started:
+            self._metrics.started(self._started)
+            self._started.clear()
 
     def _count_slots(self) -> None:
         self._starts_left = min(self._state.free_slots, START_SLICE)
@@ -114,7 +122,7 @@ class Releaser:
         if run.gate is not None:
             state.gates.enter(started)
         if started.attempt == 1 and run.first_started_at is None and run.trigger is not Trigger.REQUEUE:
-            self._metrics.started(run, now - run.due_at)
+            self._started.append(started)
         self._settler.started(started, now)
         state.running[run.id] = self._executor.begin(started, self._done, self._progressed)
 
@@ -137,3 +145,4 @@ class Releaser:
             return
         self._count_slots()
         self._release(run, now)
+        self._count_started()

@@ -7,7 +7,6 @@ from itertools import accumulate, compress, takewhile
 import structlog
 
 from horae.core.decisions.results import Settled
-from horae.core.lifecycle import FINAL
 from horae.core.model import Run, RunId
 from horae.loop import Wake
 from horae.metrics import Metrics
@@ -135,12 +134,12 @@ class Settler:
         return group[: max(fitting, 1)]
 
     def _count(self, results: Sequence[Settled], answers: Sequence[bool]) -> None:
-        """Count the ended runs; a result that was not accepted is void, because its run had moved on."""
+        """Count what was written; a result that was not accepted is void, because its run had moved on."""
         void = [] if all(answers) else [result.run for result, ok in zip(results, answers, strict=True) if not ok]
         if void:  # one line for all: a lost lease may make thousands of results void
             log.warning("results_void", runs=len(void), first_run=f"run_{void[0].id}")
         written = results if not void else compress(results, answers)
-        self._metrics.ended(result.run for result in written if result.run.state in FINAL)
+        self._metrics.settled(written)
 
     async def _write_starts(self, *, waiting_since: datetime) -> None:
         """Write the starts that have waited since then and have no result yet."""

@@ -152,9 +152,7 @@ class Worker:
         state.ended += 1
         now = self._clock.now()
         if run.started_at is not None:
-            seconds = (now - run.started_at).total_seconds()
-            state.capacity.learn(seconds)
-            state.metrics.ran(run, seconds)
+            state.capacity.learn((now - run.started_at).total_seconds())
         settled = self._judge(attempt, result, now)
         if isinstance(result, Failure) and not attempt.cancelled:
             self.failures.add(settled)

@@ -120,8 +120,9 @@ def _write(transaction: Transaction, writes: Writes) -> None:
         for kind, statement, encode in table:
             if kind in items:
                 db.executemany(STATEMENTS[statement], map(encode, items[kind]))
-    batches.insert(db, batches.encode(writes.puts[Run]))
-    lanes.wake(db, lanes.wakes([*writes.puts[Run], *(revised.run for revised in writes.puts[OneShotRevised])]))
+    new = batches.encode(writes.puts[Run])
+    batches.insert(db, new)
+    lanes.wake(db, [*new.wakes, *lanes.wakes(revised.run for revised in writes.puts[OneShotRevised])])
     for left in writes.gates_left:
         wake_next(transaction, left.gate, left.at)
     for event in writes.events:

@@ -12,14 +12,31 @@ from horae.stores.sqlite.codecs import Values, maybe_time, to_json, to_micros
 from horae.stores.sqlite.database import STATEMENTS
 
 
+class FirstWakes:
+    """When the first of some waiting runs wakes in each lane."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, int, str], datetime] = {}
+
+    def add(self, similar: Sequence[Run]) -> None:
+        """Note runs of one lane; paused ones do not wake."""
+        run = similar[0]
+        if not run.paused:
+            lane = (run.spec.queue, run.spec.priority, run.owner)
+            wake_at = min([run.wake_at for run in similar])
+            self._first[lane] = min(self._first.get(lane, wake_at), wake_at)
+
+    def values(self) -> list[Values]:
+        """The values of wake_lanes."""
+        return [(*lane, to_micros(wake_at)) for lane, wake_at in self._first.items()]
+
+
 def wakes(runs: Iterable[Run]) -> list[Values]:
     """The lanes of waiting runs, each with the time when the first of them wakes."""
-    first: dict[tuple[str, int, str], datetime] = {}
+    first = FirstWakes()
     for run in runs:
-        lane = (run.spec.queue, run.spec.priority, run.owner)
-        if not run.paused and (lane not in first or run.wake_at < first[lane]):
-            first[lane] = run.wake_at
-    return [(*lane, to_micros(wake_at)) for lane, wake_at in first.items()]
+        first.add([run])
+    return first.values()
 
 
 def wake(db: sqlite3.Connection, woken: Iterable[Values]) -> None:

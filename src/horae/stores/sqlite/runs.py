@@ -13,7 +13,7 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId
 from horae.stores.common.records import key_row
 from horae.stores.sqlite import batches, lanes, queues
-from horae.stores.sqlite.codecs import ROWS, attempt_values, maybe_micros, to_blob, to_hex, to_micros
+from horae.stores.sqlite.codecs import ROWS, attempt_values, maybe_micros, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 from horae.stores.sqlite.gates import wake_next
@@ -21,13 +21,13 @@ from horae.stores.sqlite.gates import wake_next
 
 def creating(runs: Sequence[Run]) -> Callable[[Transaction], None]:
     """Inserts one-shots, encoded before the write lock is taken; those that exist already cause no event."""
-    encoded, woken = batches.encode(runs), lanes.wakes(runs)
-    wake_at = min((run.wake_at for run in runs if not run.paused), default=None)
+    encoded = batches.encode(runs)
+    wake_at = min((at for *_, at in encoded.wakes), default=None)
 
     def create(transaction: Transaction) -> None:
         if wake_at is not None:
-            transaction.due(wake_at)
-        lanes.wake(transaction.db, woken)
+            transaction.due(to_time(wake_at))
+        lanes.wake(transaction.db, encoded.wakes)
         inserted, fresh = batches.insert(transaction.db, encoded), runs
         if inserted < len(runs):
             last = {to_hex(ident) for (ident,) in transaction.db.execute(STATEMENTS["last_runs_inserted"], (inserted,))}
@@ -103,6 +103,7 @@ class _SideEffects:
         self._groups = [(owner, state, list(runs)) for (owner, state), runs in groups]
         ended = [settled.run for settled in results if settled.run.state in FINAL]
         self._effects = [(run, effects) for run in ended if (effects := effects_of_end(run)) is not None]
+        self._gates_left = {run.gate: run.finished_at for run, effects in self._effects if effects.leaves_gate}
 
     def write(self, transaction: Transaction) -> None:
         db = transaction.db
@@ -124,8 +125,9 @@ class _SideEffects:
                 db.execute(STATEMENTS["delete_records"], key_row(run)[:4])
             if effects.is_letter:
                 db.execute(STATEMENTS["insert_letter"], {"id": to_blob(run.id), "blocks": effects.blocks_gate})
-            if effects.leaves_gate and run.gate is not None and run.finished_at is not None:
-                wake_next(transaction, run.gate, run.finished_at)
+        for gate, left_at in self._gates_left.items():  # once for each: what is woken wakes the next when it ends
+            if gate is not None and left_at is not None:
+                wake_next(transaction, gate, left_at)
 
 
 def stops(db: sqlite3.Connection, node: NodeId) -> Mapping[RunId, Reason]:
