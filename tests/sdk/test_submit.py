@@ -199,6 +199,26 @@ async def test_a_mistake_in_one_of_many_leaves_nothing_behind(tasks: Tasks, stor
     assert await count(store) == 0
 
 
+async def test_many_are_encoded_as_one_is(app: Horae, store: Store) -> None:
+    @app.task
+    async def note(text: str, at: datetime | None = None, **more: Any) -> None: ...
+
+    @app.task
+    async def strict(text: str, tags: list[str] = []) -> None: ...  # noqa: B006
+
+    strange = ["two\nlines", "\u2028 \x85 \x1c", "ä€😀", ""]
+    for task, calls in (
+        (strict, [{"text": text} for text in strange]),
+        (strict, [{"text": text, "tags": ["a\n"]} for text in strange]),
+        (strict, [{"text": msgspec.Raw(b'"raw"'), "tags": msgspec.Raw(b'[\n"a",\n"b"]')}] * 2),
+        (note, [{"text": text, "at": datetime(2026, 1, 1, tzinfo=UTC), "any": {"n": 1}} for text in strange]),
+    ):
+        handles = await task.submit_many(calls)
+        each = [await task.submit(**call) for call in calls]  # type: ignore[arg-type]
+        params = [(await run_of(store, handle)).spec.params for handle in (*handles, *each)]
+        assert params[: len(calls)] == params[len(calls) :]
+
+
 async def test_many_that_are_repeated_make_no_second_jobs(tasks: Tasks, store: Store) -> None:
     calls = [{"left": number} for number in range(10)]
     first = await tasks.add.using(idempotency_key="import").submit_many(calls)

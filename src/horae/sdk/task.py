@@ -114,8 +114,7 @@ class Submission(Generic[P, T]):
         return self._task.arguments.encode(args, kwargs, self._options.secrets)
 
     def _encode_all(self, calls: Calls) -> list[str]:
-        encode, secrets = self._task.arguments.encode, self._options.secrets
-        return [encode((), call, secrets) for call in calls]
+        return self._task.arguments.encode_all(calls, self._options.secrets)
 
     def _handle(self, uuid: str) -> Handle[T]:
         return self._handles([uuid])[0]

@@ -128,6 +128,16 @@ class Binding:
         given = msgspec.json.decode(params) if isinstance(params, str) else params
         return [fault for p in self.parameters if p.name in given for fault in _type_faults(p, given[p.name])]
 
+    def accepts_lines(self, lines: bytes) -> bool:
+        """Whether many parameters, one JSON object a line, can be bound; False also if they must be bound to know."""
+        if self.accepts_any_name:
+            return False
+        try:
+            self._decoder.decode_lines(lines)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return False
+        return True
+
     def _fits(self, params: str) -> bool:
         """Whether they can be decoded; four times as fast as to search for faults."""
         try:

@@ -99,6 +99,10 @@ class TaskFunction(Generic[P, R]):
         """The faults of the parameters."""
         return self._binding.faults(params)
 
+    def accepts_lines(self, lines: bytes) -> bool:
+        """Whether the parameters of many calls can be bound, one JSON object a line; False also if it is not known."""
+        return self._binding.accepts_lines(lines)
+
 
 AnyTask = TaskFunction[Any, Any]
 

@@ -1,4 +1,4 @@
-"""The loads of a benchmark: they create numbered jobs as `submit_many` does, each with a known due time.
+"""The loads of a benchmark: they create numbered jobs, each with a known due time, with the calls that users make.
 
 A load numbers its jobs from 0, and handlers record that number. `place` and `due_us` map it to the due time.
 """
@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, InternalError
-from horae.core.model import LOCAL, JobId, Overlap, Policy, Run
+from horae.core.model import LOCAL, JobId, Overlap, Policy
 from horae.core.schedule.timestamps import rfc3339
 from horae.core.schedule.types import At
 from horae.core.values import replace
 from horae.jobs.bulk_create import BATCH
 from horae.proof.bench.options import BenchOptions, Mode
-from horae.proof.bench.tasks import EPOCH, micros, once, slot, warm_up
+from horae.proof.bench.tasks import EPOCH, micros, once, slot
 from horae.sdk.connection import Connection
 
 MOST_WAITING = 20_000  # unstarted jobs at which `now` stops creating, so that jobs are created and run at the same time
 WAIT_SECONDS = 0.01  # before it checks again whether it may create more
-AT_ONCE = 2  # concurrent batches, as in `submit_many`
+AT_ONCE = 2  # batches that are created at the same time, as within one large `submit_many`
 AHEAD = timedelta(seconds=2.5)  # how long before its due time a timed job is created
 BATCHES_A_SECOND = 10  # of a timed load
 QUIET = timedelta(seconds=0.5)  # before the first timed job is created
@@ -89,7 +89,7 @@ class NowLoad(Load):
                 if self.submitted - self._started() > MOST_WAITING - BATCH:
                     await asyncio.sleep(WAIT_SECONDS)
                 else:
-                    await self._writer.write(await self._next())
+                    await self._submit_next()
 
         await asyncio.gather(*(write_some() for _ in range(AT_ONCE)))
 
@@ -97,14 +97,13 @@ class NowLoad(Load):
         enough = self.expected is not None and self.submitted >= self.expected
         return not enough and (end_at is None or self._writer.now() < end_at)
 
-    async def _next(self) -> list[Run]:
+    async def _submit_next(self) -> None:
+        """Submit a batch; its jobs count as due from the moment of the call."""
         size = BATCH if self.expected is None else min(BATCH, self.expected - self.submitted)
         numbers = range(self.submitted, self.submitted + size)
         self._due.extend([micros(self._writer.now())] * size)
         self.submitted += size
-        runs = await self._writer.due_now(numbers)
-        self._due[numbers.start : numbers.stop] = array("q", [micros(runs[0].due_at)] * size)
-        return runs
+        await once.submit_many(_calls(numbers))
 
     def due_us(self, place: int) -> int:
         return self._due[place]
@@ -125,7 +124,7 @@ class TimedLoad(Load):
 
     async def _write(self, numbers: range) -> None:
         await self._writer.sleep_until(_instant(self.due_us(numbers.start)) - AHEAD)
-        await self._writer.write(await self._writer.due_at(numbers, [_instant(self.due_us(n)) for n in numbers]))
+        await self._writer.create_due_at(numbers, [_instant(self.due_us(n)) for n in numbers])
         self.submitted += len(numbers)
         late_us = micros(self._writer.now()) - self.due_us(numbers.start)
         self.created_late += min(max(late_us * self._rate // 1_000_000, 0), len(numbers))
@@ -150,8 +149,9 @@ class HerdLoad(Load):
 
     async def _write(self, numbers: range) -> None:
         herd, beside = numbers[: max(self.jobs - numbers.start, 0)], numbers[max(self.jobs - numbers.start, 0) :]
-        bystanders = await self._writer.due_at(beside, [_instant(self.due_us(n)) for n in beside], queue=BYSTANDERS)
-        await self._writer.write([*await self._writer.due_at(herd, [self._at] * len(herd)), *bystanders])
+        bystanders = once.using(queue=BYSTANDERS)
+        await once.using(at=self._at).submit_many(_calls(herd))
+        await asyncio.gather(*(bystanders.using(at=_instant(self.due_us(n))).submit(n=n) for n in beside))
         self.submitted += len(numbers)
         self.created_late += len(numbers) if self._writer.now() > self._at else 0
 
@@ -213,7 +213,7 @@ class CronLoad(Load):
 
 
 class JobWriter:
-    """Prepares jobs as the SDK does, and stores them."""
+    """Creates jobs for which `submit_many` has no arguments: with a due time each, or recurring."""
 
     def __init__(self, connection: Connection) -> None:
         self._jobs = connection.jobs
@@ -226,21 +226,13 @@ class JobWriter:
     async def sleep_until(self, moment: datetime) -> None:
         await asyncio.sleep(max((moment - self.now()).total_seconds(), 0))
 
-    async def due_now(self, numbers: Iterable[int]) -> list[Run]:
-        """Prepare jobs that are due at once."""
-        return await self._prepare(Draft(task=once.name), _params(numbers))
-
-    async def due_at(self, numbers: Iterable[int], moments: Sequence[datetime], queue: str = "default") -> list[Run]:
-        """Prepare jobs that are due at one moment each."""
-        if not moments:
-            return []
-        runs = await self._prepare(Draft(task=once.name, queue=queue, schedule=rfc3339(moments[0])), _params(numbers))
+    async def create_due_at(self, numbers: Iterable[int], moments: Sequence[datetime]) -> None:
+        """Create jobs as `submit_many` does, but each with a due time of its own."""
+        params = once.arguments.encode_all(_calls(numbers))
+        draft = Draft(task=once.name, schedule=rfc3339(moments[0]))
+        runs = await self._jobs.bulk.prepare(draft, params, owner=LOCAL, by=LOCAL)
         pairs = zip(runs, moments, strict=True)
-        return [replace(run, due_at=at, wake_at=at, schedule=At(time=at)) for run, at in pairs]
-
-    async def write(self, runs: Sequence[Run]) -> None:
-        """Store prepared jobs."""
-        await self._store.create(runs)
+        await self._store.create([replace(run, due_at=at, wake_at=at, schedule=At(time=at)) for run, at in pairs])
 
     async def recur(self, drafts: Sequence[Draft]) -> list[JobId]:
         """Create recurring jobs."""
@@ -251,10 +243,6 @@ class JobWriter:
             created.append(outcome)
         return created
 
-    async def warm_up(self, count: int) -> None:
-        """Create jobs that are not measured."""
-        await self._jobs.bulk.create(Draft(task=warm_up.name), ["{}"] * count, owner=LOCAL, by=LOCAL)
-
     async def store_backlog(self, count: int, on_stored: OnStored) -> None:
         """Create jobs that are due far in the future, with numbers beyond those of all other jobs."""
         begin_at = self.now() + FAR
@@ -263,14 +251,11 @@ class JobWriter:
         async def write(numbers: range) -> None:
             nonlocal stored
             due = [begin_at + n * timedelta(milliseconds=1) for n in numbers]
-            await self.write(await self.due_at((_STRIDE + n for n in numbers), due))
+            await self.create_due_at((_STRIDE + n for n in numbers), due)
             stored += len(numbers)
             on_stored(stored)
 
         await in_batches(count, write, at_once=BACKLOG_AT_ONCE)
-
-    async def _prepare(self, draft: Draft, params: Sequence[str]) -> list[Run]:
-        return await self._jobs.bulk.prepare(draft, params, owner=LOCAL, by=LOCAL)
 
 
 async def in_batches(
@@ -304,8 +289,8 @@ def make_load(options: BenchOptions, writer: JobWriter, started: Callable[[], in
             return CronLoad(writer, rate=options.rate, seconds=options.seconds, overlap=options.overlap)
 
 
-def _params(numbers: Iterable[int]) -> list[str]:
-    return [f'{{"n":{number}}}' for number in numbers]
+def _calls(numbers: Iterable[int]) -> list[dict[str, int]]:
+    return [{"n": number} for number in numbers]
 
 
 def _instant(moment_us: int) -> datetime:

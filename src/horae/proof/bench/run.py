@@ -39,6 +39,7 @@ async def run_bench(settings: Settings, options: BenchOptions, on_progress: OnPr
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horae-bench-")))
         scratch = replace(settings, store=address)
         connection = await stack.enter_async_context(opened_connection(scratch, app.registry))
+        stack.enter_context(app.bind(connection))
         writer = JobWriter(connection)
         backlog_seconds = await _store_backlog(writer, options.backlog, address, on_progress)
         on_progress("starting", 0, None)
@@ -96,7 +97,7 @@ async def _store_backlog(writer: JobWriter, count: int, address: str, on_progres
 
 async def _warm_up(writer: JobWriter, connection: Connection, nodes: NodeProcesses, workers: int) -> None:
     """Run some jobs that are not measured, so that caches and connections are warm."""
-    await writer.warm_up(WARM_UP_JOBS * workers)
+    await warm_up.submit_many([{}] * (WARM_UP_JOBS * workers))
     while not await no_live_runs(connection.store, warm_up.name, before=writer.now() + timedelta(seconds=1)):
         nodes.check()
         await asyncio.sleep(0.02)
