@@ -66,6 +66,40 @@ async def test_the_holder_of_a_gate_gets_the_next_runs_in_order(store: Store) ->
     assert [ids(await claimed(store, node)) for _ in range(4)] == [[line[0].id], [line[1].id], [line[2].id], []]
 
 
+async def test_a_claim_takes_no_more_of_a_gate_than_it_may_and_leaves_none_out(store: Store) -> None:
+    line, other = await given_line(store, 5), await given_line(store, gate="other")
+    node = await given_node(store)
+    brought = [ids(await claimed(store, node, per_gate=3)) for _ in range(6)]
+    for gate in (line, other):
+        wanted = [run.id for run in gate]
+        parts = [[ident for ident in part if ident in wanted] for part in brought]
+        assert [ident for part in parts for ident in part] == wanted
+        assert max(map(len, parts)) <= 3, "a store may take fewer"
+
+
+async def test_a_claim_of_several_stops_before_the_first_that_it_may_not_take(store: Store) -> None:
+    line = await given_line(store, 4)
+    others, node = await given_node(store), await given_node(store)
+    [first] = await claimed(store, others)
+    assert await claimed(store, node, per_gate=4) == []
+    await finish(store, first)
+    await claimed(store, others, free_gates=["g"], limit=0)
+    assert await store.settle([cancel(replace(line[2], fence=0), NOW)]) == [True]
+    taken = [ident for _ in range(3) for ident in ids(await claimed(store, node, per_gate=4))]
+    assert taken == [line[1].id, line[3].id]
+
+
+async def test_a_claim_far_ahead_tells_when_what_it_left_wakes_if_the_store_can(store: Store) -> None:
+    [first] = await given_line(store, 1)
+    later = one_shot(NOW + MINUTE, gate="g")
+    await acts.create(store, [later])
+    others, node = await given_node(store), await given_node(store)
+    assert ids(await claimed(store, others)) == [first.id]
+    claims = await claims_of(store, node, until=NOW + 5 * MINUTE)
+    assert [*claims.runs, *claims.contested] == []
+    assert claims.left_at in (None, later.wake_at)
+
+
 async def given_slots(store: Store, count: int = 3) -> list[Run]:
     """As `given_line`, of one job that must not overlap; beside them one from when it might."""
     job = await given_job(store, recurring())

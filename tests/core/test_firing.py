@@ -28,6 +28,13 @@ class TestFiring:
         assert firing.plan_at is not None
         assert NOON < firing.plan_at <= NOON + HORIZON / 2 - timedelta(seconds=3)  # or a lost planner costs lateness
 
+    def test_a_planner_that_is_alone_looks_again_when_little_is_left(self) -> None:
+        fast = fire(Due(job=a_job()), now=NOON, horizon=HORIZON, new_id=new_id, refill=0.1)
+        assert fast.plan_at == NOON + timedelta(seconds=31) - HORIZON / 10
+        rare = a_job("0 9 * * *", next_fire_at=NOON + timedelta(hours=21))
+        at = fire(Due(job=rare), now=NOON, horizon=HORIZON, new_id=new_id, refill=0.1).plan_at
+        assert at == NOON + timedelta(hours=21) - HORIZON / 10
+
     def test_a_rare_job_is_planned_shortly_before_its_time(self) -> None:
         firing = fired(a_job("0 9 * * *", next_fire_at=NOON + timedelta(hours=21)))
         assert not firing.runs

@@ -20,8 +20,8 @@ FREE = state()
 BLOCKED = [state(THEIRS), state(earlier_run=True), state(OURS, earlier_run=True), state(dead_letter=True)]
 
 
-def claim_of(*, full: tuple[str, ...] = (), undecided: tuple[str, ...] = ()) -> ClaimGates:
-    return ClaimGates(OURS, NOW, full, undecided)
+def claim_of(*, full: tuple[str, ...] = (), undecided: tuple[str, ...] = (), per_gate: int = 1) -> ClaimGates:
+    return ClaimGates(OURS, NOW, full, undecided, per_gate=per_gate)
 
 
 @pytest.mark.parametrize("found", [FREE, state(OURS)], ids=["free", "ours"])
@@ -40,6 +40,13 @@ def test_a_claim_takes_one_run_of_a_gate_and_knows_when_the_next_wakes() -> None
     assert gates.admit("h", "4", NOW, NOW, FREE) is Passage.TAKE
     assert gates.taken == {"g": "1", "h": "4"}
     assert gates.next_at == NOW
+
+
+def test_a_claim_takes_as_many_runs_of_a_gate_as_it_may() -> None:
+    gates = claim_of(per_gate=2)
+    passages = [gates.admit("g", ident, LATER, LATER, FREE) for ident in ("1", "2", "3")]
+    assert passages == [Passage.TAKE, Passage.TAKE, Passage.NEXT]
+    assert gates.taken == {"g": "2"}, "the last"
 
 
 @pytest.mark.parametrize("found", BLOCKED)

@@ -143,3 +143,15 @@ def test_what_has_waited_for_a_slot_too_long_is_told_once(held: HeldRuns) -> Non
     assert held.take_overdue_since(START) == [old]
     assert held.take_overdue_since(START) == []
     assert in_turn(held) == [young]
+
+
+def test_what_is_due_later_is_counted_apart(held: HeldRuns) -> None:
+    soon, later = [claimed(n, at=START + n * SECOND) for n in range(3)], claimed(9, at=START + timedelta(hours=1))
+    for run in (*soon, later):
+        held.keep(run)
+    overdue(held, claimed(5))
+    assert held.count_until(START + 2 * SECOND) == 4
+    assert held.count_until(START + timedelta(hours=1)) == len(held) == 5
+    held.drop(later)
+    held.drop(soon[0])
+    assert held.count_until(START + timedelta(hours=1)) == len(held) == 3

@@ -31,6 +31,7 @@ class ClaimRequest(Value, frozen=True, kw_only=True):
     until: datetime  # claim what wakes up to here
     floor: datetime | None = None  # ignore what woke before; None scans from the beginning
     limit: int = 1000
+    per_gate: int = 1  # runs of one gate to take at most; a store may take fewer
     full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
     free_gates: Sequence[str] = ()  # gates that this node holds without a run; freed unless their next run is taken
     undecided_gates: Collection[str] = ()  # gates of others whose due runs a claim just returned: skip them
@@ -52,7 +53,8 @@ class Claims(Value, frozen=True, kw_only=True):
     more: bool = False  # the look ended at its limit: there may be more to claim right now
     first_at: datetime | None = None  # when the first of what was looked at woke; None when the store does not tell
     next_at: datetime | None = None  # unless there is more: when the next run wakes that was not offered to this node
-    lined_up_at: datetime | None = None  # when the first wakes of those that come next in gates of which one was taken
+    left_at: datetime | None = None  # when the first wakes after now of what was left, if the store tells
+    lined_up_at: datetime | None = None  # when the first wakes of those next in gates of which some were taken
 
 
 class Plannable(Value, frozen=True, kw_only=True):
@@ -102,8 +104,8 @@ class Store(Reader, Database, Protocol):
         """Take runs for a node, shared out among lanes by `core.decisions.fairness`, within a lane by wake-up time.
 
         A run with a gate is taken only while the gate is free or this node's and every live run before it (by due_at,
-        then id) is this node's too; at most one more per gate and call. Runs that are due but blocked come back as
-        contested.
+        then id) is this node's too; at most `per_gate` more per gate and call. Runs that are due but blocked come back
+        as contested.
         """
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:

@@ -4,11 +4,12 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 
 from horae.core.model import Run
 from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
 from horae.engine.execution.executor import Executor
-from horae.engine.execution.outcome import AttemptResult
+from horae.engine.execution.outcome import AttemptResult, Success
 from horae.engine.execution.thread_attempt import ThreadPool, Work
 from horae.tasks.registry import TaskKind
 from horae.testing.virtual_time import VirtualLoop, real_function
@@ -26,7 +27,9 @@ class TurnPool(ThreadPool):
         super().__init__(limit=0)
         self._loop = loop
         self._queue: deque[Work] = deque()
-        self._busy = 0
+        self._turns: SimpleQueue[Work | None] = SimpleQueue()  # what a thread takes next; None: it ends
+        self._threads = 0
+        self._busy = 0  # threads that run a function
         loop.call_when_blocked(self.start_next)
 
     def submit(self, work: Work) -> None:
@@ -39,22 +42,27 @@ class TurnPool(ThreadPool):
         self.start_next()
 
     def remove_thread(self) -> None:
-        """Do nothing: threads of functions that have ended are gone."""
+        """Do nothing: threads without a function wait for their next turn."""
 
     def start_next(self) -> None:
         """Start the next function; call this in the event loop."""
         if self._queue:
             self._busy += 1
-            run = real_function(self._run)
-            threading.Thread(target=run, args=(self._queue.popleft(),), name="horae-task", daemon=True).start()
+            self._turns.put(self._queue.popleft())
+            if self._busy > self._threads:
+                self._threads += 1
+                threading.Thread(target=real_function(self._serve), name="horae-task", daemon=True).start()
 
     def close(self) -> None:
         self._queue.clear()
+        for _ in range(self._threads):
+            self._turns.put(None)
 
-    def _run(self, work: Work) -> None:
-        work()
-        with contextlib.suppress(RuntimeError):  # the loop was closed while this function ran
-            self._loop.call_soon_threadsafe(self._finished)
+    def _serve(self) -> None:
+        while (work := self._turns.get()) is not None:
+            work()
+            with contextlib.suppress(RuntimeError):  # the loop was closed while this function ran
+                self._loop.call_soon_threadsafe(self._finished)
 
     def _finished(self) -> None:
         self._busy -= 1
@@ -65,9 +73,14 @@ class TurnPool(ThreadPool):
 class CountingExecutor:
     """Starts attempts with the engine's executor, and counts them for virtual time."""
 
-    def __init__(self, executor: Executor, loop: VirtualLoop) -> None:
+    def __init__(
+        self, executor: Executor, loop: VirtualLoop, *, begins: Callable[[], None], unsuccessful: Callable[[], None]
+    ) -> None:
+        """`begins` is called before each attempt, and `unsuccessful` after each that did not succeed."""
         self._executor = executor
         self._loop = loop
+        self._begins = begins
+        self._unsuccessful = unsuccessful
 
     @property
     def abandoned(self) -> int:
@@ -89,8 +102,11 @@ class CountingExecutor:
         def ended(run: Run, result: AttemptResult) -> None:
             self._count(-1, real=real)
             done(run, result)
+            if not isinstance(result, Success):
+                self._unsuccessful()
 
         self._count(1, real=real)
+        self._begins()
         return self._executor.begin(run, ended, progressed)
 
     def _count(self, change: int, *, real: bool) -> None:

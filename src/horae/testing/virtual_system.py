@@ -14,6 +14,7 @@ from horae.core.errors import Invalid
 from horae.core.ids import Ids
 from horae.core.lifecycle import FINAL
 from horae.core.model import JobId, Run, RunId
+from horae.core.records import QueueSettings
 from horae.jobs.declared import DeclaredOutcome, DeclaredQueues, DeclaredSchedules
 from horae.jobs.params import Parameters
 from horae.lookup import find_run
@@ -25,6 +26,7 @@ from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from horae.tasks.builtin import builtin_tasks
 from horae.tasks.registry import AnyTask, Registry
+from horae.testing.fresh_store import fresh_store
 from horae.testing.node import VirtualNode
 from horae.testing.views import JobView, RunView, job_view, run_view
 from horae.testing.virtual_time import VirtualClock, VirtualLoop
@@ -184,17 +186,22 @@ class _VirtualEngine:
         self._new_id = Ids(random=rng.randbytes, wall=lambda: clock.now().timestamp())
         self.loop = loop
         self.clock = clock
-        self._store: Store = SqliteStore(folder / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
+        store = SqliteStore(folder / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
+        self._store = fresh_store(store, self._write_kept, but=("settle", "start"))  # by which it is written
+        self._acts_store = fresh_store(store, self._undo_early_claims, but=("create",))  # which needs no other run
         self._parameters = Parameters(self._store.blobs)
         self._registry = Registry().with_tasks(*(app.registry for app in apps), builtin_tasks())
-        self._waiter = _VirtualWaiter(self._store, clock)
+        self._waiter = _VirtualWaiter(self._acts_store, clock)
         self._bindings = ExitStack()
         self._node: VirtualNode | None = None
         self._nodes = 0
+        self._queues_are_limited = False
 
     async def open(self) -> None:
         await self._store.open()
-        connection = Connection.over(self._store, self.clock, self._registry, new_id=self._new_id, waiter=self._waiter)
+        connection = Connection.over(
+            self._acts_store, self.clock, self._registry, new_id=self._new_id, waiter=self._waiter
+        )
         for app in self._apps:
             self._bindings.enter_context(app.bind(connection))
             await app.hooks.start_worker()
@@ -231,14 +238,34 @@ class _VirtualEngine:
             name=f"worker-{self._nodes}",
             new_id=self._new_id,
             random_factor=self._random.random,
+            looks_ahead=self._looks_ahead,
             on_settled=self._waiter.notify,
         )
         await node.start()
         return node
 
     async def advance(self, duration: timedelta) -> None:
+        self._queues_are_limited = bool(await self._store.records(QueueSettings))
         await self.loop.advance(duration)
         await self._flush()
+
+    def _looks_ahead(self) -> bool:
+        """Whether nobody can tell that runs are claimed early and that results are kept back.
+
+        A queue with a limit counts claimed runs, a test or a task may wait for a result, and runs wait in their gates
+        for what a worker that died has left.
+        """
+        return not self._queues_are_limited and not self._waiter.is_waiting and self._nodes == 1
+
+    async def _write_kept(self) -> None:
+        if self._node is not None:
+            await self._node.write_kept()
+
+    async def _undo_early_claims(self) -> None:
+        """Have the store look as in real time to a task, which may cancel runs."""
+        if self._node is not None:
+            self._node.give_back_early_claims()
+            await self._node.write_kept()
 
     async def _flush(self) -> None:
         """Write everything to the store without advancing time."""
@@ -248,8 +275,10 @@ class _VirtualEngine:
         await self.loop.settle()
 
     async def crash(self) -> None:
-        assert self._node is not None
-        await self._node.stop()
+        node, self._node = self._node, None
+        assert node is not None
+        await node.write_kept()  # a real worker has written what ended before
+        await node.stop()
         self._node = await self._new_node()
         self._node.sweep_dead_nodes()
 
@@ -295,6 +324,11 @@ class _VirtualWaiter:
         self._store = store
         self._clock = clock
         self._waiting: set[asyncio.Event] = set()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
 
     def notify(self) -> None:
         """Check all waits again, because some run may have ended."""

@@ -31,6 +31,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._micros = 0
+        self.elapsed = timedelta()  # virtual time since the start, exactly
         self._limit = 0  # how far time may advance
         self._settled: asyncio.Future[None] | None = None  # done once everything up to the limit is done
         self.engine_running = asyncio.Event()  # while clear, the engine waits, whatever is submitted
@@ -97,9 +98,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._micros / _MICROS
 
     @property
-    def elapsed(self) -> timedelta:
-        """Virtual time since the start, exactly."""
-        return timedelta(microseconds=self._micros)
+    def ahead(self) -> timedelta:
+        """How far the current call still advances time."""
+        return timedelta(microseconds=max(self._limit - self._micros, 0))
 
     async def advance(self, duration: timedelta) -> None:
         """Advance time by `duration`; returns once everything until then is done."""
@@ -184,17 +185,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return 0
         next_timer = None if timeout is None else self._micros + max(round(timeout * _MICROS), 0)
         if next_timer is not None and (next_timer <= self._limit or self._calls):
-            self._micros = next_timer
+            self._move_to(next_timer)
             self._limit = max(self._limit, next_timer)
             return 0
         if self._micros < self._limit:
-            self._micros = self._limit
+            self._move_to(self._limit)
             return 0
         if self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
             return 0
         self.engine_running.clear()
         return None
+
+    def _move_to(self, micros: int) -> None:
+        self._micros = micros
+        self.elapsed = timedelta(microseconds=micros)
 
     def _wait_for_threads(self) -> float:
         if self._waited >= TURN_SECONDS:
@@ -232,8 +237,9 @@ class _IdleSelector(selectors.DefaultSelector):
         return len(self.get_map()) > 1
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
-        if not events and (timeout is None or timeout > 0) and (wait := self._when_idle(timeout)) != 0:
+        idle = timeout is None or timeout > 0
+        events: list[tuple[selectors.SelectorKey, int]] = super().select(0) if self.others or not idle else []
+        if idle and not events and (wait := self._when_idle(timeout)) != 0:
             events = super().select(wait)
         if events:
             self._on_event()
@@ -261,10 +267,13 @@ class VirtualClock:
 
     def __init__(self, loop: VirtualLoop, start: datetime) -> None:
         self._loop = loop
-        self._start = start
+        self._start = self._now = start
+        self._elapsed = loop.elapsed
 
     def now(self) -> datetime:
-        return self._start + self._loop.elapsed
+        if (elapsed := self._loop.elapsed) is not self._elapsed:
+            self._elapsed, self._now = elapsed, self._start + elapsed
+        return self._now
 
     def elapsed(self) -> float:
         return self._loop.time()

@@ -51,8 +51,11 @@ class Due(Value, frozen=True, kw_only=True):
     live: int = 0
 
 
-def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firing:
-    """Account for every slot of the job up to `now + horizon`: as a run, as a skip, or as a backfill."""
+def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId, refill: float = REFILL) -> Firing:
+    """Account for every slot of the job up to `now + horizon`: as a run, as a skip, or as a backfill.
+
+    It is planned again when less than the share `refill` of the horizon is left.
+    """
     job = due.job
     if job.next_fire_at is None:
         return _finish(due, now)
@@ -61,9 +64,8 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
         gaps = _gap_skips(job, job.next_fire_at)
         return Firing(job=job, skips=gaps, next_fire_at=job.next_fire_at, plan_at=now + timedelta(seconds=1))
     if (moved := _brought_forward(job, now)) is not None:
-        return Firing(
-            job=job, skips=_gap_skips(job, moved), next_fire_at=moved, plan_at=_plan_at(job, moved, now, horizon)
-        )
+        plan_at = _plan_at(job, moved, now, horizon, refill)
+        return Firing(job=job, skips=_gap_skips(job, moved), next_fire_at=moved, plan_at=plan_at)
     missed_before = now - MISSED_AFTER
     caught_up = CaughtUp() if job.next_fire_at >= missed_before else _missed(job, missed_before, now, new_id)
     slots, following = _timely(job, missed_before, now + horizon, room - len(caught_up.runs))
@@ -74,7 +76,7 @@ def fire(due: Due, *, now: datetime, horizon: timedelta, new_id: NewId) -> Firin
         skips=caught_up.skips + _gap_skips(job, following or now + horizon),
         backfill=caught_up.backfill,
         next_fire_at=following,
-        plan_at=_plan_at(job, following, now, horizon),
+        plan_at=_plan_at(job, following, now, horizon, refill),
     )
 
 
@@ -130,15 +132,15 @@ def _brought_forward(job: Job, now: datetime) -> datetime | None:
     return last_before(job.schedule, slot, not_before=max(slot - ZONES_MOVE, earliest))
 
 
-def _plan_at(job: Job, following: datetime | None, now: datetime, horizon: timedelta) -> datetime:
+def _plan_at(job: Job, following: datetime | None, now: datetime, horizon: timedelta, refill: float) -> datetime:
     if following is None:
         return now + FINISH_CHECK
     if following > now + ZONES_LOOK and follows_zone(job.schedule):
         return following - ZONES_LOOK
     if following > now + horizon:
-        return following - horizon * REFILL
+        return following - horizon * refill
     # A fast job is refilled when a third of the horizon is used, so that another planner has time to take over.
-    return now + max((following - now) / 3, timedelta(seconds=0.5))
+    return now + max((following - now) * (1 - refill), timedelta(seconds=0.5))
 
 
 class CaughtUp(Value, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Gates in a claim: which runs may be taken, which are contested, and which come next."""
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
@@ -20,7 +21,7 @@ class Passage(StrEnum):
     """What a claim does with a run that has a gate."""
 
     TAKE = "take"
-    NEXT = "next"  # it may pass, but the claim takes one run of a gate at most
+    NEXT = "next"  # it may pass, but the claim has taken enough of its gate
     CONTESTED = "contested"  # it is due and blocked: the worker decides what becomes of it
     LEAVE = "leave"
 
@@ -28,13 +29,18 @@ class Passage(StrEnum):
 class ClaimGates:
     """The gates that one claim meets."""
 
-    def __init__(self, node: NodeId, now: datetime, full: Collection[str], undecided: Collection[str]) -> None:
-        self.taken: dict[str, str] = {}  # gates of which the claim takes a run, with its id
+    def __init__(
+        self, node: NodeId, now: datetime, full: Collection[str], undecided: Collection[str], *, per_gate: int = 1
+    ) -> None:
+        """`per_gate` is how many runs of one gate the claim takes at most."""
+        self.taken: dict[str, str] = {}  # gates of which the claim takes runs, with the id of the last
         self.next_at: datetime | None = None  # when the first of the runs wakes that come next
         self._node = node
         self._now = now
         self._full = frozenset(full)
         self._undecided = frozenset(undecided)
+        self._per_gate = per_gate
+        self._counts: Counter[str] = Counter()  # of the runs that it takes
 
     def is_full(self, gate: str) -> bool:
         """Whether the node holds enough of a gate: its state need not be read."""
@@ -49,7 +55,9 @@ class ClaimGates:
         if state is None or self.is_full(gate) or self._is_blocked(state):
             contested = self.is_due(due_at, wake_at) and gate not in self._undecided
             return Passage.CONTESTED if contested else Passage.LEAVE
-        if self.taken.setdefault(gate, ident) == ident:
+        if self._counts[gate] < self._per_gate:
+            self._counts[gate] += 1
+            self.taken[gate] = ident
             return Passage.TAKE
         self.next_at = wake_at if self.next_at is None else min(self.next_at, wake_at)
         return Passage.NEXT

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from horae.core.decisions.firing import Due, Page, fill, fire
+from horae.core.decisions.firing import REFILL, Due, Page, fill, fire
 from horae.core.ids import Ids, NewId
 from horae.core.job_rules import cancel_backfill
 from horae.core.model import Backfill, JobStatus
@@ -32,7 +32,8 @@ class Planner:
         self._store = store
         self._clock = clock
         self._metrics = metrics
-        self._horizon = horizon
+        self.horizon = horizon  # how far ahead it plans
+        self.refill = REFILL  # a job is planned again when less than this share of the horizon is left
         self._shards = shards
         self._new_id = new_id
 
@@ -43,7 +44,8 @@ class Planner:
         lags = (now - due.job.plan_at for due in found.jobs if due.job.plan_at is not None)
         self._metrics.planned(max(lags, default=timedelta()))
         new_id = self._new_id.batched()
-        if firings := [fire(due, now=now, horizon=self._horizon, new_id=new_id) for due in found.jobs]:
+        firings = [fire(due, now=now, horizon=self.horizon, new_id=new_id, refill=self.refill) for due in found.jobs]
+        if firings:
             await write_firings(self._store, firings)
         if pages := [_page(backfill, due, now, new_id) for backfill, due in found.backfills]:
             await write_pages(self._store, pages)
@@ -53,7 +55,7 @@ class Planner:
         """Return when to plan again: at once if there is more and something was urgent, or after a rest."""
         if len(found.jobs) < BATCH and len(found.backfills) < BATCH:
             return found.next_at
-        soon = now + self._horizon / 2
+        soon = now + self.horizon / 2
         if found.backfills or any(due.job.next_fire_at is None or due.job.next_fire_at < soon for due in found.jobs):
             return now
         return self._clock.now() + REST * (self._clock.now() - now)

@@ -40,6 +40,7 @@ class Claimer:
         self._clock = state.clock
         self._metrics = state.metrics
         self._lead = state.timing.lead
+        self.reach = self._lead  # how far claims look ahead, unless there is a backlog
         self._stream_interval = self._lead / STREAM
         self._slot_patience = self._lead / 10  # with slots that show no sign of being free soon
         self._tasks = tasks
@@ -101,20 +102,21 @@ class Claimer:
             return None
         if self._beside_backlog_at is None or now >= self._beside_backlog_at + interval:
             floor, self._beside_backlog_at = (self._beside_backlog_at or now) - interval, now
-            await self._claim_once(now, floor=floor, limit=limit)
+            await self._claim_once(now, until=now + self._lead, floor=floor, limit=limit)
         return self._beside_backlog_at + interval
 
     async def _claim(self, now: datetime, room: int, free_gates: Sequence[str]) -> datetime | None:
         floor = self._floor.send(now) if room > 0 else now
+        until = now + (self.reach if self._backlog_at is None else self._lead)
         try:
-            claimed = await self._claim_once(now, floor=floor, limit=room, free_gates=free_gates)
+            claimed = await self._claim_once(now, until=until, floor=floor, limit=room, free_gates=free_gates)
         except Unavailable:
             self._state.gates.free(free_gates)  # else no other node could ever claim in them
             raise
         if claimed is None:
             return None
         claims, undecided = claimed
-        again = self._next_claim(claims, room, now, undecided=undecided)
+        again = self._next_claim(claims, room, now, until=until, undecided=undecided)
         if undecided:
             await self._claim_past_undecided(claims, now, floor=floor, limit=room)
         return min(filter(None, (again, self._floor.sweep_at)), default=None) if room > 0 else again
@@ -127,7 +129,8 @@ class Claimer:
             if more == undecided or claims.runs or not claims.more:
                 return
             undecided = more
-            claimed = await self._claim_once(now, floor=floor, limit=limit, undecided_gates=undecided)
+            until = now + self._lead
+            claimed = await self._claim_once(now, until=until, floor=floor, limit=limit, undecided_gates=undecided)
             if claimed is None:
                 return
             claims = claimed[0]
@@ -136,6 +139,7 @@ class Claimer:
         self,
         now: datetime,
         *,
+        until: datetime,
         floor: datetime | None,
         limit: int,
         free_gates: Sequence[str] = (),
@@ -152,9 +156,10 @@ class Claimer:
             queues=self._queues,
             tasks=self._tasks,
             now=now,
-            until=now + self._lead,
+            until=until,
             floor=floor,
             limit=limit,
+            per_gate=self._state.per_gate or 1,
             full_gates=gates.full(),
             free_gates=free_gates,
             undecided_gates=undecided_gates,
@@ -195,7 +200,9 @@ class Claimer:
                     self._stop_requested.append(run)
                     state.retracting.add(run.id)
 
-    def _next_claim(self, claims: Claims, room: int, now: datetime, *, undecided: bool) -> datetime | None:
+    def _next_claim(
+        self, claims: Claims, room: int, now: datetime, *, until: datetime, undecided: bool
+    ) -> datetime | None:
         """Return when to claim again after what a claim brought."""
         advanced = claims.runs or (claims.contested and not undecided)
         soon = now + self._stream_interval
@@ -204,7 +211,7 @@ class Claimer:
             gates_full = bool(self._state.gates.full())
             self._backlog_at = min((run.wake_at for run in claims.runs), default=None) if claims.more else None
             self.lined_up = claims.lined_up_at is not None or gates_full
-            took, until = self._clock.now() - now, now + self._lead
+            took = self._clock.now() - now
             passed_over = bool(claims.contested) or gates_full
             self._floor.answered(claims, now=now, until=until, passed_over=passed_over, took=took)
         if claims.more:
@@ -212,7 +219,11 @@ class Claimer:
             return None if self.starved else now if advanced else soon
         if undecided:
             return soon
-        return None if claims.next_at is None else max(claims.next_at - self._lead, soon)
+        again = None if claims.next_at is None else max(claims.next_at - self._lead, soon)
+        if until > now + self._lead and claims.left_at is not None:  # it is too early to decide about them
+            left_at = claims.left_at - self._lead if claims.left_at > now + self._lead else claims.left_at
+            again = left_at if again is None else min(again, left_at)
+        return again
 
     def _room(self, now: datetime) -> int:
         """Return how many more runs can be started within the lead; 0 while enough of them wait for a slot."""
@@ -222,7 +233,7 @@ class Claimer:
         if held.overdue >= min(self._startable(now, self._slot_patience), 2 * CLAIM_BATCH):
             return 0
         startable = self._startable(now, self._lead)
-        room = startable - len(held)
+        room = startable - held.count_until(now + self._lead)
         return min(room, CLAIM_BATCH) if room > startable // WORTH else 0
 
     def _startable(self, now: datetime, within: timedelta) -> int:

@@ -1,9 +1,12 @@
 """Keeps the gates that this node holds, and the order of its runs within each."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from horae.core.decisions.release import Rival, makes_way
 from horae.core.model import Run, RunId, State
+
+_RUNNING = State.RUNNING  # in Python 3.11 an enum look-up takes as long as a call
 
 FULL = 8  # runs of one gate that a node holds ahead; more would only wait here instead of in the store
 
@@ -16,7 +19,8 @@ class Gates:
     must not be trusted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, full: int = FULL) -> None:
+        self._full_at = full
         self._lines: dict[str, dict[RunId, Run]] = {}
         self._unsettled: dict[str, int] = {}  # results on their way; the gate is not free before they are written
         self._closed: dict[str, int | None] = {}  # the last claim not to trust; None: no claim until further notice
@@ -29,7 +33,7 @@ class Gates:
         if run.gate is not None:
             line = self._lines.setdefault(run.gate, {})
             line[run.id] = run
-            if len(line) >= FULL:
+            if len(line) >= self._full_at:
                 self._full.add(run.gate)
             self._free.discard(run.gate)
 
@@ -41,7 +45,7 @@ class Gates:
             self._closed[run.gate] = None
         line = self._lines.get(run.gate, {})
         line.pop(run.id, None)
-        if len(line) < FULL:
+        if len(line) < self._full_at:
             self._full.discard(run.gate)
         self._unsettled[run.gate] = self._unsettled.get(run.gate, 0) + 1
 
@@ -72,18 +76,22 @@ class Gates:
         line = self._lines.get(run.gate) if run.gate is not None else None
         if line is None or (len(line) == 1 and run.id in line):
             return ()  # the usual case
+        due_at, place = run.due_at, (run.due_at, run.id)
         return [
             Rival(id=other.id, job_id=other.job_id, started_at=other.first_started_at)
             for other in line.values()
-            if other.id != run.id and (_is_running(other) or (other.due_at, other.id) < (run.due_at, run.id))
+            if (other.due_at <= due_at or other.state is _RUNNING)  # most are later
+            and other.id != run.id
+            and (other.state is _RUNNING or (other.due_at, other.id) < place)
         ]
 
-    def waiting(self, gate: str | None) -> list[Run]:
-        """Return the runs of a gate that have not started, in their order."""
+    def waiting(self, gate: str | None, until: datetime | None = None) -> list[Run]:
+        """Return the runs of a gate that have not started, in their order; with `until` those that wake by then."""
         line = self._lines.get(gate) if gate is not None else None
         if not line:
             return []  # the usual case
-        return sorted((run for run in line.values() if not _is_running(run)), key=lambda run: (run.due_at, run.id))
+        found = [run for run in line.values() if (until is None or run.wake_at <= until) and run.state is not _RUNNING]
+        return sorted(found, key=lambda run: (run.due_at, run.id))
 
     def begin_claim(self) -> int:
         """Return the number of the claim that is about to be sent."""
@@ -113,7 +121,3 @@ class Gates:
     def free(self, gates: Iterable[str]) -> None:
         """Free gates with the next claim, unless we have runs in them: the store may still count them as ours."""
         self._free.update(gate for gate in gates if gate not in self._lines and gate not in self._unsettled)
-
-
-def _is_running(run: Run) -> bool:
-    return run.state is State.RUNNING

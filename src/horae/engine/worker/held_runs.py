@@ -60,6 +60,13 @@ class HeldRuns:
         """Hold a run no longer, if it is held."""
         self._runs.pop(run.id, None)
 
+    def count_until(self, moment: datetime) -> int:
+        """Return how many runs are held whose instants come by then, or have come."""
+        if not self._scheduled or self._scheduled[-1][0] <= moment:
+            return len(self._runs)  # the usual case
+        later = len(self._scheduled) - bisect_right(self._scheduled, moment, key=_wake_at)
+        return max(len(self._runs) - later, 0)
+
     def next_at(self) -> datetime | None:
         """Return the next instant at which a run is due."""
         return self._scheduled[0][0] if self._scheduled else None

@@ -128,15 +128,15 @@ class Releaser:
 
     def _release_followers(self, run: Run, now: datetime) -> None:
         """Release the runs behind one that left its gate, or give them back if it is still ahead of them elsewhere."""
-        state, followers = self._state, self._state.gates.waiting(run.gate)
+        state = self._state
         if not makes_way(run):
-            for follower in followers:
+            for follower in state.gates.waiting(run.gate):
                 state.held.drop(follower)
                 state.gates.leave(follower)
                 self._settler.add(give_back(follower, now), now)
             return
-        for follower in followers:
-            if follower.wake_at <= now and follower in state.held:
+        for follower in state.gates.waiting(run.gate, until=now):
+            if follower in state.held:
                 self._release_follower(follower, now)
 
     def _release_follower(self, run: Run, now: datetime) -> None:

@@ -9,7 +9,7 @@ from horae.core.model import NodeId, Run, RunId
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.execution.attempt import Done, Progressed, RunningAttempt
 from horae.engine.worker.capacity import Capacity
-from horae.engine.worker.gates import Gates
+from horae.engine.worker.gates import FULL, Gates
 from horae.engine.worker.held_runs import HeldRuns
 from horae.engine.worker.phase import PhaseTracker
 from horae.metrics import Metrics
@@ -43,11 +43,12 @@ class WorkerState:
     timing: Timing
     node_id: Callable[[], NodeId]
     concurrency: int
+    per_gate: int | None = None  # runs of one gate that are claimed at once, and held; None: few
     phase: PhaseTracker = field(init=False)
     held: HeldRuns = field(default_factory=HeldRuns)
     running: dict[RunId, RunningAttempt] = field(default_factory=dict)  # in the order of their starts
     ended: int = 0  # attempts so far
-    gates: Gates = field(default_factory=Gates)
+    gates: Gates = field(init=False)
     capacity: Capacity = field(default_factory=Capacity)
     retracting: set[RunId] = field(default_factory=set)  # not held until the store has answered
     given_up: dict[RunId, Run] = field(default_factory=dict)  # running when the lease expired; the store may not know
@@ -55,6 +56,7 @@ class WorkerState:
 
     def __post_init__(self) -> None:
         self.phase = PhaseTracker(self.lease)
+        self.gates = Gates(self.per_gate or FULL)
 
     @property
     def free_slots(self) -> int:

@@ -1,6 +1,7 @@
 """Takes runs away from a worker: because of a stop request, an expired lease or a shutdown."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import structlog
 
@@ -71,7 +72,14 @@ class Withdrawer:
         """Start nothing more and give back what has not started."""
         self._state.phase.move(PhaseCause.SHUTDOWN)
         now = self._clock.now()
-        for run in list(self._state.held):
+        self._give_back_all(list(self._state.held), now)
+
+    def give_back_later_than(self, moment: datetime) -> None:
+        """Give back what was claimed further ahead."""
+        self._give_back_all([run for run in self._state.held if run.wake_at > moment], self._clock.now())
+
+    def _give_back_all(self, runs: Sequence[Run], now: datetime) -> None:
+        for run in runs:
             if run in self._state.held:  # else it was given back with one before it
                 self._state.held.drop(run)
                 self._releaser.settle(give_back(run, now), now)

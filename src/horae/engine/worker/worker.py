@@ -54,17 +54,23 @@ class Worker:
         concurrency: int,
         random_factor: Callable[[], float],
         spacing: timedelta = timedelta(milliseconds=5),
+        per_gate: int | None = None,
         make_timer: Callable[[Callable[[], object]], Timer] | None = None,
         settle_wakeup: Wakeup | None = None,
     ) -> None:
-        """`spacing` is the least time between claims that bring little; `make_timer` gets what the timer calls."""
+        """`spacing` is the least time between claims that bring little; `make_timer` gets what the timer calls.
+
+        `per_gate` is how many runs of one gate to claim at once, and to hold; None: few, because others share them.
+        """
         self._clock = clock
         self._timing = timing
         self._random_factor = random_factor
         self.failures = FailureLog()
         self.claim_wakeup = Wakeup(clock)  # for the loop that calls `claim`
         self.settle_wakeup = settle_wakeup or Wakeup(clock)  # for the loop that calls `settler.tick`
-        self._state = state = WorkerState(store, clock, lease, executor, metrics, timing, node_id, concurrency)
+        self._state = state = WorkerState(
+            store, clock, lease, executor, metrics, timing, node_id, concurrency, per_gate
+        )
         wake = self.settle_wakeup.wake
         self.settler = settler = Settler(store, clock, metrics, wake=wake, settled=self._results_settled)
         timer = (make_timer or partial(LoopTimer, clock, resolution=UVLOOP_SECONDS))(self.release_due)
@@ -102,7 +108,16 @@ class Worker:
         """Whether nothing is claimed or started until the lease is safe and the store has confirmed our claims."""
         return self._state.phase.suspended
 
+    @property
+    def needs_results(self) -> bool:
+        """Whether runs cannot be claimed before results are written."""
+        return self._claimer.starved or self._claimer.lined_up
+
     # --- 1 and 2: claim and hold
+
+    def look_ahead(self, reach: timedelta) -> None:
+        """Claim so far ahead from now on, unless there is a backlog; only where no other node could use the runs."""
+        self._claimer.reach = reach
 
     def signal(self, at: datetime | None) -> None:
         """Claim in time for runs that are due from `at` on; None when the time is not known."""

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -39,13 +40,21 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
     if scan.taken:
         batches.claim(db, scan.taken, request.node)
     more = scan.more or (beyond and len(scan.taken) > 0)
+    next_at, left_at = (None, None) if more else _put_off(db, due, request)
     claims = Claims(
         contested=scan.contested,
         more=more,
-        next_at=None if more else lanes.put_off(db, due, request.until, request.queues),
+        next_at=next_at,
+        left_at=left_at,
         lined_up_at=scan.gates.next_at,
     )
     return scan.taken, claims
+
+
+def _put_off(
+    db: sqlite3.Connection, due: Sequence[Lane], request: ClaimRequest
+) -> tuple[datetime | None, datetime | None]:
+    return lanes.put_off(db, due, now=request.now, until=request.until, queues=request.queues)
 
 
 class _Scan:
@@ -57,7 +66,10 @@ class _Scan:
         self.taken: list[Waiting] = []
         self.contested: list[Contested] = []
         self.more = False  # whether there may be more to claim right now
-        self.gates = ClaimGates(request.node, request.now, request.full_gates, request.undecided_gates)
+        self.gates = ClaimGates(
+            request.node, request.now, request.full_gates, request.undecided_gates, per_gate=request.per_gate
+        )
+        self._last: dict[str, Waiting] = {}  # the last run that it takes of each gate
         self._db = db
         self._request = request
         self._known = known
@@ -124,10 +136,12 @@ class _Scan:
     def _passes(self, row: Waiting, gate: str) -> bool:
         """Whether the claim takes a run with a gate; notes a contested one."""
         node, gates = self._request.node, self.gates
-        state = None if gates.is_full(gate) else state_of_gate(self._db, row, node, gates.taken.get(gate))
+        state = None if gates.is_full(gate) else state_of_gate(self._db, row, node, self._last.get(gate))
         passage = gates.admit(gate, row.id, to_time(row.due_at), to_time(row.wake_at), state)
         if passage is Passage.CONTESTED:
             self.contested.append(Contested(run=batches.waiting(row), rivals=rivals(self._db, row, node)))
+        if passage is Passage.TAKE:
+            self._last[gate] = row
         return passage is Passage.TAKE
 
     def _contest_beyond(self, row: Waiting) -> None:

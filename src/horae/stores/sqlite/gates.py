@@ -9,7 +9,7 @@ from horae.core.decisions.release import Rival
 from horae.core.model import JobId, NodeId, RunId
 from horae.stores.sqlite import lanes
 from horae.stores.sqlite.batches import Waiting
-from horae.stores.sqlite.codecs import maybe_time, to_blob, to_hex, to_micros, to_time
+from horae.stores.sqlite.codecs import FIRST, maybe_time, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
 
@@ -18,9 +18,10 @@ LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
 MAX_RIVALS = 50  # the first of a long line are enough to decide by
 
 
-def state_of_gate(db: sqlite3.Connection, row: Waiting, node: NodeId, taken: str | None) -> GateState:
-    """The gate of a waiting run, for a node whose claim takes the run `taken` of it."""
-    which = {**_place(row, node), "taken": None if taken is None else to_blob(taken)}
+def state_of_gate(db: sqlite3.Connection, row: Waiting, node: NodeId, last: Waiting | None) -> GateState:
+    """The gate of a waiting run, for a node whose claim has taken runs of it up to `last`: no other is before that."""
+    after = (FIRST, b"") if last is None else (last.due_at, to_blob(last.id))
+    which = {**_place(row, node), "after_due_at": after[0], "after_id": after[1]}
     holder, earlier_run, dead_letter = db.execute(STATEMENTS["gate_state"], which).fetchone()
     return GateState(
         holder=None if holder is None else NodeId(to_hex(holder)),

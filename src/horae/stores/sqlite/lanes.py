@@ -51,9 +51,14 @@ def due(db: sqlite3.Connection, until: datetime, queues: Sequence[str]) -> tuple
     return found[:MAX_LANES], len(found) > MAX_LANES
 
 
-def put_off(db: sqlite3.Connection, lanes: Iterable[Lane], until: datetime, queues: Sequence[str]) -> datetime | None:
-    """Put lanes off to when their first run wakes, or remove them; return when the next run wakes after `until`."""
-    bound, later = to_micros(until), list[int | None]()
+def put_off(
+    db: sqlite3.Connection, lanes: Iterable[Lane], *, now: datetime, until: datetime, queues: Sequence[str]
+) -> tuple[datetime | None, datetime | None]:
+    """Put lanes off to when their first run wakes, or remove them.
+
+    Returns when the next run wakes after `until`, and when the next wakes after `now` that was not taken.
+    """
+    bound, later, left = to_micros(until), list[int | None](), list[int | None]()
     for lane in lanes:
         which = asdict(lane)
         [first] = db.execute(STATEMENTS["first_in_lane"], which).fetchone()
@@ -63,5 +68,10 @@ def put_off(db: sqlite3.Connection, lanes: Iterable[Lane], until: datetime, queu
             db.execute(STATEMENTS["put_off_lane"], {**which, "next_at": first})
         else:  # it has runs that this claim did not take
             later += db.execute(STATEMENTS["next_in_lane"], {**which, "until": bound}).fetchone()
+            left += db.execute(STATEMENTS["next_in_lane"], {**which, "until": to_micros(now)}).fetchone()
     later += db.execute(STATEMENTS["next_lane_at"], {"until": bound, "queues": to_json(queues)}).fetchone()
-    return maybe_time(min((each for each in later if each is not None), default=None))
+    return _first(later), _first(left)
+
+
+def _first(times: Iterable[int | None]) -> datetime | None:
+    return maybe_time(min((each for each in times if each is not None), default=None))

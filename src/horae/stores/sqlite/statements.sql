@@ -219,11 +219,12 @@ UPDATE runs SET state = 'claimed', node = :node, fence = fence + 1 WHERE seq IN 
 FROM letters INDEXED BY letters_gate WHERE gate = :gate AND gate IS NOT NULL AND (due_at, id) < (:due_at, :id);
 
 -- name: gate_state
--- Who holds the gate of a run, whether an earlier live run is neither this node's nor taken by this claim, and whether
--- an earlier dead letter blocks the gate.
+-- Who holds the gate of a run, whether a live run between the last that this claim took and this one is not this
+-- node's, and whether an earlier dead letter blocks the gate.
 SELECT (SELECT node FROM gates WHERE gate = :gate),
        EXISTS (SELECT 1 {live_runs_of_gate}
-                  AND (due_at, id) < (:due_at, :id) AND node IS NOT :node AND id IS NOT :taken),
+                  AND (due_at, id) > (:after_due_at, :after_id) AND (due_at, id) < (:due_at, :id)
+                  AND node IS NOT :node),
        EXISTS (SELECT 1 {letters_ahead});
 
 -- name: take_gate
