@@ -1,5 +1,6 @@
-"""Look-ups of single jobs, runs and records; the only place that hides what belongs to another owner."""
+"""Look-ups of jobs, runs and records by their ids and keys; the only place that hides what belongs to another owner."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from horae.core.effects import OVER
@@ -20,6 +21,16 @@ async def find_run(reader: Reader, run_id: RunId, *, owner: str | None) -> Run |
     """Return the run, unless it is another owner's; `owner` None reaches the runs of all."""
     run = (await reader.runs([run_id])).get(run_id)
     return run if run is not None and owner in (None, run.owner) else None
+
+
+async def find_jobs(reader: Reader, job_ids: Sequence[JobId], *, owner: str | None) -> list[Job]:
+    """Return those of the jobs that exist and are not another owner's; `owner` None reaches the jobs of all."""
+    return [job for job in (await reader.jobs(job_ids)).values() if owner in (None, job.owner)]
+
+
+async def find_runs(reader: Reader, run_ids: Sequence[RunId], *, owner: str | None) -> list[Run]:
+    """Return those of the runs that exist and are not another owner's; `owner` None reaches the runs of all."""
+    return [run for run in (await reader.runs(run_ids)).values() if owner in (None, run.owner)]
 
 
 async def get_job(reader: Reader, job_id: JobId, *, owner: str | None) -> Job:

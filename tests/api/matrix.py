@@ -223,6 +223,8 @@ def _body(entry: Entry, world: World) -> Body | None:
         "POST /v1/jobs/{id}/backfill": {"start": "2020-01-01T00:00:00Z", "end": "2020-01-01T00:01:00Z"},
         "POST /v1/dead-letters/requeue": {"ids": [world.letter]},
         "POST /v1/dead-letters/discard": {"ids": [world.letter]},
+        "POST /v1/jobs/bulk": {"action": "run", "ids": list(world.jobs)},
+        "POST /v1/runs/bulk": {"action": "retry", "ids": [world.letter]},
         "POST /v1/schedules/preview": {"schedule": "@daily"},
         "PATCH /v1/queues/{name}": {"paused": False},
     }

@@ -19,6 +19,7 @@ from horae.config import load_settings
 from horae.core.ids import Ids
 from horae.core.model import NodeId
 from horae.jobs import dead_letters
+from horae.jobs.bulk import acts as bulk_acts
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from horae.stores.sqlite.store import SqliteStore
@@ -378,6 +379,83 @@ async def test_a_requeue_that_is_refused_changes_nothing(
         assert await hand.claim() == []
     allowed = await client.post("/v1/dead-letters/requeue", json={"filter": {"task": "demo.echo"}}, headers=plain)
     assert allowed.json() == {"matched": 5, "done": 5, "remaining": 0}
+
+
+@pytest.mark.parametrize("action", ["resume", "run"])
+async def test_an_act_on_many_jobs_that_is_refused_changes_nothing(
+    matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setattr(bulk_acts, "CHUNK", 2)
+    plain, shell = bearer(matrix, OWNER, PLAIN), bearer(matrix, OWNER)
+    last = await a_shell_job(client, shell, schedule="every 1h")  # the oldest, so that it comes last in a list
+    jobs = [
+        (await client.post("/v1/jobs", json={"task": "demo.echo", "schedule": "every 1h"}, headers=shell)).json()["id"]
+        for _ in range(5)
+    ]
+    await client.post("/v1/jobs/bulk", json={"action": "pause", "filter": {}}, headers=plain)
+    for which in ({"filter": {}}, {"ids": [*jobs, last]}, {"filter": {}, "dry_run": True}):
+        refused = await client.post("/v1/jobs/bulk", json={"action": action, **which}, headers=plain)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), refused.text
+        assert len((await client.get("/v1/jobs?status=paused", headers=plain)).json()["items"]) == 6
+        assert await hand.claim() == []
+    body = {"action": action, "filter": {"task": "demo.echo"}}
+    assert (await client.post("/v1/jobs/bulk", json=body, headers=plain)).json()["done"] == 5
+
+
+async def test_a_retry_of_many_runs_that_is_refused_changes_nothing(
+    matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_acts, "CHUNK", 2)
+    plain, shell = bearer(matrix, OWNER, PLAIN), bearer(matrix, OWNER)
+    await a_shell_job(client, shell, max_retries=0)  # the oldest, so that it comes last in a list
+    for _ in range(5):
+        await client.post("/v1/jobs", json={"task": "demo.echo", "max_retries": 0}, headers=shell)
+    for run in await hand.claim():
+        await hand.fail(await hand.start(run))
+    refused = await client.post("/v1/runs/bulk", json={"action": "retry", "filter": {}}, headers=plain)
+    assert refused.status_code == 403, refused.text
+    assert len((await client.get("/v1/dead-letters", headers=plain)).json()["items"]) == 6
+    body = {"action": "retry", "filter": {"task": "demo.echo"}}
+    assert (await client.post("/v1/runs/bulk", json=body, headers=plain)).json()["done"] == 5
+
+
+async def test_a_job_that_becomes_a_program_meanwhile_is_left_out(
+    matrix: Matrix, client: httpx2.AsyncClient, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The act has begun and was permitted by then, so it goes on with the others."""
+    plain, shell = bearer(matrix, OWNER, "jobs:read jobs:write"), bearer(matrix, OWNER)
+    ids = []
+    for _ in range(3):
+        made = await client.post("/v1/jobs", json={"task": "demo.echo", "schedule": "every 1h"}, headers=shell)
+        ids.append(made.json()["id"])
+    perform = bulk_acts._perform
+
+    async def patch_first(*args: Any, **keywords: Any) -> Any:
+        await client.patch(f"/v1/jobs/{ids[1]}", json=SHELL, headers=shell)
+        return await perform(*args, **keywords)
+
+    monkeypatch.setattr(bulk_acts, "_perform", patch_first)
+    answer = await client.post("/v1/jobs/bulk", json={"action": "run", "filter": {}}, headers=plain)
+    assert answer.json() == {"matched": 3, "done": 2, "remaining": 1, "cursor": None}
+    assert {run.spec.task for run in await hand.claim()} == {"demo.echo"}
+
+
+async def test_nobody_acts_on_many_of_another_owner(matrix: Matrix, client: httpx2.AsyncClient) -> None:
+    mine, admin = bearer(matrix, OWNER), bearer(matrix, "root", f"{EVERY_SCOPE} admin")
+    stranger = bearer(matrix, STRANGER)
+    job = (await client.post("/v1/jobs", json={"task": "demo.echo", "schedule": "every 1h"}, headers=mine)).json()["id"]
+
+    async def act(headers: dict[str, str], **body: Any) -> Any:
+        return (await client.post("/v1/jobs/bulk", json={"action": "pause", **body}, headers=headers)).json()
+
+    nothing = {"matched": 0, "done": 0, "remaining": 0, "cursor": None}
+    assert await act(stranger, ids=[job]) == await act(stranger, filter={}) == nothing
+    assert await act(admin, filter={}) == nothing, "without an owner it is one's own"
+    for owner in (OWNER, "*"):
+        assert (await act(stranger, filter={"owner": owner}))["code"] == "forbidden"
+    assert (await act(admin, filter={"owner": "*"}, dry_run=True))["matched"] == 1
+    assert (await act(admin, filter={"owner": OWNER}))["done"] == 1
+    assert (await client.get(f"/v1/jobs/{job}", headers=mine)).json()["status"] == "paused"
 
 
 async def test_programs_need_a_scope_of_their_own(

@@ -29,6 +29,7 @@ SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 ROUTES = """
 POST   /v1/jobs                  jobs:write 201     409,413,422
 POST   /v1/jobs/batch            jobs:write 200     409,413,422
+POST   /v1/jobs/bulk             jobs:write 200     409,413,422
 GET    /v1/jobs                  jobs:read  200     422
 GET    /v1/jobs/{id}             jobs:read  200     404
 PUT    /v1/jobs/{id}             jobs:write 200     404,409,412,413,422
@@ -48,6 +49,7 @@ GET    /v1/runs                  jobs:read  200     422
 GET    /v1/runs/{id}             jobs:read  200     404
 GET    /v1/runs/{id}/logs        jobs:read  200     404,422
 GET    /v1/runs/{id}/why         jobs:read  200     404
+POST   /v1/runs/bulk             jobs:write 200     409,413,422
 POST   /v1/runs/{id}/cancel      jobs:write 200     404,409,413,422
 POST   /v1/runs/{id}/retry       jobs:write 202     404,409,413,422
 GET    /v1/dead-letters          jobs:read  200     422
@@ -96,6 +98,7 @@ WITHOUT_DEFAULT = {"task", "secrets", "name", "key", "ordering_key", "timeout_se
 OPERATION_IDS = """
 acts  backfill pause resume run_now
 batch  create_batch
+bulk  jobs runs
 dead_letters  discard list_letters requeue
 docs  front reference
 events  listen
@@ -349,6 +352,8 @@ async def test_the_examples_work(api: Api) -> None:
         "QueueRequest": ("PATCH", "/v1/queues/default"),
         "RequeueRequest": ("POST", "/v1/dead-letters/requeue"),
         "DiscardRequest": ("POST", "/v1/dead-letters/discard"),
+        "JobBulkRequest": ("POST", "/v1/jobs/bulk"),
+        "RunBulkRequest": ("POST", "/v1/runs/bulk"),
         "AgainRequest": ("POST", f"{letter}/retry"),
     }
     assert places.keys() == examples.EXAMPLES.keys()

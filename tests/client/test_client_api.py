@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from horae import AsyncClient, cron
-from horae.client import Absent, InConflict, Outdated, RequestInvalid, Resolved
+from horae.client import Absent, BulkResult, InConflict, Outdated, RequestInvalid, Resolved
 from horae.core.errors import Conflict, Invalid, NotFound, RevisionChanged
 from tests.api.harness import START, Hand
 
@@ -147,6 +147,19 @@ async def test_dead_letters_are_listed_grouped_requeued_and_discarded(client: As
     rest = await client.dead_letters.discard({"error": "DemoError"}, repeat=True, progress=reported.append)
     assert (rest.done, rest.remaining, reported[-1]) == (2, 0, rest)
     assert [run async for run in client.dead_letters.list()] == []
+
+
+async def test_many_jobs_and_runs_are_acted_on_at_once(client: AsyncClient, hand: Hand) -> None:
+    jobs = [await client.jobs.create("demo.echo", queue="mail", schedule=START + HOUR) for _ in range(3)]
+    counted = await client.jobs.bulk("pause", {"queue": "mail"}, dry_run=True)
+    assert counted == BulkResult(matched=3, done=0, remaining=3, cursor=None)
+    assert (await client.jobs.bulk("pause", [jobs[0].id])).done == 1
+    assert (await client.jobs.bulk("resume", {"status": "paused"}, missed="once")).done == 1
+    reported: list[BulkResult] = []
+    done = await client.runs.bulk("cancel", {"queue": "mail"}, repeat=True, progress=reported.append)
+    assert (done.done, reported) == (3, [done])
+    failed = await failed_run(client, hand)
+    assert (await client.runs.bulk("retry", {failed})).done == 1
 
 
 async def test_a_failed_run_is_retried_as_a_new_run(client: AsyncClient, hand: Hand) -> None:

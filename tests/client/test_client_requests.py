@@ -216,6 +216,27 @@ def test_dead_letters_are_asked_for_until_none_is_left() -> None:
     assert len({request.headers["idempotency-key"] for request in script.asked}) == 4
 
 
+def test_acts_on_many_go_on_at_their_cursors() -> None:
+    rounds = [
+        {"matched": 10, "done": 9, "remaining": 8, "cursor": "a"},
+        {"matched": 4, "done": 4, "remaining": 3, "cursor": "b"},
+        {"matched": 3, "done": 3, "remaining": 0, "cursor": None},
+    ]
+    script = Script(*map(ok, rounds), ok(rounds[0]))
+    with script.client() as client:
+        total = client.jobs.bulk("cancel", {"queue": "q"}, repeat=True)
+        assert (total.matched, total.done, total.remaining, total.cursor) == (17, 16, 1, None)
+        assert client.runs.bulk("retry", ["run_1"], dry_run=True).cursor == "a"
+    body = {"action": "cancel", "filter": {"queue": "q"}}
+    assert [json.loads(request.content) for request in script.asked] == [
+        body,
+        {**body, "cursor": "a"},
+        {**body, "cursor": "b"},
+        {"action": "retry", "ids": ["run_1"], "dry_run": True},
+    ]
+    assert len({request.headers["idempotency-key"] for request in script.asked}) == 4
+
+
 def test_repeating_ends_where_nothing_gets_done() -> None:
     script = Script(ok({"matched": 3, "done": 0, "remaining": 3}))
     with script.client() as client:

@@ -16,6 +16,7 @@ from horae.api.http.problems import on_error, on_http_error, on_unexpected_error
 from horae.api.openapi import document
 from horae.api.routes import (
     batch,
+    bulk,
     dead_letters,
     docs,
     events,
@@ -29,7 +30,21 @@ from horae.api.routes import (
 )
 from horae.core.errors import HoraeError
 
-ROUTE_MODULES = (jobs, batch, job_actions, runs, dead_letters, queues, schedules, tasks, events, health, document, docs)
+ROUTE_MODULES = (
+    jobs,
+    batch,
+    bulk,
+    job_actions,
+    runs,
+    dead_letters,
+    queues,
+    schedules,
+    tasks,
+    events,
+    health,
+    document,
+    docs,
+)
 
 
 class Api(Starlette):

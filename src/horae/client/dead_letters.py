@@ -1,10 +1,10 @@
 """`client.dead_letters`: lists, requeues and discards failed runs that are not resolved yet."""
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from horae.client.bulk import Ids, selection
 from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to
 from horae.client.methods import Methods, TransportT, call_method, list_method, page_method
 from horae.client.models import DeadLetterGroup, Page, Resolved, Run
@@ -22,7 +22,7 @@ class LetterFilter(TypedDict, total=False):
     end_time: datetime | None
 
 
-Which = Sequence[str] | AbstractSet[str] | LetterFilter  # not Collection[str], which a filter would match as well
+Which = Ids | LetterFilter
 Progress = Callable[[Resolved], None]
 
 
@@ -45,7 +45,7 @@ def requeue(
     One request requeues up to 10,000; with `repeat` requests are sent until none is left. `params` is a merge patch of
     each run's parameters. `progress` is called with the totals after each request.
     """
-    body = {**_which(which), **given(params=params)}
+    body = {**selection(which), **given(params=params)}
     return _until_done(lambda: keyed(path_to("dead-letters", "requeue"), Resolved, body, None), repeat, progress)
 
 
@@ -55,7 +55,7 @@ def discard(which: Which, *, repeat: bool = False, progress: Progress | None = N
     One request discards up to 10,000; with `repeat` requests are sent until none is left. `progress` is called with the
     totals after each request.
     """
-    body = _which(which)
+    body = selection(which)
     path = path_to("dead-letters", "discard")
     return _until_done(lambda: change("POST", path, Resolved, body, repeatable=True), repeat, progress)
 
@@ -68,12 +68,6 @@ class DeadLetterMethods(Methods[TransportT]):
     groups = call_method(groups)
     requeue = call_method(requeue)
     discard = call_method(discard)
-
-
-def _which(which: Which) -> dict[str, Any]:
-    if isinstance(which, str):
-        return {"ids": [which]}
-    return {"filter": which} if isinstance(which, Mapping) else {"ids": [*which]}
 
 
 def _until_done(call: Callable[[], Call[Resolved]], repeat: bool, progress: Progress | None) -> Steps[Resolved]:

@@ -5,12 +5,14 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, TypedDict, Unpack, cast
 
+from horae.client.bulk import BulkProgress, Ids, bulk_requests, selection
 from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to, with_header
 from horae.client.methods import Methods, TransportT, call_method, list_method, page_method, stream_method
 from horae.client.models import (
     Backfill,
     BatchItem,
     BatchResult,
+    BulkResult,
     Job,
     JobChanges,
     JobFields,
@@ -126,6 +128,24 @@ def resume(job_id: str, *, missed: Literal["skip", "once", "all"] | None = None)
     return change("POST", path_to("jobs", job_id, "resume"), Job, given(missed=missed))
 
 
+def bulk(
+    action: Literal["pause", "resume", "cancel", "run"],
+    which: Ids | JobFilters,
+    *,
+    missed: Literal["skip", "once", "all"] | None = None,
+    dry_run: bool = False,
+    repeat: bool = False,
+    progress: BulkProgress | None = None,
+) -> Steps[BulkResult]:
+    """Pause, resume, cancel or run jobs; `which` is a list of ids or a filter, and `dry_run` only counts.
+
+    One request acts on up to 10,000; with `repeat` requests are sent until all were looked at. `missed` is that of
+    `resume`. `progress` is called with the totals after each request.
+    """
+    body = {"action": action, **selection(which), **given(missed=missed, dry_run=dry_run or None)}
+    return bulk_requests(path_to("jobs", "bulk"), body, repeat=repeat, progress=progress)
+
+
 def backfill(job_id: str, *, start: datetime, end: datetime, idempotency_key: str | None = None) -> Call[Backfill]:
     """Run a recurring job for its past slots from `start` to `end`, both included."""
     return keyed(path_to("jobs", job_id, "backfill"), Backfill, {"start": start, "end": end}, idempotency_key)
@@ -181,6 +201,7 @@ class JobMethods(Methods[TransportT]):
     run = call_method(run)
     pause = call_method(pause)
     resume = call_method(resume)
+    bulk = call_method(bulk)
     backfill = call_method(backfill)
     status = call_method(status)
     runs = list_method(runs)

@@ -276,6 +276,15 @@ class Resolved(Struct, frozen=True, kw_only=True):
     remaining: int
 
 
+class BulkResult(Struct, frozen=True, kw_only=True):
+    """How many jobs or runs were selected, for how many the act succeeded, and how many are left."""
+
+    matched: int
+    done: int
+    remaining: int
+    cursor: str | None = None  # where to go on; None: everything was looked at
+
+
 class QueueView(Struct, frozen=True, kw_only=True):
     """A queue with its settings and figures."""
 

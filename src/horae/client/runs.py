@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack
 
-from horae.client.call import Call, Pages, change, get, given, keyed, pages, path_to
+from horae.client.bulk import BulkProgress, Ids, bulk_requests, selection
+from horae.client.call import Call, Pages, Steps, change, get, given, keyed, pages, path_to
 from horae.client.methods import Methods, TransportT, call_method, list_method, page_method, stream_method
-from horae.client.models import Run, Why
+from horae.client.models import BulkResult, Run, Why
 from horae.client.streams import LogStream, Stream, TextStream
 
 RunStatus = Literal[
@@ -49,6 +50,23 @@ def retry(run_id: str, *, params: Mapping[str, Any] | None = None, idempotency_k
     return keyed(path_to("runs", run_id, "retry"), Run, given(params=params), idempotency_key)
 
 
+def bulk(
+    action: Literal["cancel", "retry"],
+    which: Ids | RunFilters,
+    *,
+    dry_run: bool = False,
+    repeat: bool = False,
+    progress: BulkProgress | None = None,
+) -> Steps[BulkResult]:
+    """Cancel runs, or retry failed ones; `which` is a list of ids or a filter, and `dry_run` only counts.
+
+    One request acts on up to 10,000; with `repeat` requests are sent until all were looked at. `progress` is called
+    with the totals after each request.
+    """
+    body = {"action": action, **selection(which), **given(dry_run=dry_run or None)}
+    return bulk_requests(path_to("runs", "bulk"), body, repeat=repeat, progress=progress)
+
+
 def logs(run_id: str, *, follow: bool = False) -> Stream[str]:
     """Iterate over the log lines of a run; with `follow` until the run has ended."""
     return log_stream(path_to("runs", run_id, "logs"), follow=follow)
@@ -74,5 +92,6 @@ class RunMethods(Methods[TransportT]):
     get = call_method(show)
     cancel = call_method(cancel)
     retry = call_method(retry)
+    bulk = call_method(bulk)
     logs = stream_method(logs)
     why = call_method(why)

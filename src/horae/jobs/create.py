@@ -181,6 +181,16 @@ class Creator:
             raise job_ended(job_id, JobStatus.CANCELLED)
         return earlier_record(refusal) or run
 
+    async def run_many(self, jobs: Sequence[Job], *, by: str, ask: Ask | None = None) -> int:
+        """Run jobs once more now, and return how many; `ask` makes the run of each job idempotent by itself."""
+        now = self._clock.now()
+        running = [job for job in jobs if job.status is not JobStatus.CANCELLED]
+        runs = [replace(manual_run(job, now=now, new_id=self._ids), created_by=by) for job in running]
+        records = [None if ask is None else self._idempotency.of(ask.item(run.job_id), run.id) for run in runs]
+        items = [NewItem(item=run, record=record) for run, record in zip(runs, records, strict=True)]
+        refusals = await write_new(self._store, items)
+        return sum(refusal is None or earlier_record(refusal) is not None for refusal in refusals)
+
 
 # --- writing
 

@@ -74,18 +74,33 @@ class DeadLetters:
         unfit: list[Invalid] = []
         async for letters in self._chunks(await self._permitted(selection, permit)):
             matched += len(letters)
-            successors = [await self._successor(letter, patch, by) for letter in letters]
-            unfit += [successor for successor in successors if isinstance(successor, Invalid)]
-            now = self._clock.now()
-            changes = [
-                resolve_letter(letter, successor, now=now)
-                for letter, successor in zip(letters, successors, strict=True)
-                if not isinstance(successor, Invalid)
-            ]
-            done += (await self._store.apply(changes)).count(None)
+            replaced, refused = await self._replace(letters, patch, by)
+            done += replaced
+            unfit += refused
         if matched and len(unfit) == matched:
             raise unfit[0]
         return Tally(matched=matched, done=done, remaining=await self._remaining(selection, len(unfit)))
+
+    async def requeue_many(self, letters: Sequence[Run], *, by: str) -> int:
+        """Resolve letters by new runs, and return how many; those that another request resolved are not counted."""
+        return (await self._replace(letters, None, by))[0]
+
+    async def find(self, ids: Sequence[RunId], *, owner: str | None) -> Sequence[Run]:
+        """Return those of the runs that are dead letters; `owner` None means of every owner."""
+        ended = (await self._store.runs(ids, ended=True)).values()
+        return [run for run in ended if owner in (None, run.owner) and _is_letter(run)]
+
+    async def _replace(self, letters: Sequence[Run], patch: Patch | None, by: str) -> tuple[int, list[Invalid]]:
+        """Resolve letters by new runs; return how many, and what is wrong with the parameters of the others."""
+        successors = [await self._successor(letter, patch, by) for letter in letters]
+        now = self._clock.now()
+        changes = [
+            resolve_letter(letter, successor, now=now)
+            for letter, successor in zip(letters, successors, strict=True)
+            if not isinstance(successor, Invalid)
+        ]
+        done = (await self._store.apply(changes)).count(None)
+        return done, [successor for successor in successors if isinstance(successor, Invalid)]
 
     async def _permitted(self, selection: Selection, permit: Permit) -> Selection:
         """Return the same letters by their ids, so that none comes in after the last one was permitted."""
@@ -112,7 +127,7 @@ class DeadLetters:
         if selection.ids is not None:
             ids = list(dict.fromkeys(selection.ids))
             for start in range(0, len(ids), CHUNK):
-                if letters := await self._letters(ids[start : start + CHUNK], selection.which.owner):
+                if letters := await self.find(ids[start : start + CHUNK], owner=selection.which.owner):
                     yield letters
             return
         cursor: str | None = None
@@ -123,11 +138,6 @@ class DeadLetters:
             cursor = page.cursor
             if cursor is None:
                 return
-
-    async def _letters(self, ids: Sequence[RunId], owner: str | None) -> Sequence[Run]:
-        """Return those of the runs that are dead letters."""
-        ended = (await self._store.runs(ids, ended=True)).values()
-        return [run for run in ended if owner in (None, run.owner) and _is_letter(run)]
 
     async def _remaining(self, selection: Selection, left: int) -> int:
         if selection.ids is not None:

@@ -17,7 +17,7 @@ T = TypeVar("T", contravariant=True)
 
 Issue = Callable[[T], Awaitable[IdempotencyRecord]]  # what is about to be written → its record, in the same write
 
-_UNDER = "\x1f"  # between a key and the number of an item; not allowed in users' keys, see `asked`
+_UNDER = "\x1f"  # between a key and the name of an item; not allowed in users' keys, see `asked`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Ask:
     key: str
     fingerprint: str
 
-    def item(self, place: int) -> "Ask":
-        """Return the request for one of many items."""
-        return Ask(owner=self.owner, key=f"{self.key}{_UNDER}{place}", fingerprint=self.fingerprint)
+    def item(self, name: int | str) -> "Ask":
+        """Return the request for one of many items, by its place or its id."""
+        return Ask(owner=self.owner, key=f"{self.key}{_UNDER}{name}", fingerprint=self.fingerprint)
 
 
 def asked(owner: str, key: str, *content: bytes) -> Ask:

@@ -49,14 +49,14 @@ class Jobs:
         self.create = creator.create
         self.create_once = creator.create_once
         self.create_many = creator.create_many
-        self.run_now = creator.run_now
+        self.run_now, self.run_many = creator.run_now, creator.run_many
         self.bulk = BulkCreator(
             store=store, creator=creator, parameters=parameters, idempotency=self.idempotency, ids=new_id
         )
 
         canceller = Canceller(store=store, clock=clock, catch_up=catch_up, metrics=metrics)
-        self.cancel = canceller.cancel
-        self.cancel_run = canceller.cancel_run
+        self.cancel, self.cancel_many = canceller.cancel, canceller.cancel_many
+        self.cancel_run, self.cancel_runs = canceller.cancel_run, canceller.cancel_runs
 
         updater = Updater(
             store=store,
@@ -70,8 +70,8 @@ class Jobs:
         self.put = updater.put
 
         pauser = Pauser(store=store, clock=clock, catch_up=catch_up, metrics=metrics, new_id=new_id)
-        self.pause = pauser.pause
-        self.resume = pauser.resume
+        self.pause, self.pause_many = pauser.pause, pauser.pause_many
+        self.resume, self.resume_many = pauser.resume, pauser.resume_many
 
         self.backfill = Backfiller(store, clock, new_id=new_id).backfill
 

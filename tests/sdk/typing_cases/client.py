@@ -16,6 +16,8 @@ def blocking(client: Client) -> None:
     reveal_type(client.runs.get("run_1").attempts)  # R: list[horae.client.models.Attempt]
     reveal_type(client.runs.logs("run_1", follow=True))  # R: typing.Iterator[str]
     reveal_type(client.dead_letters.requeue({"task": "x"}, repeat=True))  # R: horae.client.models.Resolved
+    reveal_type(client.jobs.bulk("pause", {"queue": "mail"}, dry_run=True))  # R: horae.client.models.BulkResult
+    reveal_type(client.runs.bulk("cancel", ["run_1"]).done)  # R: int
     reveal_type(client.queues.update("mail", concurrency=None).paused)  # R: bool
     client.jobs.get(3)  # E: Argument 1 has incompatible type "int"; expected "str"
     client.jobs.create("demo.echo", prams={})  # E: Unexpected keyword argument "prams"; did you mean "params"?
@@ -23,6 +25,8 @@ def blocking(client: Client) -> None:
     client.jobs.list(status="nope")  # E: Argument "status" has incompatible type
     client.jobs.batch([{"tsk": "a"}])  # E: Missing key "task" for TypedDict "NewJob"
     client.jobs.patch("job_1", priority="high")  # E: Argument "priority" has incompatible type
+    client.runs.bulk("pause", {})  # E: Argument 1 has incompatible type
+    client.jobs.bulk("run", {"tusk": "a"})  # E: Argument 2 has incompatible type
     client.dead_letters.discard({"tusk": "a"})  # E: Argument 1 has incompatible type
 
 

@@ -1,28 +1,35 @@
 """The acts of a principal that make runs: each is permitted by the scopes that its task needs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from starlette.requests import Request
 
 from horae.api.auth.guard import Principal, principal
 from horae.api.dispatch.context import Services, services_of
+from horae.api.schemas.bulk_requests import BulkBody, JobAction, JobBulk, RunBulk, selected_jobs, selected_runs
 from horae.core.drafts import Draft
-from horae.core.errors import HoraeError
+from horae.core.errors import HoraeError, Invalid
 from horae.core.model import Job, JobId, Misfire, Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.backfill import Filling
+from horae.jobs.bulk.acts import BulkAct, BulkTally
+from horae.jobs.bulk.pages import Item
 from horae.jobs.dead_letters import Patch, Selection, Tally
 from horae.jobs.idempotency import Ask, Issue
 from horae.jobs.update import Put, Revise
+from horae.lookup import find_jobs, find_runs
+from horae.ports.permits import permit_all
 
 
 class Acts:
     """What one principal does with jobs; the only way of the routes to whatever makes runs."""
 
-    __slots__ = ("_jobs", "_letters", "_queries", "_who")
+    __slots__ = ("_jobs", "_letters", "_queries", "_services", "_who")
 
     def __init__(self, services: Services, who: Principal) -> None:
+        self._services = services
         self._jobs = services.jobs
         self._letters = services.dead_letters
         self._queries = services.queries
@@ -88,6 +95,54 @@ class Acts:
         """Run one dead letter again."""
         who = self._who
         return await self._letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue, permit=who.permit)
+
+    # --- many at once
+
+    async def on_jobs(self, asked: JobBulk, ask: Ask | None) -> BulkTally:
+        """Pause, resume, cancel or run many jobs."""
+        if asked.missed is not None and asked.action != "resume":
+            raise Invalid(f"missed belongs to the action resume; leave it out for {asked.action}", pointer="/missed")
+        jobs, permit = self._jobs, self._who.permit
+        performs: dict[JobAction, Callable[[Sequence[Job]], Awaitable[int]]] = {
+            "pause": jobs.pause_many,
+            "resume": partial(jobs.resume_many, missed=asked.missed or Misfire.SKIP, permit=permit),
+            "cancel": jobs.cancel_many,
+            "run": partial(jobs.run_many, by=self._who.subject, ask=ask),
+        }
+        store, now = self._services.store, self._services.clock.now()
+
+        async def find(ids: Sequence[str]) -> Sequence[Job]:
+            return await find_jobs(store, [JobId(job_id) for job_id in ids], owner=self._who.reach)
+
+        act = BulkAct(
+            read=selected_jobs(asked, self._who, store, find, now=now),
+            find=find,
+            perform=performs[asked.action],
+            permit=permit if asked.action in ("resume", "run") else permit_all,
+        )
+        return await self._perform(act, asked)
+
+    async def on_runs(self, asked: RunBulk) -> BulkTally:
+        """Cancel many runs, or run many dead letters again."""
+        store, now, retries = self._services.store, self._services.clock.now(), asked.action == "retry"
+        letters, reach = self._letters, self._who.reach
+
+        async def find(ids: Sequence[str]) -> Sequence[Run]:
+            run_ids = [RunId(run_id) for run_id in ids]
+            return await (letters.find(run_ids, owner=reach) if retries else find_runs(store, run_ids, owner=reach))
+
+        act = BulkAct(
+            read=selected_runs(asked, self._who, store, find, now=now),
+            find=find,
+            perform=partial(letters.requeue_many, by=self._who.subject) if retries else self._jobs.cancel_runs,
+            permit=self._who.permit if retries else permit_all,
+        )
+        return await self._perform(act, asked)
+
+    async def _perform(self, act: BulkAct[Item], asked: BulkBody) -> BulkTally:
+        return await self._services.bulk_acts.perform(
+            act, owner=self._who.owner, cursor=asked.cursor, dry_run=asked.dry_run
+        )
 
 
 def acts_of(request: Request) -> Acts:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from horae.core.drafts import TaskDefaults
 from horae.core.ids import Ids
 from horae.events.feed import Feed
+from horae.jobs.bulk.acts import BulkActs
 from horae.jobs.dead_letters import DeadLetters
 from horae.jobs.params import Parameters
 from horae.jobs.queues import Queues
@@ -41,6 +42,7 @@ class Services:
     clock: Clock
     metrics: Metrics
     ready: Callable[[], bool]  # whether this node's lease is valid
+    bulk_acts: BulkActs = field(default_factory=BulkActs)
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops, so that streams end
 
     @classmethod

@@ -1,6 +1,6 @@
 """Reads query parameters by name; unknown and repeated ones are refused."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, TypeVar
@@ -32,6 +32,8 @@ PAGING = (
 class Query:
     """The query parameters of one request; only those that its operation declares are accepted."""
 
+    _place = ""  # of the parameters, as a JSON pointer
+
     def __init__(self, request: Request) -> None:
         known = operation_of(request).queries
         self._values: dict[str, str] = {}
@@ -48,7 +50,7 @@ class Query:
         """Return a text that is not empty; None when it is absent."""
         value = self._values.get(name)
         if value is not None and not 0 < len(value) <= longest:
-            raise Invalid(f"{name} must have 1 to {longest} characters", pointer=f"/{name}")
+            raise Invalid(f"{name} must have 1 to {longest} characters", pointer=self._pointer(name))
         return value
 
     def number(self, name: str, default: int, largest: int) -> int:
@@ -57,14 +59,14 @@ class Query:
         if value is None:
             return default
         if not (value.isascii() and value.isdecimal() and len(value) <= 9 and 1 <= int(value) <= largest):
-            raise Invalid(f"{name} must be a number from 1 to {largest}", pointer=f"/{name}")
+            raise Invalid(f"{name} must be a number from 1 to {largest}", pointer=self._pointer(name))
         return int(value)
 
     def one_of(self, name: str, choices: Iterable[str]) -> str | None:
         """Return one of the given words; None when it is absent."""
         value = self._values.get(name)
         if value is not None and value not in (known := list(choices)):
-            raise Invalid(f"{name} must be one of {', '.join(known)}", pointer=f"/{name}")
+            raise Invalid(f"{name} must be one of {', '.join(known)}", pointer=self._pointer(name))
         return value
 
     def choice(self, name: str, kind: type[Choice]) -> Choice | None:
@@ -79,7 +81,7 @@ class Query:
             return None
         if len(value) > 6 and value[-6] == " ":
             value = f"{value[:-6]}+{value[-5:]}"
-        return read_timestamp(value, f"/{name}")
+        return read_timestamp(value, self._pointer(name))
 
     @property
     def limit(self) -> int:
@@ -88,6 +90,18 @@ class Query:
     @property
     def cursor(self) -> str | None:
         return self.text("cursor", MAX_CURSOR)
+
+    def _pointer(self, name: str) -> str:
+        return f"{self._place}/{name}"
+
+
+class FilterFields(Query):
+    """The fields of a filter in a body, which are those of the query of a list."""
+
+    _place = "/filter"
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._values = dict(fields)
 
 
 def read_timestamp(text: str, pointer: str) -> datetime:

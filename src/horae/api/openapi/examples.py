@@ -29,6 +29,18 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → tit
         "all of one's own": {"filter": {}},
         "those of one task, with other parameters": {"filter": {"task": "demo.fail"}, "params": {"times": 0}},
     },
+    "JobBulkRequest": {
+        "how many jobs of a queue there are to cancel": {
+            "action": "cancel",
+            "filter": {"queue": "mail"},
+            "dry_run": True,
+        },
+        "pause what has a label": {"action": "pause", "filter": {"label": "team:billing"}},
+    },
+    "RunBulkRequest": {
+        "cancel what waits in a queue": {"action": "cancel", "filter": {"queue": "mail", "status": "queued"}},
+        "retry what failed of one task": {"action": "retry", "filter": {"task": "demo.fail"}},
+    },
     "DiscardRequest": {"those of one task": {"filter": {"task": "demo.fail"}}},
     "QueueRequest": {"pause": {"paused": True}, "resume, ten at a time": {"paused": False, "concurrency": 10}},
     "RunRequest": {"unchanged": {}, "with another message": {"params": {"message": "by hand"}}},

@@ -9,6 +9,7 @@ from horae.api.schemas.filters import JOB_ID_PATTERN, RUN_STATUSES
 from horae.api.schemas.job_requests import MAX_BATCH
 from horae.api.schemas.job_views import retry_view
 from horae.core.model import JobStatus, Misfire, OnFailure, Outcome, Overlap, Policy, Reason, Trigger
+from horae.jobs.bulk.acts import MAX_ITEMS
 from horae.jobs.dead_letters import MAX_LETTERS
 from horae.queries.why import Cause
 
@@ -70,6 +71,17 @@ _LETTER_IDS: dict[str, Schema] = {
         description="ids of runs; those that are not one's own dead letters are ignored",
     ),
 }
+
+
+def _bulk(subject: str) -> dict[str, Schema]:
+    ids = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_ITEMS}
+    return {
+        "ids": optional(ids, description=f"ids of {subject}; those that are not one's own are ignored"),
+        "dry_run": {"description": "count only, and change nothing"},
+        "cursor": {"description": "`cursor` of the previous response"},
+    }
+
+
 IDS_OR_FILTER: list[Schema] = [
     {"required": ["ids"], "properties": {"ids": {"type": "array"}, "filter": {"type": "null"}}},
     {"required": ["filter"], "properties": {"filter": {"type": "object"}, "ids": {"type": "null"}}},
@@ -85,6 +97,16 @@ OVERLAYS: Mapping[str, Mapping[str, Schema]] = {
         "error": {"description": "the type of the error"},
         "start_time": optional(INSTANT, description="due at this time or later"),
         "end_time": optional(INSTANT, description="due before this time"),
+    },
+    "JobBulkBody": {**_bulk("jobs"), "missed": {"description": "what `resume` does with missed slots; default `skip`"}},
+    "RunBulkBody": _bulk("runs"),
+    "BulkView": {
+        "matched": {"description": "how many this request selected"},
+        "done": {"description": "for how many of them the act succeeded"},
+        "remaining": {
+            "description": "how many are selected and not done, with those for further requests (counted up to 10,000)"
+        },
+        "cursor": {"description": "to be sent with the same body, to continue; null when nothing is left to look at"},
     },
     "DiscardBody": _LETTER_IDS,
     "RequeueBody": _LETTER_IDS,

@@ -31,7 +31,7 @@ def generate_schemas(kinds: Iterable[Any]) -> tuple[list[Schema], dict[str, Sche
             schema["examples"] = list(EXAMPLES[name].values())
     if "JobRequest" in components:
         components = {**components, **SCHEDULE_SCHEMAS, **_job_variants(components)}
-    for name in components.keys() & {"DiscardRequest", "RequeueRequest"}:
+    for name in components.keys() & {"DiscardRequest", "RequeueRequest", "JobBulkRequest", "RunBulkRequest"}:
         components[name]["oneOf"] = IDS_OR_FILTER
     return [_renamed(schema) for schema in schemas], components
 

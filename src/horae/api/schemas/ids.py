@@ -20,6 +20,12 @@ def read_run_id(text: str) -> RunId:
     return RunId(_read_id(text, "run"))
 
 
+def read_job_ids(texts: Sequence[str]) -> list[JobId]:
+    """Return the well-formed job ids among some texts."""
+    bare = (text.removeprefix("job_") for text in texts if text.startswith("job_"))
+    return [JobId(text) for text in bare if is_id(text)]
+
+
 def read_run_ids(texts: Sequence[str]) -> list[RunId]:
     """Return the well-formed run ids among some texts."""
     bare = (text.removeprefix("run_") for text in texts if text.startswith("run_"))
