@@ -80,7 +80,7 @@ def test_dead_letters_are_edited_and_requeued(command: RunCommand) -> None:
 
 def test_dead_letters_are_discarded_by_id(command: RunCommand) -> None:
     one, other = given_dead_letters(command, "discarded", 2)
-    assert command("dlq", "discard", one).stdout == "discarded  1 dead letters\n"
+    assert command("dlq", "discard", one).stdout == "discarded  1 dead letter\n"
     assert [letter["id"] for letter in json_of(command, "dlq", "ls", "--queue", "discarded")["items"]] == [other]
 
 

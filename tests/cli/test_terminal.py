@@ -59,6 +59,8 @@ def test_no_way_to_print_lets_controls_through(
     output.print_text(EVIL)
     output.print_note(EVIL)
     output.print_json({EVIL: [EVIL]})
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert output.confirmed(EVIL)
     output.print_error(Invalid(EVIL, faults=[Fault(EVIL, EVIL), Fault("/x", EVIL)]))
     with pytest.raises(SystemExit):
         run([EVIL])

@@ -121,6 +121,12 @@ def print_note(sentence: str) -> None:
     )
 
 
+def confirmed(question: str) -> bool:
+    """Ask a question on the terminal; only `y` and `yes` confirm it."""
+    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def print_error(error: HoraeError) -> None:
     """Print an error to stderr: its message, then each fault and where it is."""
     faults = error.faults if isinstance(error, Invalid) else ()

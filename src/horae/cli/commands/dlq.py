@@ -2,24 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import ChangedParam, ChangedParams, Cursor, Flag, Flat, Limit
 from horae.cli.client import CommandClient, Document, run_id
 from horae.cli.commands import runs
-from horae.cli.output import Column, Output, hint, print_page, print_result
-from horae.cli.progress import Advance, progress_bar
+from horae.cli.commands.acts.many import NOT_MANY, ManyOptions, Perform, act_on_many, selected
+from horae.cli.output import Column, Output, hint, print_page
 from horae.cli.task_parameters import task_parameters
-from horae.client import Resolved
-from horae.core.errors import Malformed
+from horae.client import BulkResult, Resolved
 
 app = App(name="dlq", help="List, requeue or discard failed runs (dead letters).")
 
 Ids = Annotated[list[str] | None, Parameter(help="Ids (run_…), instead of the options.")]
-Everything = Annotated[bool, Flag, Parameter(name="--all", help="All that you own.")]
 
 
 @Flat
@@ -38,7 +36,6 @@ GROUPS = (
     Column(title="NEWEST", rank=1),
     Column(title="EXAMPLE", rank=2),
 )
-MOST = 10_000  # dead letters that one request resolves
 
 
 @app.command(sort_key=0)
@@ -72,17 +69,17 @@ def requeue(
     /,
     *,
     filters: Filters = NO_FILTERS,
-    everything: Everything = False,
     param: ChangedParam = None,
     params: ChangedParams = None,
+    many: ManyOptions = NOT_MANY,
     output: Output = "table",
 ) -> int:
     """Retry dead letters, each as a new run; the exit code is 1 if some are left."""
-    with CommandClient() as client, progress_bar("requeueing") as advance:
-        which = _selection(ids, filters.query(client), everything)
+    with CommandClient() as client:
+        which = _selection(ids, filters.query(client), many)
         edits = task_parameters(client, lambda: _task(client, ids, filters), params, param)
-        done = client.dead_letters.requeue(which, params=edits or None, repeat=True, progress=_shown_by(advance))
-    return _report("requeued", done, output)
+        perform = _perform(client, which, partial(client.dead_letters.requeue, which, params=edits or None))
+        return act_on_many(perform, "requeue", "dead letters", many, output)
 
 
 @app.command(sort_key=3)
@@ -91,37 +88,47 @@ def discard(
     /,
     *,
     filters: Filters = NO_FILTERS,
-    everything: Everything = False,
+    many: ManyOptions = NOT_MANY,
     output: Output = "table",
 ) -> int:
     """Resolve dead letters without running them again; they stay in the history."""
-    with CommandClient() as client, progress_bar("discarding") as advance:
-        which = _selection(ids, filters.query(client), everything)
-        done = client.dead_letters.discard(which, repeat=True, progress=_shown_by(advance))
-    return _report("discarded", done, output)
+    with CommandClient() as client:
+        which = _selection(ids, filters.query(client), many)
+        perform = _perform(client, which, partial(client.dead_letters.discard, which))
+        return act_on_many(perform, "discard", "dead letters", many, output)
 
 
-def _selection(ids: list[str] | None, filters: Mapping[str, str], everything: bool) -> Any:
-    """Return the ids or the filter of dead letters; only one way is allowed, so that no slip selects all."""
-    if sum(map(bool, (ids, filters, everything))) != 1:
-        raise Malformed("select dead letters by their ids, by options such as --task and --error, or with --all")
-    return [run_id(one) for one in ids] if ids else filters
+def _selection(ids: list[str] | None, filters: Mapping[str, str], many: ManyOptions) -> Any:
+    which = selected(ids, filters, many, "dead letters")
+    return [run_id(one) for one in which] if isinstance(which, list) else which
+
+
+def _perform(client: CommandClient, which: Any, resolve: Callable[..., Resolved]) -> Perform:
+    """Return an act on many that resolves dead letters; its dry run counts them."""
+
+    def perform(*, dry_run: bool, repeat: bool, progress: Callable[[BulkResult], None] | None) -> BulkResult:
+        if dry_run:
+            return _counted(client, which)
+        shown = None if progress is None else lambda so_far: progress(_bulk_result(so_far))
+        return _bulk_result(resolve(repeat=repeat, progress=shown))
+
+    return perform
+
+
+def _counted(client: CommandClient, which: Any) -> BulkResult:
+    if isinstance(which, list):
+        return client.runs.bulk("retry", which, dry_run=True)
+    count = sum(group.count for group in client.dead_letters.groups(**which))
+    return BulkResult(matched=count, done=0, remaining=count)
+
+
+def _bulk_result(resolved: Resolved) -> BulkResult:
+    return BulkResult(matched=resolved.matched, done=resolved.done, remaining=resolved.remaining)
 
 
 def _task(client: CommandClient, ids: list[str] | None, filters: Filters) -> str | None:
     """Return the task of the selected dead letters, if one is known to be that of all; ids are taken to be alike."""
     return str(client.get(f"/v1/runs/{run_id(ids[0])}")["task"]) if ids else filters.task
-
-
-def _shown_by(advance: Advance) -> Callable[[Resolved], None]:
-    """Return what shows the progress of many requests; the server counts no more than `MOST` that remain."""
-    return lambda so_far: advance(so_far.done, so_far.done + so_far.remaining if so_far.remaining < MOST else None)
-
-
-def _report(word: str, done: Resolved, output: str) -> int:
-    left = str(done.remaining) if done.remaining else None
-    print_result(msgspec.to_builtins(done), {word: f"{done.done} dead letters", "left": left}, output)
-    return 1 if done.remaining or done.done < done.matched else 0
 
 
 def _group(group: Document) -> list[Any]:

@@ -18,7 +18,6 @@ from horae.cli.arguments import (
     text_pairs,
 )
 from horae.cli.client import CommandClient, Document
-from horae.cli.commands import runs
 from horae.cli.commands.create_batch import create_from
 from horae.cli.option_words import told_in_options
 from horae.cli.output import (
@@ -47,6 +46,12 @@ COLUMNS = (
     Column(title="SCHEDULE", rank=3, least=24),
     Column(title="TASK", rank=4, least=10),
 )
+ACTS = {  # each on one job, or on many
+    "pause": "Stop the schedule of jobs until they are resumed; runs that are already due still run.",
+    "resume": "Resume paused jobs.",
+    "run": "Run jobs now, whatever their schedule; also while they are paused.",
+    "cancel": "Cancel jobs for good, with their waiting and running runs.",
+}
 FIRES = (Column(title="WHEN"), Column(title=""), Column(title="NOTE", rank=1, least=20))
 
 
@@ -132,36 +137,40 @@ def create(
         }
         with told_in_options():
             job = client.create("/v1/jobs", body | {field: value for field, value in values.items() if value})
-    _report("created", job, output)
+    report("created", job, output)
     return 0
+
+
+@Flat
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSelection:
+    """The options that select jobs."""
+
+    status: Annotated[JobStatus | None, Parameter(help="Only jobs with this status.")] = None
+    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None
+    name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None
+    key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None
+    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None
+    label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None
+
+    def query(self) -> dict[str, str]:
+        """Return the filters as the API takes them; empty if none is given."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.label is not None:
+            given["label"] = self.label.replace("=", ":", 1)
+        return given
+
+
+NO_FILTERS = JobSelection()
 
 
 @app.command(sort_key=1)
 def ls(
-    *,
-    status: Annotated[JobStatus | None, Parameter(help="Only jobs with this status.")] = None,
-    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
-    name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None,
-    key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None,
-    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None,
-    label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    output: Output = "table",
+    *, filters: JobSelection = NO_FILTERS, limit: Limit = 50, cursor: Cursor = None, output: Output = "table"
 ) -> None:
     """List jobs, newest first."""
     with CommandClient() as client:
-        page = client.get(
-            "/v1/jobs",
-            status=status,
-            task=task,
-            name=name,
-            key=key,
-            queue=queue,
-            label=None if label is None else label.replace("=", ":", 1),
-            limit=limit,
-            cursor=cursor,
-        )
+        page = client.get("/v1/jobs", **filters.query(), limit=limit, cursor=cursor)
     print_page(page, output, COLUMNS, _row, empty="no jobs; create one with `horae jobs create TASK`")
 
 
@@ -188,50 +197,11 @@ def edit(
     """Change fields of a job; a new schedule changes its next run."""
     with CommandClient() as client:
         changed = client.patch(f"/v1/jobs/{client.job_id(job)}", changes(set_, "--set"))
-    _report("changed", changed, output)
+    report("changed", changed, output)
 
 
-@app.command(sort_key=4)
-def pause(job: JobName, /, *, output: Output = "table") -> None:
-    """Stop the schedule of a job until it is resumed; runs that are already due still run."""
-    with CommandClient() as client:
-        paused = client.post(f"/v1/jobs/{client.job_id(job)}/pause")
-    _report("paused", paused, output)
-
-
-@app.command(sort_key=5)
-def resume(
-    job: JobName,
-    /,
-    *,
-    missed: Annotated[
-        Literal["skip", "once", "all"] | None,
-        Parameter(help="Which of the slots missed while paused to run (default skip)."),
-    ] = None,
-    output: Output = "table",
-) -> None:
-    """Resume a paused job."""
-    with CommandClient() as client:
-        body = {} if missed is None else {"missed": missed}
-        resumed = client.post(f"/v1/jobs/{client.job_id(job)}/resume", body)
-    _report("resumed", resumed, output)
-
-
-app.command(runs.start, name="run", sort_key=6, help="Run a job now, whatever its schedule; also while it is paused.")
-
-
-@app.command(sort_key=7)
-def cancel(
-    job: JobName,
-    /,
-    *,
-    keep_running: Annotated[bool, Flag, Parameter(help="Let running runs finish.")] = False,
-    output: Output = "table",
-) -> None:
-    """Cancel a job for good, with its waiting and running runs."""
-    with CommandClient() as client:
-        cancelled = client.delete(f"/v1/jobs/{client.job_id(job)}", running="keep" if keep_running else None)
-    _report("cancelled", cancelled, output)
+for place, (act, sentence) in enumerate(ACTS.items(), 4):
+    app.command(f"horae.cli.commands.acts.jobs:{act}", name=act, sort_key=place, help=sentence)
 
 
 @app.command(name="next", sort_key=8)
@@ -270,7 +240,8 @@ def _schedule(schedule: str | None, tz: str | None) -> Any:
     return None
 
 
-def _report(action: str, job: Document, output: str) -> None:
+def report(action: str, job: Document, output: str) -> None:
+    """Print what became of a job."""
     named = f" ({job['name']})" if job.get("name") else ""
     fires = None if job["status"] == "cancelled" else job["description"]
     print_result(job, {action: f"{job['id']}{named}", "fires": fires, "next run": _next_run(job)}, output)

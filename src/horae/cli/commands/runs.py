@@ -8,8 +8,6 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import (
-    ChangedParam,
-    ChangedParams,
     Cursor,
     Flag,
     Flat,
@@ -139,30 +137,18 @@ def logs(
             print_text(line, flush=follow)
 
 
-@app.command(sort_key=3)
-def cancel(run: RunName, /, *, output: Output = "table") -> None:
-    """Cancel a run; one that has not started never will."""
-    with CommandClient() as client:
-        cancelled = client.post(f"/v1/runs/{run_id(run)}/cancel")
-    print_result(cancelled, {cancelled["status"]: cancelled["id"]}, output)
-
-
-@app.command(sort_key=4)
-def retry(
-    run: RunName,
-    /,
-    *,
-    param: ChangedParam = None,
-    params: ChangedParams = None,
-    follow: Follow = False,
-    output: Output = "table",
-) -> int:
-    """Retry a failed run as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
-    with CommandClient() as client:
-        path = f"/v1/runs/{run_id(run)}"
-        given = task_parameters(client, lambda: client.get(path)["task"], params, param)
-        again: Document = client.create(f"{path}/retry", {"params": given} if given else {})
-        return _report(client, again, follow=follow, output=output)
+app.command(
+    "horae.cli.commands.acts.runs:cancel",
+    name="cancel",
+    sort_key=3,
+    help="Cancel runs; one that has not started never will.",
+)
+app.command(
+    "horae.cli.commands.acts.runs:retry",
+    name="retry",
+    sort_key=4,
+    help="Retry failed runs, each as a new run. With --follow the exit code is 0 if that succeeded, else 1.",
+)
 
 
 @app.command(sort_key=5)
@@ -188,10 +174,10 @@ def start(
         path = f"/v1/jobs/{client.job_id(job)}"
         given = task_parameters(client, lambda: client.get(path)["task"], params, param)
         run: Document = client.create(f"{path}/run", {"params": given} if given else {})
-        return _report(client, run, follow=follow, output=output)
+        return report_new(client, run, follow=follow, output=output)
 
 
-def _report(client: CommandClient, run: Document, *, follow: bool, output: str) -> int:
+def report_new(client: CommandClient, run: Document, *, follow: bool, output: str) -> int:
     """Print a new run, or follow it to its end, and return the exit code."""
     if follow:
         run = _follow(client, run, quiet=output == "json")
