@@ -95,3 +95,13 @@ def test_without_the_secret_there_is_no_token(
     error = refused(capsys, "--sub", "ann")
     assert "needs at least 32" in error
     assert "short;" not in error
+
+
+def test_a_token_can_name_its_tasks_and_its_highest_priority(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HORAE_JWT_SECRET", SECRET)
+    claims = made(capsys, "--sub", "ann", "--tasks", "mail.*,demo.echo", "--tasks", "web.*", "--max-priority", "-5")
+    assert (claims["tasks"], claims["max_priority"]) == (["mail.*", "demo.echo", "web.*"], -5)
+    assert not {"tasks", "max_priority"} & made(capsys, "--sub", "ann").keys()
+    assert "from -100 to 100" in refused(capsys, "--sub", "ann", "--max-priority", "101")

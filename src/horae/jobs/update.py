@@ -63,24 +63,14 @@ class Updater:
         self._creator = creator
         self._canceller = canceller
 
-    async def patch(
-        self,
-        job_id: JobId,
-        revise: Revise,
-        *,
-        owner: str | None,
-        expected: int | None = None,
-        permit: Permit = permit_all,
-    ) -> Job:
+    async def patch(self, job_id: JobId, revise: Revise, *, owner: str | None, expected: int | None = None) -> Job:
         """Write what `revise` makes of the job, if that differs; raises RevisionChanged unless it is at `expected`."""
 
         async def change(job: Job) -> Job | None:
             if expected is not None and job.revision != expected:
                 raise RevisionChanged(f"job_{job_id}")
             refuse_ended(job)
-            draft = await revise(job)
-            permit(draft)
-            return await self._change(job, draft)
+            return await self._change(job, await revise(job))
 
         return await update(self._store, job_id, owner, change)
 

@@ -13,11 +13,11 @@ from horae.api.http.operation import Scope, header_values
 from horae.api.http.problems import Forbidden, RateLimited, Unauthorized
 from horae.api.http.rate_limit import RateLimit
 from horae.config import Settings
-from horae.core.drafts import Draft
-from horae.core.model import LOCAL, Spec
+from horae.core.limits import MAX_PRIORITY
+from horae.core.model import LOCAL
 
-SHELL_TASK = "shell.run"
 EVERY_SCOPE = frozenset(Scope)
+TENANT_PRIORITY = 0  # the highest of a token that is no administrator's and does not say another
 _IMPLIED = {Scope.ADMIN: frozenset({Scope.READ, Scope.WRITE, Scope.ADMIN})}  # not the shell
 
 
@@ -29,15 +29,12 @@ class Principal:
     subject: str  # who acts, for `created_by`
     scopes: frozenset[Scope] = frozenset()
     expires_at: float | None = None  # Unix time in seconds; None: never
+    tasks: tuple[str, ...] | None = None  # names or patterns of tasks that may be run; None: any
+    max_priority: int = MAX_PRIORITY  # of jobs, unless their task declares a higher one
 
     @property
     def admin(self) -> bool:
         return Scope.ADMIN in self.scopes
-
-    def permit(self, what: Draft | Spec) -> None:
-        """Raise Forbidden when a task runs programs and the principal lacks the scope for it."""
-        if what.task == SHELL_TASK and Scope.SHELL not in self.scopes:
-            raise Forbidden(f"the token needs the scope {Scope.SHELL} for {SHELL_TASK}", scope=Scope.SHELL)
 
     @property
     def reach(self) -> str | None:
@@ -61,7 +58,9 @@ class Guard:
 
     async def admit(self, authorization: list[str], scope: Scope) -> Principal:
         """Return the principal of these `Authorization` headers; raises Unauthorized, Forbidden or RateLimited."""
-        who = self._everybody if self._tokens is None else await _authenticated(self._tokens, authorization)
+        who = self._everybody
+        if self._tokens is not None:
+            who = _principal(await _verified(self._tokens, authorization))
         if scope not in who.scopes:
             raise Forbidden(f"the token needs the scope {scope}", scope=scope)
         if self._limit is not None and (seconds := self._limit.wait(who.owner)):
@@ -96,23 +95,26 @@ def principal(request: Request) -> Principal:
     return who
 
 
-async def _authenticated(tokens: TokenVerifier, authorization: list[str]) -> Principal:
+async def _verified(tokens: TokenVerifier, authorization: list[str]) -> TokenClaims:
     scheme, _, token = authorization[0].strip().partition(" ") if len(authorization) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("send a token in the header Authorization: Bearer …")
     try:
-        claims = await tokens.verify(token.strip())
+        return await tokens.verify(token.strip())
     except InvalidToken as exc:
         raise Unauthorized(str(exc), error="invalid_token") from exc
-    return _principal(claims)
 
 
 @lru_cache(MAX_CACHED)  # by the identity of the claims, which the verifier caches
 def _principal(claims: TokenClaims) -> Principal:
     given = {Scope(name) for name in claims.scopes if name in EVERY_SCOPE}
+    grants = claims.grants
+    usual_priority = MAX_PRIORITY if Scope.ADMIN in given else TENANT_PRIORITY
     return Principal(
         owner=claims.owner,
         subject=claims.subject,
         scopes=frozenset().union(*(_IMPLIED.get(scope, {scope}) for scope in given)),
         expires_at=claims.expires_at,
+        tasks=grants.tasks,
+        max_priority=usual_priority if grants.max_priority is None else grants.max_priority,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import jwt
 
+from horae.api.auth.grants import Grants, read_grants
 from horae.api.auth.jwks import KeyRing, KeySource
 from horae.core.owners import EVERY_OWNER
 
@@ -33,6 +34,7 @@ class TokenClaims:
     subject: str
     scopes: frozenset[str]
     expires_at: float  # Unix time in seconds
+    grants: Grants
 
 
 class TokenVerifier:
@@ -100,8 +102,19 @@ class TokenVerifier:
         subject = _name(payload, "sub") if "sub" in payload else owner
         scopes = payload.get("scope", payload.get("scp"))
         return TokenClaims(
-            owner=owner, subject=subject, scopes=frozenset(_texts(scopes, split=True)), expires_at=expires_at
+            owner=owner,
+            subject=subject,
+            scopes=frozenset(_texts(scopes, split=True)),
+            expires_at=expires_at,
+            grants=_grants(payload),
         )
+
+
+def _grants(payload: Mapping[str, Any]) -> Grants:
+    try:
+        return read_grants(payload)
+    except ValueError as exc:
+        raise InvalidToken(str(exc)) from exc
 
 
 def _signed_payload(token: str, ring: KeyRing, kid: str | None, algorithm: str) -> Mapping[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The acts of a principal that make runs: each is permitted by the scopes that its task needs."""
+"""The acts of a principal that make runs: each is permitted by the scopes, tasks and priority of its token."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -7,6 +7,7 @@ from functools import partial
 from starlette.requests import Request
 
 from horae.api.auth.guard import Principal, principal
+from horae.api.auth.permission import Permission
 from horae.api.dispatch.context import Services, services_of
 from horae.api.schemas.bulk_requests import BulkBody, JobAction, JobBulk, RunBulk, selected_jobs, selected_runs
 from horae.core.drafts import Draft
@@ -26,75 +27,81 @@ from horae.ports.permits import permit_all
 class Acts:
     """What one principal does with jobs; the only way of the routes to whatever makes runs."""
 
-    __slots__ = ("_jobs", "_letters", "_queries", "_services", "_who")
+    __slots__ = ("_jobs", "_letters", "_permit", "_queries", "_services", "_who")
 
     def __init__(self, services: Services, who: Principal) -> None:
         self._services = services
         self._jobs = services.jobs
         self._letters = services.dead_letters
         self._queries = services.queries
+        self._permit = Permission(who, services.tasks.defaults)
         self._who = who
 
     async def job(self, job_id: JobId) -> Job:
         """Return a job that the principal may run; raises NotFound or Forbidden before a body is read."""
         job = await self._jobs.find(job_id, owner=self._who.reach)
-        self._who.permit(job.spec)
+        self._permit(job.spec)
         return job
 
     async def run(self, run_id: RunId) -> Run:
         """Return a run that the principal may run again; raises NotFound or Forbidden before a body is read."""
         run, _ = await self._queries.run(run_id, owner=self._who.reach)
-        self._who.permit(run.spec)
+        self._permit(run.spec)
         return run
 
     async def create(self, draft: Draft, issue: Issue[Job] | None = None) -> Job | IdempotencyRecord:
         """Create a job."""
         who = self._who
         if issue is None:
-            return await self._jobs.create(draft, owner=who.owner, by=who.subject, permit=who.permit)
-        return await self._jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue, permit=who.permit)
+            return await self._jobs.create(draft, owner=who.owner, by=who.subject, permit=self._permit)
+        return await self._jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue, permit=self._permit)
 
     async def create_many(
         self, drafts: Sequence[Draft | HoraeError], asks: Sequence[Ask | None]
     ) -> list[JobId | HoraeError]:
         """Create many jobs, and return the id or the error of each."""
         who = self._who
-        return await self._jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks, permit=who.permit)
+        return await self._jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks, permit=self._permit)
 
     async def patch(self, job_id: JobId, revise: Revise, *, expected: int | None) -> Job:
         """Write what `revise` makes of a job."""
-        who = self._who
-        return await self._jobs.patch(job_id, revise, owner=who.reach, expected=expected, permit=who.permit)
+
+        async def permitted(job: Job) -> Draft:
+            draft = await revise(job)
+            self._permit.change(job.spec, draft)
+            return draft
+
+        return await self._jobs.patch(job_id, permitted, owner=self._who.reach, expected=expected)
 
     async def put(self, draft: Draft, *, check: Callable[[Job | None], None]) -> Put:
         """Create or replace the job with the key of the draft."""
         who = self._who
-        return await self._jobs.put(draft, owner=who.owner, by=who.subject, check=check, permit=who.permit)
+        return await self._jobs.put(draft, owner=who.owner, by=who.subject, check=check, permit=self._permit)
 
     async def run_now(self, job_id: JobId, params: str | None, issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         """Run a job now."""
-        who = self._who
-        return await self._jobs.run_now(job_id, params, owner=who.reach, by=who.subject, issue=issue, permit=who.permit)
+        who, permit = self._who, self._permit
+        return await self._jobs.run_now(job_id, params, owner=who.reach, by=who.subject, issue=issue, permit=permit)
 
     async def backfill(
         self, job_id: JobId, start: datetime, end: datetime, issue: Issue[Filling] | None
     ) -> Filling | IdempotencyRecord:
         """Run past slots of a job."""
         who = self._who
-        return await self._jobs.backfill(job_id, start, end, owner=who.reach, issue=issue, permit=who.permit)
+        return await self._jobs.backfill(job_id, start, end, owner=who.reach, issue=issue, permit=self._permit)
 
     async def resume(self, job_id: JobId, missed: Misfire) -> Job:
         """Resume a job."""
-        return await self._jobs.resume(job_id, missed=missed, owner=self._who.reach, permit=self._who.permit)
+        return await self._jobs.resume(job_id, missed=missed, owner=self._who.reach, permit=self._permit)
 
     async def requeue(self, selection: Selection, patch: Patch | None) -> Tally:
         """Run dead letters again."""
-        return await self._letters.requeue(selection, patch, by=self._who.subject, permit=self._who.permit)
+        return await self._letters.requeue(selection, patch, by=self._who.subject, permit=self._permit)
 
     async def retry(self, run_id: RunId, patch: Patch | None, issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         """Run one dead letter again."""
-        who = self._who
-        return await self._letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue, permit=who.permit)
+        who, permit = self._who, self._permit
+        return await self._letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue, permit=permit)
 
     # --- many at once
 
@@ -102,7 +109,7 @@ class Acts:
         """Pause, resume, cancel or run many jobs."""
         if asked.missed is not None and asked.action != "resume":
             raise Invalid(f"missed belongs to the action resume; leave it out for {asked.action}", pointer="/missed")
-        jobs, permit = self._jobs, self._who.permit
+        jobs, permit = self._jobs, self._permit
         performs: dict[JobAction, Callable[[Sequence[Job]], Awaitable[int]]] = {
             "pause": jobs.pause_many,
             "resume": partial(jobs.resume_many, missed=asked.missed or Misfire.SKIP, permit=permit),
@@ -135,7 +142,7 @@ class Acts:
             read=selected_runs(asked, self._who, store, find, now=now),
             find=find,
             perform=partial(letters.requeue_many, by=self._who.subject) if retries else self._jobs.cancel_runs,
-            permit=self._who.permit if retries else permit_all,
+            permit=self._permit if retries else permit_all,
         )
         return await self._perform(act, asked)
 

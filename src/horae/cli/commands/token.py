@@ -29,6 +29,17 @@ def create(
     ] = None,
     ttl: Annotated[str, Parameter(help="How long it is valid, such as 90s, 12h or 30d.")] = "1h",
     audience: Annotated[str | None, Parameter(help="The audience it is for (HORAE_JWT_AUDIENCE).")] = None,
+    tasks: Annotated[
+        list[str] | None,
+        Several,
+        Parameter(help="Tasks that it may run, such as mail.*; several as a,b or repeated (default: any)."),
+    ] = None,
+    max_priority: Annotated[
+        int | None,
+        Parameter(
+            help="The highest priority of its jobs, -100 to 100 (default: 0; admin: 100).", allow_leading_hyphen=True
+        ),
+    ] = None,
 ) -> None:
     """Print a token that is signed with HORAE_JWT_SECRET, and nothing else."""
     import jwt  # late: no other command needs it
@@ -47,6 +58,8 @@ def create(
         "iat": now,
         "exp": now + _seconds(ttl),
         **({"aud": settings.jwt_audience} if settings.jwt_audience else {}),
+        **({} if tasks is None else {"tasks": _listed(tasks)}),
+        **({} if max_priority is None else {"max_priority": _priority(max_priority)}),
     }
     print_text(jwt.encode(claims, settings.jwt_secret, algorithm="HS256"))
 
@@ -70,11 +83,23 @@ def _subject(sub: str) -> str:
 def _scopes(given: Sequence[str] | None) -> Sequence[str]:
     if given is None:
         return DEFAULT_SCOPES
-    names = [name for part in given for name in part.replace(",", " ").split()]
+    names = _listed(given)
     unknown = [name for name in names if name not in SCOPES]
     if unknown or not names:
         raise Malformed(f"--scope {' '.join(unknown)!r}: the scopes are {', '.join(SCOPES)}")
     return list(dict.fromkeys(names))
+
+
+def _listed(given: Sequence[str]) -> list[str]:
+    return [name for part in given for name in part.replace(",", " ").split()]
+
+
+def _priority(given: int) -> int:
+    from horae.core.limits import MAX_PRIORITY, MIN_PRIORITY
+
+    if not MIN_PRIORITY <= given <= MAX_PRIORITY:
+        raise Malformed(f"--max-priority {given}: priorities are from {MIN_PRIORITY} to {MAX_PRIORITY}")
+    return given
 
 
 def _seconds(ttl: str) -> int:
