@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from horae.core.decisions.firing import LONGEST_HORIZON
+from horae.core.decisions.quotas import Limits
 from horae.core.errors import Misconfigured
 
 ROLES = ("api", "planner", "worker")  # what a node may do
@@ -22,6 +23,8 @@ MAKE_SECRET = "make one with: openssl rand -base64 48"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.ASCII)
 _PASSWORD = re.compile(r"([?&]password=)[^&#]*")
+_AMOUNT = re.compile(r"(\d[\d_]{0,17})\s*([kMGT]B)?", re.ASCII)
+_SIZES = {None: 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -87,6 +90,14 @@ def _rate(value: object) -> float:
     return rate
 
 
+def _amount(value: object) -> int:
+    """Read a number such as `2000000`, `2_000_000` or `50GB`."""
+    match = _AMOUNT.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("must be a whole number, such as 1000000 or 50GB, 0 for no limit")
+    return int(match[1]) * _SIZES[match[2]]
+
+
 def _port(value: object) -> int:
     port = int(str(value))
     if not 0 <= port < 65536:
@@ -131,6 +142,10 @@ class Settings:
     jwt_owner_claim: str = _setting("sub", _claim)
     encryption_key: str = _setting("", str, secret=True)
     rate_limit: float = _setting(0.0, _rate)  # requests per second and owner; 0: none
+    max_waiting: int = _setting(Limits().waiting, _amount)  # of one owner; 0: no limit
+    max_recurring: int = _setting(Limits().recurring, _amount)
+    max_queues: int = _setting(Limits().queues, _amount)
+    max_stored_bytes: int = _setting(Limits().stored_bytes, _amount)
     allow_shell: bool = _setting(False, _switch)
     retention: timedelta = _setting(timedelta(days=30), parse_duration)
     http_allow: tuple[str, ...] = _setting((), _reachable)

@@ -59,6 +59,7 @@ GET    /v1/tasks                 jobs:read  200     -
 GET    /v1/workers               jobs:read  200     -
 GET    /v1/queues                jobs:read  200     -
 PATCH  /v1/queues/{name}         admin      200     404,413,422
+GET    /v1/usage                 jobs:read  200     -
 POST   /v1/schedules/preview     jobs:read  200     413,422
 GET    /v1/events                jobs:read  200     422
 GET    /healthz                  -          200     -
@@ -109,6 +110,7 @@ queues  change list_queues
 runs  cancel list_runs logs retry show why
 schedules  show_preview
 tasks  list_tasks list_workers
+usage  show
 """
 JOB_FIELDS = (JOB_DEFAULTS.keys() | WITHOUT_DEFAULT | {"labels"}) - {"secrets", "allow_unknown_task"}
 

@@ -193,3 +193,10 @@ def test_the_doctor_says_what_to_do_and_hides_secrets(tmp_path: Path) -> None:
     assert "environment HORAE_AUTH" in result.stdout
     assert secret not in result.stdout + result.stderr
     assert not (tmp_path / "none.db").exists()
+
+
+def test_usage_is_shown_as_a_table_and_as_json(command: RunCommand) -> None:
+    table = command("usage").stdout
+    assert [line.split()[0] for line in table.splitlines()] == ["RESOURCE", "waiting", "recurring", "queues", "stored"]
+    usage = json_of(command, "usage", "--owner", "nobody")
+    assert (usage["owner"], usage["waiting"]) == ("nobody", {"used": 0, "limit": None})

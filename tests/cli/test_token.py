@@ -105,3 +105,11 @@ def test_a_token_can_name_its_tasks_and_its_highest_priority(
     assert (claims["tasks"], claims["max_priority"]) == (["mail.*", "demo.echo", "web.*"], -5)
     assert not {"tasks", "max_priority"} & made(capsys, "--sub", "ann").keys()
     assert "from -100 to 100" in refused(capsys, "--sub", "ann", "--max-priority", "101")
+
+
+def test_a_token_can_say_limits_of_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HORAE_JWT_SECRET", SECRET)
+    claims = made(capsys, "--sub", "ann", "--limit", "waiting=5", "--limit", "stored_bytes=0")
+    assert claims["limits"] == {"waiting": 5, "stored_bytes": 0}
+    for wrong in ("jobs=5", "waiting=-1", "waiting=many", "waiting=true"):
+        assert "whole numbers" in refused(capsys, "--sub", "ann", "--limit", wrong)

@@ -187,6 +187,13 @@ async def test_queues_workers_tasks_and_previews(client: AsyncClient, hand: Hand
     assert (preview.description, len(preview.fires)) == ("at 09:00 every day (UTC)", 2)
 
 
+async def test_how_much_an_owner_keeps(client: AsyncClient) -> None:
+    await client.jobs.create("demo.echo", schedule="2099-01-01T00:00:00Z")
+    usage = await client.usage()
+    assert (usage.owner, usage.waiting.used, usage.waiting.limit) == ("local", 1, None)
+    assert (await client.usage(owner="other")).waiting.used == 0
+
+
 async def test_what_has_no_method_can_still_be_asked_for(client: AsyncClient) -> None:
     assert (await client.request("GET", "/v1/jobs", query={"limit": 1}))["items"] == []
     assert "horae_runs_total" in await client.text("/metrics")

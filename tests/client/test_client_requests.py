@@ -145,6 +145,8 @@ def test_delays_grow_and_follow_what_the_server_asks_for(monkeypatch: pytest.Mon
     assert retries.after_refusal(refusal(429, "", {"retry-after": "7"}, b"")) == 7
     with pytest.raises(RateLimited):
         retries.after_refusal(refusal(429, "", {"retry-after": str(int(LONGEST_WAIT) + 1)}, b""))
+    with pytest.raises(RateLimited):  # a quota takes longer than a moment
+        retries.after_refusal(refusal(429, "", {"retry-after": "1"}, b'{"code": "quota_exceeded", "detail": "full"}'))
     least_random = CallRetries(get("/", object), url=URL, retries=9, random_factor=lambda: 0.0)
     assert least_random.after_failure(httpx2.ReadError("")) == 0.1
 

@@ -106,6 +106,9 @@ INDEXES = {
     "owners_and_queues": {"runs_queue"},
     "latenesses": {"runs_queue"},
     "due_soon": {"runs_due", "jobs_plan"},
+    "kept_jobs": {"jobs_owner"},
+    "kept_live": {"runs_live"},
+    "kept_ended": {"runs_owner"},
     "expire_idempotency": {"records_idempotency"},
     "events_of_owner": {"events_owner"},
     "prune_runs": {"runs_finished"},
@@ -127,6 +130,9 @@ MAY_SCAN = {
     "held_of_queue": "(subquery",
     "queues_of_owner": "(subquery",
     "due_soon": "(subquery",
+    "kept_jobs": "page",
+    "kept_live": "page",
+    "kept_ended": "page",
     "queues_ahead_of_owner": "theirs",
     "owners_and_queues": "pairs",
 }
@@ -148,6 +154,11 @@ def test_a_hot_statement_scans_no_table(db: sqlite3.Connection, name: str) -> No
         few = "VIRTUAL TABLE" in step or table.startswith(("(subquery", "(join", MAY_SCAN.get(name, "(")))
         in_order = "USING" in step and "INDEX" in step
         assert few or in_order or step == "SCAN CONSTANT ROW", step
+
+
+@pytest.mark.parametrize("name", ["kept_live", "kept_ended"])
+def test_runs_of_one_time_are_counted_page_by_page_through_the_index(db: sqlite3.Connection, name: str) -> None:
+    assert any("due_at=? AND rowid>?" in step for step in plan_of(db, name))
 
 
 ORDERED = [

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horae.core.errors import InvalidSchedule
-from horae.core.schedule.parse import schedule_to_wire
+from horae.core.schedule.evaluate import is_recurring
+from horae.core.schedule.parse import recurs, schedule_to_wire
 from horae.core.schedule.types import At, Calendar, CronSchedule, Every, Now, Schedule
 from tests.core.schedules import NOW, read, utc
 
@@ -46,6 +47,27 @@ from tests.core.schedules import NOW, read, utc
 )
 def test_a_schedule_is_read_from_any_of_its_forms(value: object, expected: Schedule) -> None:
     assert read(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "again"),
+    [
+        ("now", False),
+        (" now\t", False),
+        ("2027-01-01T00:00:00Z", False),
+        (" 2026-12-31 19:00:00-05:00", False),
+        ({"type": "now"}, False),
+        ({"type": "at", "time": "2027-01-01T00:00:00Z"}, False),
+        ("@daily", True),
+        ("0 9 * * mon-fri", True),
+        ("every 5m", True),
+        ({"type": "every", "seconds": 5}, True),
+        ({"type": "cron", "expression": "@daily"}, True),
+        ({"type": "calendar", "hour": 9}, True),
+    ],
+)
+def test_the_form_of_a_schedule_says_whether_it_recurs(value: str | dict[str, object], again: bool) -> None:
+    assert recurs(value) == is_recurring(read(value)) == again
 
 
 @pytest.mark.parametrize(

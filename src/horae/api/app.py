@@ -27,6 +27,7 @@ from horae.api.routes import (
     runs,
     schedules,
     tasks,
+    usage,
 )
 from horae.core.errors import HoraeError
 
@@ -38,6 +39,7 @@ ROUTE_MODULES = (
     runs,
     dead_letters,
     queues,
+    usage,
     schedules,
     tasks,
     events,

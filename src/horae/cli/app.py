@@ -24,6 +24,7 @@ COMMANDS = {  # in the order of the help page; the help is written here so that 
     "runs": ("horae.cli.commands.runs:app", "List runs, show how they ended, cancel or retry one."),
     "run": ("horae.cli.commands.runs:start", "Run a job now; with --follow the exit code is its result."),
     "dlq": ("horae.cli.commands.dlq:app", "List, requeue or discard failed runs (dead letters)."),
+    "usage": ("horae.cli.commands.usage:usage", "Show how much an owner keeps, and how much it may."),
     "doctor": ("horae.cli.commands.doctor:doctor", "Show each setting and its source, and check the set-up."),
     "check": ("horae.cli.commands.check:check", "Verify that the history in the store keeps every promise."),
     "bench": ("horae.cli.commands.bench:bench", "Measure throughput and lateness here, in scratch data."),

@@ -34,6 +34,7 @@ from horae.client.models import (
     Problem,
     QueueView,
     Resolved,
+    Resource,
     Retry,
     RetryFields,
     Run,
@@ -42,6 +43,7 @@ from horae.client.models import (
     Status,
     Task,
     Upcoming,
+    Usage,
     Why,
     Worker,
 )
@@ -76,6 +78,7 @@ __all__ = [
     "RequestMalformed",
     "RequestTooLarge",
     "Resolved",
+    "Resource",
     "Retry",
     "RetryFields",
     "Run",
@@ -87,6 +90,7 @@ __all__ = [
     "TooOld",
     "Unauthenticated",
     "Upcoming",
+    "Usage",
     "Why",
     "Worker",
 ]

@@ -15,7 +15,7 @@ from horae.client.models import Event, Preview
 from horae.client.retries import RETRIES
 from horae.client.runs import RunMethods
 from horae.client.streams import EventStream, Stream
-from horae.client.system import QueueMethods, TaskMethods, WorkerMethods
+from horae.client.system import QueueMethods, TaskMethods, WorkerMethods, usage
 from horae.client.transport import AsyncTransport, SyncTransport
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class _Client(Methods[TransportT]):
         self.tasks = TaskMethods(transport)
 
     preview = call_method(preview)
+    usage = call_method(usage)
     events = stream_method(events)
     request = call_method(request)
     text = call_method(text)

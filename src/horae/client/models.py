@@ -142,6 +142,24 @@ class Job(Struct, frozen=True, kw_only=True):
     omitted: list[str] = []  # values that are too large for a list; `client.jobs.get` returns them
 
 
+class Resource(Struct, frozen=True):
+    """How much of something an owner keeps, and how much it may; None means any amount."""
+
+    used: int
+    limit: int | None = None
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What an owner keeps: counted a short while ago (`counted_at`), plus what the server accepted since."""
+
+    owner: str
+    waiting: Resource
+    recurring: Resource
+    queues: Resource
+    stored_bytes: Resource
+    counted_at: datetime | None = None
+
+
 class RetryFields(TypedDict, total=False):
     """The delays between attempts."""
 

@@ -46,8 +46,8 @@ class CallRetries:
         return self._backoff()
 
     def _is_temporary(self, refusal: Refused) -> bool:
-        if refusal.status == 429:
-            return True  # the server refused it before doing anything
+        if refusal.status == 429:  # the server refused it before doing anything
+            return refusal.code != "quota_exceeded"  # which takes longer than a moment
         in_flight = refusal.status == 409 and refusal.code == "in_flight"  # an earlier attempt of this call
         return self._call.repeatable and (in_flight or refusal.status in (502, 503, 504))
 

@@ -1,10 +1,10 @@
-"""`client.queues`, `client.workers` and `client.tasks`."""
+"""`client.queues`, `client.workers`, `client.tasks` and `client.usage`."""
 
 from msgspec import UNSET, UnsetType
 
 from horae.client.call import Call, Steps, change, get, path_to
 from horae.client.methods import Methods, TransportT, call_method
-from horae.client.models import Page, QueueView, Task, Worker
+from horae.client.models import Page, QueueView, Task, Usage, Worker
 
 
 def queues(*, owner: str | None = None) -> Steps[list[QueueView]]:
@@ -42,6 +42,11 @@ def tasks() -> Steps[list[Task]]:
     """Return every task that a worker ever registered."""
     page: Page[Task] = yield get(path_to("tasks"), Page[Task])
     return page.items
+
+
+def usage(*, owner: str | None = None) -> Call[Usage]:
+    """Return how much an owner keeps, and its limits; another owner than one's own needs the scope `admin`."""
+    return get(path_to("usage"), Usage, owner=owner)
 
 
 class QueueMethods(Methods[TransportT]):

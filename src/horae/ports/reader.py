@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
+from horae.core.decisions.quotas import Amount
 from horae.core.model import Attempt, Backfill, Job, JobError, JobId, JobStatus, Node, Run, RunId, Skip, State
 from horae.core.records import Record
-from horae.core.values import Value
+from horae.core.values import FastStrEnum, Value
 
 T = TypeVar("T", covariant=True)
 R = TypeVar("R", bound=Record)
@@ -81,6 +82,21 @@ class QueueDepth(Value, frozen=True, kw_only=True):
     concurrency: int | None = None  # how many of its runs all nodes together may hold; None means any number
 
 
+class Kept(FastStrEnum):
+    """What an owner keeps in the store, in parts that are counted one after another."""
+
+    JOBS = "jobs"  # recurring ones
+    LIVE = "live"  # runs that have not ended
+    ENDED = "ended"  # runs
+
+
+class KeptPage(Value, frozen=True, kw_only=True):
+    """What a page of a part amounts to; `cursor` continues after it and is None at the end."""
+
+    amount: Amount
+    cursor: str | None
+
+
 class Reader(Protocol):
     """Look-ups and lists. Look-ups by id find rows of any owner; `horae.lookup` checks whose they are."""
 
@@ -139,6 +155,9 @@ class Reader(Protocol):
         These are waiting runs, and the next slots of recurring jobs whose runs are not planned yet. At least the first
         10,000 of both are counted.
         """
+
+    async def kept_by(self, owner: str, part: Kept, *, cursor: str | None, limit: int) -> KeptPage:
+        """Count a page of what an owner keeps, of at most `limit` rows; jobs that have ended count only their bytes."""
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         """Group the latest 10,000 dead letters by task and error, the most frequent first."""

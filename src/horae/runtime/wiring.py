@@ -99,6 +99,7 @@ async def running_node(
         executor = _executor(parts) if "worker" in plan.roles else None
         node = _node(parts, executor)
         services = _services(parts, node)
+        stack.push_async_callback(services.usage.close)
         local_names = plan.local or (guard is None and settings.auth == "off")
         guard = guard or guard_of(settings, now=lambda: clock.now().timestamp())
         api = create_app(services, guard=guard, local_names=local_names)

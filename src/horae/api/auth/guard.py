@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from starlette.requests import Request
 
+from horae.api.auth.grants import Grants
 from horae.api.auth.jwks import KeySource, SecretKey, jwks_at
 from horae.api.auth.safety import refuse_unsafe_auth
 from horae.api.auth.tokens import MAX_CACHED, InvalidToken, TokenClaims, TokenVerifier
@@ -13,8 +14,10 @@ from horae.api.http.operation import Scope, header_values
 from horae.api.http.problems import Forbidden, RateLimited, Unauthorized
 from horae.api.http.rate_limit import RateLimit
 from horae.config import Settings
+from horae.core.decisions.quotas import UNLIMITED, Limits
 from horae.core.limits import MAX_PRIORITY
 from horae.core.model import LOCAL
+from horae.core.values import replace
 
 EVERY_SCOPE = frozenset(Scope)
 TENANT_PRIORITY = 0  # the highest of a token that is no administrator's and does not say another
@@ -31,6 +34,7 @@ class Principal:
     expires_at: float | None = None  # Unix time in seconds; None: never
     tasks: tuple[str, ...] | None = None  # names or patterns of tasks that may be run; None: any
     max_priority: int = MAX_PRIORITY  # of jobs, unless their task declares a higher one
+    limits: Limits | None = None  # of what the owner may keep; None: any amount
 
     @property
     def admin(self) -> bool:
@@ -49,18 +53,27 @@ class Guard:
     """Admits requests that have a valid token and the needed scope and are within the rate limit."""
 
     def __init__(
-        self, tokens: TokenVerifier | None = None, limit: RateLimit | None = None, *, everybody: Principal = EVERYBODY
+        self,
+        tokens: TokenVerifier | None = None,
+        limit: RateLimit | None = None,
+        *,
+        everybody: Principal = EVERYBODY,
+        limits: Limits | None = None,
     ) -> None:
-        """Without `tokens` (loopback only, or in an application that authenticates) every request is `everybody`."""
+        """Without `tokens` (loopback only, or in an application that authenticates) every request is `everybody`.
+
+        `limits` are the quotas of owners whose tokens are no administrators' and say no others; None: there are none.
+        """
         self._tokens = tokens
         self._limit = limit
         self._everybody = everybody
+        self.limits = limits
 
     async def admit(self, authorization: list[str], scope: Scope) -> Principal:
         """Return the principal of these `Authorization` headers; raises Unauthorized, Forbidden or RateLimited."""
         who = self._everybody
         if self._tokens is not None:
-            who = _principal(await _verified(self._tokens, authorization))
+            who = _principal(await _verified(self._tokens, authorization), self.limits)
         if scope not in who.scopes:
             raise Forbidden(f"the token needs the scope {scope}", scope=scope)
         if self._limit is not None and (seconds := self._limit.wait(who.owner)):
@@ -79,7 +92,18 @@ def guard_of(settings: Settings, now: Callable[[], float]) -> Guard:
         return Guard(None, limit)
     keys: KeySource = SecretKey(settings.jwt_secret) if settings.jwt_secret else jwks_at(settings.jwks)
     audience = settings.jwt_audience or None
-    return Guard(TokenVerifier(keys, now=now, audience=audience, owner_claim=settings.jwt_owner_claim), limit)
+    tokens = TokenVerifier(keys, now=now, audience=audience, owner_claim=settings.jwt_owner_claim)
+    return Guard(tokens, limit, limits=limits_of(settings))
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the quotas that the settings name."""
+    return Limits(
+        waiting=settings.max_waiting,
+        recurring=settings.max_recurring,
+        queues=settings.max_queues,
+        stored_bytes=settings.max_stored_bytes,
+    )
 
 
 async def authorize(request: Request, scope: Scope | None) -> None:
@@ -106,7 +130,7 @@ async def _verified(tokens: TokenVerifier, authorization: list[str]) -> TokenCla
 
 
 @lru_cache(MAX_CACHED)  # by the identity of the claims, which the verifier caches
-def _principal(claims: TokenClaims) -> Principal:
+def _principal(claims: TokenClaims, limits: Limits | None) -> Principal:
     given = {Scope(name) for name in claims.scopes if name in EVERY_SCOPE}
     grants = claims.grants
     usual_priority = MAX_PRIORITY if Scope.ADMIN in given else TENANT_PRIORITY
@@ -117,4 +141,10 @@ def _principal(claims: TokenClaims) -> Principal:
         expires_at=claims.expires_at,
         tasks=grants.tasks,
         max_priority=usual_priority if grants.max_priority is None else grants.max_priority,
+        limits=_limits(grants, None if Scope.ADMIN in given else limits),
     )
+
+
+def _limits(grants: Grants, usual: Limits | None) -> Limits | None:
+    """Return the limits that a token says, and for the rest the usual ones."""
+    return replace(usual or UNLIMITED, **grants.limits) if grants.limits else usual

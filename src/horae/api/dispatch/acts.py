@@ -1,5 +1,6 @@
-"""The acts of a principal that make runs: each is permitted by the scopes, tasks and priority of its token."""
+"""The acts of a principal that make runs: each is permitted by its token, and within the quota of its owner."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -10,6 +11,8 @@ from horae.api.auth.guard import Principal, principal
 from horae.api.auth.permission import Permission
 from horae.api.dispatch.context import Services, services_of
 from horae.api.schemas.bulk_requests import BulkBody, JobAction, JobBulk, RunBulk, selected_jobs, selected_runs
+from horae.api.quotas.quota import Quota
+from horae.core.decisions.quotas import NOTHING, Amount
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, Invalid
 from horae.core.model import Job, JobId, Misfire, Run, RunId
@@ -27,7 +30,7 @@ from horae.ports.permits import permit_all
 class Acts:
     """What one principal does with jobs; the only way of the routes to whatever makes runs."""
 
-    __slots__ = ("_jobs", "_letters", "_permit", "_queries", "_services", "_who")
+    __slots__ = ("_jobs", "_letters", "_permit", "_queries", "_quota", "_services", "_who")
 
     def __init__(self, services: Services, who: Principal) -> None:
         self._services = services
@@ -35,6 +38,7 @@ class Acts:
         self._letters = services.dead_letters
         self._queries = services.queries
         self._permit = Permission(who, services.tasks.defaults)
+        self._quota = Quota(services.usage, who, services.tasks.defaults)
         self._who = who
 
     async def job(self, job_id: JobId) -> Job:
@@ -50,45 +54,66 @@ class Acts:
         return run
 
     async def create(self, draft: Draft, issue: Issue[Job] | None = None) -> Job | IdempotencyRecord:
-        """Create a job."""
-        who = self._who
-        if issue is None:
-            return await self._jobs.create(draft, owner=who.owner, by=who.subject, permit=self._permit)
-        return await self._jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue, permit=self._permit)
+        """Create a job; raises OverQuota, as all acts that add something."""
+        who, permit = self._who, self._permit
+        async with self._quota.room(self._quota.of([draft])) as room:
+            if issue is None:
+                return await self._jobs.create(draft, owner=who.owner, by=who.subject, permit=permit)
+            done = await self._jobs.create_once(draft, owner=who.owner, by=who.subject, issue=issue, permit=permit)
+            if isinstance(done, IdempotencyRecord):
+                room.added = NOTHING
+            return done
 
     async def create_many(
         self, drafts: Sequence[Draft | HoraeError], asks: Sequence[Ask | None]
     ) -> list[JobId | HoraeError]:
-        """Create many jobs, and return the id or the error of each."""
-        who = self._who
-        return await self._jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks, permit=self._permit)
+        """Create many jobs, and return the id or the error of each; nothing if together they are over the quota."""
+        who, permit = self._who, self._permit
+        given = [draft for draft in drafts if isinstance(draft, Draft)]
+        async with self._quota.room(self._quota.of(given)) as room:
+            ids = await self._jobs.create_many(drafts, owner=who.owner, by=who.subject, asks=asks, permit=permit)
+            if sum(1 for one in ids if not isinstance(one, HoraeError)) < len(given):
+                pairs = zip(drafts, ids, strict=True)
+                room.added = self._quota.of(
+                    draft for draft, one in pairs if isinstance(draft, Draft) and not isinstance(one, HoraeError)
+                )
+            return ids
 
     async def patch(self, job_id: JobId, revise: Revise, *, expected: int | None) -> Job:
         """Write what `revise` makes of a job."""
+        async with contextlib.AsyncExitStack() as rooms:
 
-        async def permitted(job: Job) -> Draft:
-            draft = await revise(job)
-            self._permit.change(job.spec, draft)
-            return draft
+            async def permitted(job: Job) -> Draft:
+                draft = await revise(job)
+                self._permit.change(job.spec, draft)
+                await rooms.enter_async_context(self._quota.room(self._quota.of_change(job, draft)))
+                return draft
 
-        return await self._jobs.patch(job_id, permitted, owner=self._who.reach, expected=expected)
+            return await self._jobs.patch(job_id, permitted, owner=self._who.reach, expected=expected)
 
-    async def put(self, draft: Draft, *, check: Callable[[Job | None], None]) -> Put:
-        """Create or replace the job with the key of the draft."""
-        who = self._who
-        return await self._jobs.put(draft, owner=who.owner, by=who.subject, check=check, permit=self._permit)
+    async def put(self, draft: Draft, there: Job | None, *, check: Callable[[Job | None], None]) -> Put:
+        """Create the job with the key of the draft, or replace the one that is there."""
+        who, quota = self._who, self._quota
+        wanted = quota.of([draft]) if there is None else quota.of_change(there, draft)
+        async with quota.room(wanted):
+            return await self._jobs.put(draft, owner=who.owner, by=who.subject, check=check, permit=self._permit)
 
     async def run_now(self, job_id: JobId, params: str | None, issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         """Run a job now."""
         who, permit = self._who, self._permit
-        return await self._jobs.run_now(job_id, params, owner=who.reach, by=who.subject, issue=issue, permit=permit)
+        async with self._quota.room(Amount(waiting=1, stored_bytes=len(params or ""))) as room:
+            done = await self._jobs.run_now(job_id, params, owner=who.reach, by=who.subject, issue=issue, permit=permit)
+            if isinstance(done, IdempotencyRecord):
+                room.added = NOTHING
+            return done
 
     async def backfill(
         self, job_id: JobId, start: datetime, end: datetime, issue: Issue[Filling] | None
     ) -> Filling | IdempotencyRecord:
-        """Run past slots of a job."""
+        """Run past slots of a job; planners make the runs, a few at a time."""
         who = self._who
-        return await self._jobs.backfill(job_id, start, end, owner=who.reach, issue=issue, permit=self._permit)
+        async with self._quota.room(Amount(waiting=1)):
+            return await self._jobs.backfill(job_id, start, end, owner=who.reach, issue=issue, permit=self._permit)
 
     async def resume(self, job_id: JobId, missed: Misfire) -> Job:
         """Resume a job."""
@@ -96,12 +121,19 @@ class Acts:
 
     async def requeue(self, selection: Selection, patch: Patch | None) -> Tally:
         """Run dead letters again."""
-        return await self._letters.requeue(selection, patch, by=self._who.subject, permit=self._permit)
+        async with self._quota.room(Amount(waiting=len(selection.ids or (1,)))) as room:
+            tally = await self._letters.requeue(selection, patch, by=self._who.subject, permit=self._permit)
+            room.added = Amount(waiting=tally.done)
+            return tally
 
     async def retry(self, run_id: RunId, patch: Patch | None, issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         """Run one dead letter again."""
         who, permit = self._who, self._permit
-        return await self._letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue, permit=permit)
+        async with self._quota.room(Amount(waiting=1)) as room:
+            done = await self._letters.retry(run_id, patch, owner=who.reach, by=who.subject, issue=issue, permit=permit)
+            if isinstance(done, IdempotencyRecord):
+                room.added = NOTHING
+            return done
 
     # --- many at once
 
@@ -127,7 +159,7 @@ class Acts:
             perform=performs[asked.action],
             permit=permit if asked.action in ("resume", "run") else permit_all,
         )
-        return await self._perform(act, asked)
+        return await self._perform(act, asked, adds=asked.action == "run")
 
     async def on_runs(self, asked: RunBulk) -> BulkTally:
         """Cancel many runs, or run many dead letters again."""
@@ -144,12 +176,16 @@ class Acts:
             perform=partial(letters.requeue_many, by=self._who.subject) if retries else self._jobs.cancel_runs,
             permit=self._permit if retries else permit_all,
         )
-        return await self._perform(act, asked)
+        return await self._perform(act, asked, adds=retries)
 
-    async def _perform(self, act: BulkAct[Item], asked: BulkBody) -> BulkTally:
-        return await self._services.bulk_acts.perform(
-            act, owner=self._who.owner, cursor=asked.cursor, dry_run=asked.dry_run
-        )
+    async def _perform(self, act: BulkAct[Item], asked: BulkBody, *, adds: bool) -> BulkTally:
+        """Act on many; `adds` when that makes runs, which wait."""
+        async with self._quota.room(Amount(waiting=1) if adds else NOTHING) as room:
+            tally = await self._services.bulk_acts.perform(
+                act, owner=self._who.owner, cursor=asked.cursor, dry_run=asked.dry_run
+            )
+            room.added = Amount(waiting=tally.done) if adds and not asked.dry_run else NOTHING
+            return tally
 
 
 def acts_of(request: Request) -> Acts:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from starlette.requests import Request
 
+from horae.api.quotas.meter import UsageMeter
 from horae.core.drafts import TaskDefaults
 from horae.core.ids import Ids
 from horae.events.feed import Feed
@@ -38,6 +39,7 @@ class Services:
     tasks: TaskCatalog
     feed: Feed
     log_tails: LogTails
+    usage: UsageMeter
     store: Store
     clock: Clock
     metrics: Metrics
@@ -84,6 +86,7 @@ class Services:
             tasks=tasks,
             feed=Feed(store, queries, clock),
             log_tails=LogTails(store, queries, blobs, clock),
+            usage=UsageMeter(store, clock),
             store=store,
             clock=clock,
             metrics=metrics,

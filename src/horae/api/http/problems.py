@@ -27,6 +27,7 @@ from horae.log_setup import LogThrottle
 log = structlog.get_logger(__name__)
 
 RETRY_AFTER_SECONDS = 1
+QUOTA_RETRY_SECONDS = 10  # a count is at least some seconds old
 
 _log_throttle = LogThrottle()
 
@@ -70,6 +71,14 @@ class RateLimited(HoraeError):
         self.headers = {"Retry-After": str(seconds)}
 
 
+class OverQuota(HoraeError):
+    """The owner would keep more than its quota allows; the message names the limit, the use and what to do."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.headers = {"Retry-After": str(QUOTA_RETRY_SECONDS)}
+
+
 def _challenge(error: str | None, scope: str | None = None) -> str:
     parts = {"realm": "horae", "error": error, "scope": scope}
     return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items() if value is not None)
@@ -86,6 +95,7 @@ STATUS: Sequence[tuple[type[HoraeError], int, str]] = (  # the first match count
     (TooLarge, 413, "too_large"),
     (Invalid, 422, "invalid"),
     (RateLimited, 429, "rate_limited"),
+    (OverQuota, 429, "quota_exceeded"),
     (Unavailable, 503, "unavailable"),
 )
 

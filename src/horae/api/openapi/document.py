@@ -28,6 +28,7 @@ TAGS = {
     "runs": "The occurrences of jobs.",
     "dead letters": "Runs that failed after all retries and are not resolved yet.",
     "queues": "Where runs wait for workers.",
+    "usage": "How much an owner keeps, and its limits.",
     "schedules": "Preview a schedule before creating a job.",
     "tasks": "The tasks that jobs can run, and the workers that run them.",
     "events": "Events of jobs and runs, as they occur.",
@@ -52,7 +53,7 @@ PROBLEMS = {
     413: "the body is too large",
     414: "the URL is too long",
     422: "the request was parsed but is invalid; `errors` lists the fields",
-    429: "too many requests; retry after `Retry-After` seconds",
+    429: "too many requests, or more than the owner's quota; retry after `Retry-After` seconds",
     431: "there are too many headers, or they are too large",
     503: "the store does not respond, or the server is at capacity; retry after `Retry-After` seconds",
 }

@@ -160,9 +160,10 @@ async def put_by_key(request: Request) -> Response:
     """
     who, services = principal(request), services_of(request)
     key = read_key(request.path_params["key"])
-    refuse_changed(request, await find_job_by_key(services.store, who.owner, key))
+    before = await find_job_by_key(services.store, who.owner, key)
+    refuse_changed(request, before)
     draft = read_replacement(await read_body(request), key)
-    done = await acts_of(request).put(draft, check=lambda there: refuse_changed(request, there))
+    done = await acts_of(request).put(draft, before, check=lambda there: refuse_changed(request, there))
     overview = services.queries.overview_of_new if done.created else services.queries.overview_of
     return job_response(await overview(done.job), 201 if done.created else 200, _location(request, done.job))
 

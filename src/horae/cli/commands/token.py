@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import Several
+from horae.cli.arguments import Several, pairs
 from horae.cli.output import print_text
 from horae.core.errors import Malformed, Misconfigured
 from horae.core.owners import refuse_reserved_owner
@@ -40,6 +40,11 @@ def create(
             help="The highest priority of its jobs, -100 to 100 (default: 0; admin: 100).", allow_leading_hyphen=True
         ),
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        Several,
+        Parameter(help="A limit of what its owner keeps, such as waiting=1000, instead of the server's."),
+    ] = None,
 ) -> None:
     """Print a token that is signed with HORAE_JWT_SECRET, and nothing else."""
     import jwt  # late: no other command needs it
@@ -60,6 +65,7 @@ def create(
         **({"aud": settings.jwt_audience} if settings.jwt_audience else {}),
         **({} if tasks is None else {"tasks": _listed(tasks)}),
         **({} if max_priority is None else {"max_priority": _priority(max_priority)}),
+        **({} if limit is None else {"limits": _limits(limit)}),
     }
     print_text(jwt.encode(claims, settings.jwt_secret, algorithm="HS256"))
 
@@ -100,6 +106,16 @@ def _priority(given: int) -> int:
     if not MIN_PRIORITY <= given <= MAX_PRIORITY:
         raise Malformed(f"--max-priority {given}: priorities are from {MIN_PRIORITY} to {MAX_PRIORITY}")
     return given
+
+
+def _limits(given: Sequence[str]) -> dict[str, int]:
+    from horae.core.decisions.quotas import Limits
+
+    limits, known = pairs(given, "--limit"), Limits.__struct_fields__
+    for name, value in limits.items():
+        if name not in known or isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise Malformed(f"--limit {name}={value}: the limits are whole numbers, 0 for none: {', '.join(known)}")
+    return limits
 
 
 def _seconds(ttl: str) -> int:

@@ -37,6 +37,7 @@ UNITS: Mapping[str, float] = {
 }
 FORMS = 'a schedule is "now", a timestamp such as 2027-01-31T09:00:00Z, "every 5m", a cron expression or an object'
 
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]")  # how one begins
 _AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([a-z]+) ?", re.ASCII)
 Choice = TypeVar("Choice", bound=StrEnum)
 Object = Mapping[str, object]
@@ -49,6 +50,14 @@ def parse_schedule(value: str | Object, *, now: datetime) -> Schedule:
     if isinstance(value, Mapping):
         return _from_object(value, now)
     raise InvalidSchedule(f"{FORMS}, not {_kind(value)}")
+
+
+def recurs(value: str | Object) -> bool:
+    """Whether a schedule recurs, by its form alone: it may be invalid all the same."""
+    if isinstance(value, str):
+        body = value.strip(" \t")
+        return body != "now" and not _TIMESTAMP.match(body)
+    return value.get("type") not in ("now", "at")
 
 
 def schedule_to_wire(schedule: Schedule) -> dict[str, object]:
@@ -80,7 +89,7 @@ def _from_text(text: str, now: datetime) -> Schedule:
         return Now()
     if body == "every" or body.startswith("every "):
         return Every(interval=_interval(body.removeprefix("every").strip()), anchor=now)
-    if re.match(r"[0-9]{4}-[0-9]{2}-[0-9]", body):
+    if _TIMESTAMP.match(body):
         return At(time=parse_timestamp(body))
     if not body or (body[0].isalpha() and len(body.split()) < 5):
         raise InvalidSchedule(f"{FORMS}, not {text[:40]!r}")

@@ -2,15 +2,16 @@
 
 import base64
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from horae.core.decisions.quotas import Amount
 from horae.core.errors import Invalid
-from horae.ports.reader import RunFilter
+from horae.ports.reader import Kept, RunFilter
 
 T = TypeVar("T")
 
@@ -57,6 +58,18 @@ def decode_cursor(token: str, *shape: object) -> tuple[Any, ...]:
         raise Invalid(
             "the cursor is not one that this server gave out; start again without it", pointer="/cursor"
         ) from exc
+
+
+def amount_of(part: Kept, rows: Iterable[Sequence[Any]]) -> Amount:
+    """What the rows of a page amount to: for each queue how many have not ended, and the bytes of all."""
+    counts = [(queue, lives, size) for queue, lives, size in rows]
+    lives = sum(lives for _, lives, _ in counts)
+    return Amount(
+        waiting=lives if part is Kept.LIVE else 0,
+        recurring=lives if part is Kept.JOBS else 0,
+        queues=frozenset(queue for queue, lives, _ in counts if lives),
+        stored_bytes=sum(size for *_, size in counts),
+    )
 
 
 def event_position(text: str) -> int:

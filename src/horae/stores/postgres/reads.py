@@ -5,13 +5,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from horae.core.drafts import MAX_INLINE_PARAMS
 from horae.core.job_rules import job_of
 from horae.core.model import SHARDS, Attempt, Job, JobId, Node, Run, RunId
 from horae.core.records import QueueSettings
 from horae.core.values import replace
-from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
+from horae.ports.reader import ErrorGroup, JobFilter, Kept, KeptPage, Ledger, Listing, QueueDepth, R, RunFilter
 from horae.stores.common.codecs import decode_error
-from horae.stores.common.listing import EARLIEST, micros_of, page
+from horae.stores.common.listing import (
+    EARLIEST,
+    Ident,
+    Micros,
+    Number,
+    amount_of,
+    decode_cursor,
+    encode_cursor,
+    micros_of,
+    page,
+    time_of,
+)
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.postgres.base import PostgresBase, find_ended
 from horae.stores.postgres.codecs import BEGINNING, FIRST_DAY, ROWS, first_day
@@ -19,6 +31,7 @@ from horae.stores.postgres.connection.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery
 
 MAX_DEPTH = 10_000  # how far the runs of a queue, or dead letters, are counted
+FIRST_ID = "0" * 32
 LATELY = 1_000  # runs of a queue that its lateness is taken from
 
 
@@ -113,6 +126,19 @@ class PostgresReads(PostgresBase):
 
     async def count_dead_letters(self) -> int:
         return int(await self._db.value("count_dead_letters", MAX_DEPTH))
+
+    async def kept_by(self, owner: str, part: Kept, *, cursor: str | None, limit: int) -> KeptPage:
+        place: tuple[Any, ...] = (0, BEGINNING, FIRST_ID)
+        if cursor is not None:
+            shelf, due_at, ident = decode_cursor(cursor, Number, Micros, Ident)
+            place = (shelf, time_of(due_at), ident)
+        behind = place[-1:] if part is Kept.JOBS else place
+        rows = await self._db.rows(f"kept_{part}", owner, limit, MAX_INLINE_PARAMS, *behind)
+        amount = amount_of(part, (row[:3] for row in rows))
+        if not rows or rows[0][3] is None:
+            return KeptPage(amount=amount, cursor=None)
+        shelf, due_at, ident = rows[0][3:]
+        return KeptPage(amount=amount, cursor=encode_cursor(shelf, micros_of(due_at), ident))
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         query = RunQuery.of(replace(which, dead_letters=True), None, MAX_DEPTH - 1)

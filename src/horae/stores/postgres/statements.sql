@@ -1109,6 +1109,60 @@ SELECT id, job_id, trigger, start_at, end_at, plan_at, created_at FROM backfills
  WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
  ORDER BY start_at;
 
+-- ------------------------------------------------------------------------------------------------ what an owner keeps
+-- A page of rows at a time, by queue: how many have not ended, their bytes, and the place of the page's last row, NULL at the
+-- end. $1 owner, $2 how many rows, $3 what a blob counts that is not here: the least that one has. To read the size of a text or
+-- blob does not read the text itself.
+
+-- fragment: bytes_kept(result)
+octet_length(params) + coalesce(octet_length(labels), 0) + coalesce(octet_length(secrets), 0)
++ coalesce(octet_length({result}), 0);
+
+-- fragment: page_by_queue
+SELECT queue, count(*) FILTER (WHERE lives),
+       sum(bytes + CASE WHEN params_blob IS NULL THEN 0
+                        ELSE coalesce((SELECT octet_length(data) FROM blobs WHERE blobs.key = params_blob), $3::integer)
+                   END)::bigint,
+       last.shelf, last.due_at, last.id
+  FROM page LEFT JOIN (SELECT shelf, due_at, id FROM page OFFSET $2::bigint - 1 LIMIT 1) AS last ON true
+ GROUP BY queue, last.shelf, last.due_at, last.id;
+
+-- fragment: page_of_shelves(rows, lives, result)
+-- ($4, $5, $6) behind this shelf, due time and id. Shelves are found by their owner first, not by their order among those of all.
+WITH places AS MATERIALIZED (
+    SELECT id, id = $4::integer AS begun FROM shelves WHERE owner = $1 AND id >= $4::integer
+), page AS MATERIALIZED (
+    SELECT run.*
+      FROM (SELECT * FROM places ORDER BY id) AS place
+     CROSS JOIN LATERAL (
+           SELECT shelf, due_at, id, queue, params_blob, {lives} AS lives, {bytes_kept({result})} AS bytes FROM {rows}
+            WHERE shelf = place.id
+              AND (due_at, id) > (CASE WHEN place.begun THEN $5::timestamptz ELSE '-infinity' END,
+                                  CASE WHEN place.begun THEN $6::uuid ELSE '00000000-0000-0000-0000-000000000000' END)
+            ORDER BY due_at, id
+            LIMIT $2::bigint) AS run
+     LIMIT $2::bigint
+)
+{page_by_queue};
+
+-- name: kept_jobs
+-- $4 behind this id
+WITH page AS MATERIALIZED (
+    SELECT 0 AS shelf, created_at AS due_at, id, queue, params_blob, status IN ('scheduled', 'paused') AS lives,
+           {bytes_kept(NULL::text)} AS bytes
+      FROM jobs
+     WHERE owner <= $1 AND (owner, id) > ($1, $4::uuid)
+     ORDER BY owner, id
+     LIMIT $2::bigint
+)
+{page_by_queue};
+
+-- name: kept_live
+{page_of_shelves(runs, true, NULL::text)};
+
+-- name: kept_ended
+{page_of_shelves(history, false, result)};
+
 -- -------------------------------------------------------------------------------------------------------------- lists
 -- All lists take $1 owner, $2 task, $3 queue (NULL means any), $4 how many, and then what the lists of runs and of jobs say.
 -- They differ in the index that they follow. Most read shelf by shelf: `place` is the shelf that is read, `order` the order of

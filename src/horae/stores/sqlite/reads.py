@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from horae.core.decisions.firing import MAX_UNSTARTED, Due
+from horae.core.drafts import MAX_INLINE_PARAMS
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.core.records import QueueSettings
-from horae.ports.reader import ErrorGroup, Ledger, RunFilter
+from horae.ports.reader import ErrorGroup, Kept, KeptPage, Ledger, RunFilter
 from horae.ports.store import Plannable
 from horae.stores.common.codecs import decode_error
+from horae.stores.common.listing import Ident, Micros, Number, amount_of, decode_cursor, encode_cursor
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.sqlite import list_queries
 from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
@@ -106,6 +108,23 @@ def dead_letter_groups(db: sqlite3.Connection, which: RunFilter) -> list[ErrorGr
         for task, text, count, oldest, newest, example in list_queries.dead_letter_groups(db, which, MAX_DEPTH)
         if (error := decode_error(text)) is not None
     ]
+
+
+def kept_by(db: sqlite3.Connection, owner: str, part: Kept, cursor: str | None, limit: int) -> KeptPage:
+    """What a page of an owner's jobs or runs amounts to."""
+    of_jobs = part is Kept.JOBS
+    place: int | bytes = b"" if of_jobs else FIRST
+    seq = 0
+    if cursor is not None:
+        text, seq = decode_cursor(cursor, Ident if of_jobs else Micros, Number)
+        place = to_blob(text) if of_jobs else text
+    which = {"owner": owner, "place": place, "seq": seq, "limit": limit, "least_blob": MAX_INLINE_PARAMS}
+    rows = db.execute(STATEMENTS[f"kept_{part}"], which).fetchall()
+    amount = amount_of(part, ((queue, lives, size) for queue, lives, size, *_ in rows))
+    if not rows or rows[0][3] is None:
+        return KeptPage(amount=amount, cursor=None)
+    _, _, _, place, seq = rows[0]
+    return KeptPage(amount=amount, cursor=encode_cursor(to_hex(place) if isinstance(place, bytes) else place, seq))
 
 
 def plannable(db: sqlite3.Connection, shards: Sequence[int], now: datetime, limit: int) -> Plannable:

@@ -592,6 +592,57 @@ SELECT queue, count(*) FROM (
  GROUP BY queue
  ORDER BY queue;
 
+-- ===== what an owner keeps ===========================================================================================
+-- A page of rows at a time, by queue: how many have not ended, their bytes, and the place of the page's last row, NULL at the
+-- end. Parameters in a blob that is not here count as the least that a blob has.
+
+-- fragment: bytes_kept(result)
+length(CAST(params AS BLOB)) + coalesce(length(CAST(labels AS BLOB)), 0) + coalesce(length(CAST(secrets AS BLOB)), 0)
++ coalesce(length(CAST({result} AS BLOB)), 0)
++ CASE WHEN params_blob IS NULL THEN 0
+       ELSE coalesce((SELECT length(data) FROM blobs WHERE blobs.key = params_blob), :least_blob) END;
+
+-- fragment: page_by_queue
+SELECT queue, sum(lives), sum(bytes), page_end.place, page_end.seq
+  FROM page
+  LEFT JOIN (SELECT place, seq FROM page ORDER BY place DESC, seq DESC LIMIT 1) AS page_end
+    ON (SELECT count(*) FROM page) = :limit
+ GROUP BY queue;
+
+-- name: kept_jobs
+WITH page AS MATERIALIZED (
+    SELECT id AS place, seq, queue, status IN ('scheduled', 'paused') AS lives, {bytes_kept(NULL)} AS bytes
+      FROM jobs INDEXED BY jobs_owner
+     WHERE owner = :owner AND id > :place
+     ORDER BY id LIMIT :limit)
+{page_by_queue};
+
+-- fragment: page_of_runs(rows, lives)
+-- Rows of one time are told apart by their numbers, which SQLite looks up in an index only where the time is given.
+WITH page_keys AS MATERIALIZED (
+    SELECT * FROM (SELECT seq {rows} AND due_at = :place AND seq > :seq ORDER BY seq LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (SELECT seq {rows} AND due_at > :place ORDER BY due_at, seq LIMIT :limit)
+    LIMIT :limit
+), page AS MATERIALIZED (
+    SELECT due_at AS place, seq, queue, {lives} AS lives,
+           CASE WHEN (finished_at IS NULL) = {lives} THEN {bytes_kept(result)} ELSE 0 END AS bytes
+      FROM page_keys CROSS JOIN runs USING (seq))
+{page_by_queue};
+
+-- fragment: live_runs_of_owner
+FROM runs INDEXED BY runs_live WHERE owner = :owner AND finished_at IS NULL;
+
+-- fragment: runs_of_owner
+FROM runs INDEXED BY runs_owner WHERE owner = :owner;
+
+-- name: kept_live
+{page_of_runs({live_runs_of_owner}, 1)};
+
+-- name: kept_ended
+-- Live runs are looked at, too, and not counted.
+{page_of_runs({runs_of_owner}, 0)};
+
 -- ===== look-ups and lists ============================================================================================
 
 -- name: run

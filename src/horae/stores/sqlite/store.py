@@ -9,7 +9,7 @@ from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.signals import Signal
 from horae.core.values import replace
-from horae.ports.reader import ErrorGroup, JobFilter, Ledger, Listing, QueueDepth, R, RunFilter
+from horae.ports.reader import ErrorGroup, JobFilter, Kept, KeptPage, Ledger, Listing, QueueDepth, R, RunFilter
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
 from horae.stores.common.schema import expected_version
 from horae.stores.common.subscribers import Subscribers
@@ -171,6 +171,9 @@ class SqliteStore:
 
     async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
         return await self._executor.read(lambda db: queues.due_soon(db, now, now + within))
+
+    async def kept_by(self, owner: str, part: Kept, *, cursor: str | None, limit: int) -> KeptPage:
+        return await self._executor.read(lambda db: reads.kept_by(db, owner, part, cursor, limit))
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
         return await self._executor.read(lambda db: reads.dead_letter_groups(db, which))
