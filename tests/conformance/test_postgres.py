@@ -31,7 +31,18 @@ from horae.stores.postgres.guards import lock
 from horae.stores.postgres.store import PostgresStore
 from tests import acts
 from tests.acts import Retraction
-from tests.conformance.builders import NOW, SECOND, claims_of, given_node, ids, new_id, one_shot, recurring
+from tests.conformance.builders import (
+    DAY,
+    NOW,
+    SECOND,
+    claims_of,
+    given_ended,
+    given_node,
+    ids,
+    new_id,
+    one_shot,
+    recurring,
+)
 from tests.conformance.test_store_retract import given_held, given_status
 from tests.postgres_server import postgres_url, scratch_schema
 
@@ -572,6 +583,26 @@ async def test_a_lane_that_nobody_uses_any_more_is_removed(store: PostgresStore,
     left = [queue for (queue,) in await connection.fetch("SELECT queue FROM lanes ORDER BY queue")]
     await connection.close()
     assert left == ["later", "paused", "recent"]
+
+
+async def test_a_shelf_that_nobody_uses_any_more_is_removed(store: PostgresStore, url: str) -> None:
+    connection = await Address(url).connect()
+    await given_ended(store, one_shot(queue="ended"))
+    await acts.create(store, [one_shot(NOW + DAY, queue=queue) for queue in ("live", "recent", "relearned", "gone")])
+    await connection.execute("DELETE FROM runs WHERE queue <> 'live'")
+    await connection.execute("UPDATE shelves SET used_at = used_at - interval '2 h' WHERE queue <> 'recent'")
+    another = PostgresStore(url)  # that has not looked for them in the last minutes, and knows no shelf
+    await another.open()
+    await acts.create(another, [one_shot(NOW + DAY, queue="relearned")])
+    await connection.execute("DELETE FROM runs WHERE queue = 'relearned'")
+    await another.tidy(now=NOW)
+    left = [queue for (queue,) in await connection.fetch("SELECT queue FROM shelves ORDER BY queue")]
+    assert left == ["ended", "live", "recent", "relearned"]
+    run = one_shot(NOW + DAY, queue="gone")
+    await acts.create(another, [run])
+    await another.close()
+    await connection.close()
+    assert ids((await store.list_runs(RunFilter(owner="ada", queue="gone"), cursor=None, limit=9)).items) == [run.id]
 
 
 async def test_a_run_that_was_committed_too_late_to_wake_its_lane_is_found(store: PostgresStore, url: str) -> None:

@@ -259,6 +259,8 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "list_unsuccessful_one_shots": (lambda: (*of_jobs(), ["failed"], LATEST, LOWEST, *DAYS), {"shelf_state_id"}),
     "list_ended_one_shots_of_key": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
     "prune_blobs": (lambda: (NOW, 100), {"blobs_created"}),
+    "prune_jobs": (lambda: (NOW, 100), {"jobs_cancelled"}),
+    "remove_shelves": (lambda: (0, 100), {"shelves_pkey"}),
 }
 LOOKING_UP = (
     *("create_runs", "claim", "start_runs", "end_runs", "return_runs", "settled_before", "contested_beyond_limits"),

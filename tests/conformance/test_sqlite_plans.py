@@ -113,6 +113,8 @@ INDEXES = {
     "events_of_owner": {"events_owner"},
     "prune_runs": {"runs_finished"},
     "prune_skips": {"skips_end"},
+    "prune_jobs": {"jobs_cancelled", "runs_job"},
+    "prune_trails": {"jobs_cancelled", "runs_job"},
     "prune_blobs": {"blobs_created", "runs_params_blob", "jobs_params_blob"},
 }
 

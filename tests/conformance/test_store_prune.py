@@ -2,8 +2,10 @@
 
 from datetime import date, timedelta
 
+from horae.core.changes import Change
 from horae.core.decisions.results import start, succeed
-from horae.core.model import JobStatus, Run
+from horae.core.model import Job, JobStatus, Run
+from horae.core.records import ScheduleTrail
 from horae.lookup import find_job, find_run
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
@@ -25,6 +27,7 @@ from tests.conformance.builders import (
     skipped,
     slot_run,
 )
+from tests.conformance.test_store_trails import a_trail
 
 TODAY = NOW.date()
 MIDNIGHT = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -108,3 +111,23 @@ async def test_pruning_goes_in_bounded_steps(store: Store) -> None:
     await store.settle([succeed(start(run, NOW), None, NOW - 5 * DAY) for run in held])
     await prune(store, TODAY, limit=10)
     assert (await store.list_runs(RunFilter(), cursor=None, limit=10)).items == []
+
+
+async def test_cancelled_jobs_go_with_their_history_and_what_is_told_of_them(store: Store) -> None:
+    def cancelled(**changes: object) -> Job:
+        return recurring(status=JobStatus.CANCELLED, plan_at=None, next_fire_at=None, **changes)
+
+    old, recent = cancelled(updated_at=NOW - 3 * DAY), cancelled(updated_at=NOW)
+    with_run = cancelled(updated_at=NOW - 3 * DAY)
+    finished = recurring(status=JobStatus.FINISHED, updated_at=NOW - 3 * DAY)
+    paused = recurring(status=JobStatus.PAUSED, updated_at=NOW - 3 * DAY)
+    await acts.create(store, [firing(job) for job in (old, recent, finished, paused)])
+    await acts.create(store, [firing(with_run, slot_run(with_run, NOW))])
+    trails = [a_trail(job_id=job.id) for job in (old, recent)]
+    await store.apply([Change(puts=tuple(trails))])
+
+    await prune(store, TODAY)
+
+    found = await store.jobs([job.id for job in (old, recent, with_run, finished, paused)])
+    assert found.keys() == {recent.id, with_run.id, finished.id, paused.id}
+    assert await store.records(ScheduleTrail, owner=old.owner) == trails[1:]

@@ -144,4 +144,4 @@ class Store(Reader, Database, Protocol):
         """Delete idempotency records and events that are past their life; how many rows, 0 when done."""
 
     async def prune(self, *, before: date, limit: int) -> int:
-        """Drop history, attempts, skips and blobs of days before; how many rows or days went, 0 when done."""
+        """Drop history, attempts, skips, blobs and cancelled jobs of days before; how much went, 0 when done."""

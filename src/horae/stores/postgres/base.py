@@ -12,7 +12,7 @@ from horae.stores.postgres.connection.database import Database, Session
 from horae.stores.postgres.connection.notify import Signals
 
 MAX_PLACES = 100_000  # in the cache before it is emptied
-PLACES_SECONDS = 900  # the same; lanes are removed when they were not learned for an hour
+PLACES_SECONDS = 900  # the same; lanes and shelves are removed when they were not learned for an hour
 
 
 class PostgresBase:
@@ -27,7 +27,8 @@ class PostgresBase:
         self._lanes: dict[int, Lane] = {}  # that were due at our last claim
         self._looked_to = ""  # the gate up to which we looked for parked runs that nothing blocks
         self._rechecked_to = 0  # the lane up to which we looked for runs that wake before it does
-        self._removed_lanes_at = 0.0  # when we last looked for lanes that nobody uses any more
+        self._removed_lanes_at = 0.0  # when we last looked for lanes and shelves that nobody uses any more
+        self._shelved_to = 0  # the shelf up to which we did
         self._put_off_at = 0.0  # when we last put lanes off because many were idle
         self._idle_lanes = 0  # of these, without anything to claim
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
@@ -35,7 +36,7 @@ class PostgresBase:
     async def _places_of(self, runs: Iterable[Run]) -> Places:
         """The lanes and shelves of runs; new ones are made in a transaction of their own.
 
-        Lanes that no node has learned of for long are removed, so what we know is learned anew before that.
+        Those that no node has learned of for long are removed, so what we know is learned anew before that.
         """
         specs = {(run.owner, run.spec.task, run.spec.queue, run.spec.priority) for run in runs}
         if len(self._places) > MAX_PLACES or monotonic() - self._learned_at > PLACES_SECONDS:

@@ -862,6 +862,21 @@ DELETE FROM lanes
                        LIMIT 1000
                          FOR UPDATE SKIP LOCKED));
 
+-- name: remove_shelves
+-- Of some shelves after $1, those without a run that no node has learned of for an hour. Returns the last shelf that was looked
+-- at; NULL at the end.
+WITH few AS MATERIALIZED (
+    SELECT id, used_at FROM shelves WHERE id > $1 ORDER BY id LIMIT $2::bigint
+), removed AS (
+    DELETE FROM shelves
+     WHERE id = ANY(ARRAY(SELECT shelves.id FROM shelves JOIN few ON few.id = shelves.id
+                           WHERE shelves.used_at < clock_timestamp() - interval '1 h'
+                             AND NOT EXISTS (SELECT FROM runs WHERE runs.shelf = shelves.id)
+                             AND NOT EXISTS (SELECT FROM history WHERE history.shelf = shelves.id)
+                             FOR UPDATE OF shelves SKIP LOCKED))
+)
+SELECT CASE WHEN count(*) = $2::bigint THEN max(id) END FROM few;
+
 -- ------------------------------------------------------------------------------------------------------------ pruning
 
 -- name: drop_days
@@ -872,6 +887,21 @@ DELETE FROM blocks WHERE ended_on < $1;
 
 -- name: prune_skips
 DELETE FROM skips WHERE ctid = ANY(ARRAY(SELECT ctid FROM skips WHERE end_at < $1 ORDER BY end_at LIMIT $2)) RETURNING 1;
+
+-- name: prune_jobs
+-- Cancelled jobs without runs, of which nothing is left to tell, and the schedules that they had.
+WITH old AS MATERIALIZED (
+    SELECT id, owner FROM jobs
+     WHERE status = 'cancelled' AND updated_at < $1
+       AND NOT EXISTS (SELECT FROM runs WHERE runs.job_id = jobs.id AND runs.job_id <> runs.id)
+       AND NOT EXISTS (SELECT FROM history WHERE history.job_id = jobs.id AND history.job_id <> history.id)
+     ORDER BY updated_at
+     LIMIT $2
+), trails AS (
+    DELETE FROM records USING old
+     WHERE records.kind = 'trail' AND records.owner = old.owner AND records.key = replace(old.id::text, '-', '')
+)
+DELETE FROM jobs USING old WHERE jobs.id = old.id RETURNING 1;
 
 -- name: prune_blobs
 -- Parameters are kept as long as anything refers to them.

@@ -18,7 +18,8 @@ from horae.stores.postgres.connection.database import Database, Session, retried
 
 LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
 RECHECK_LANES = 200  # in one `tidy`
-REMOVE_LANES_SECONDS = 600  # between two looks for lanes that nobody uses any more
+REMOVE_LANES_SECONDS = 600  # between two looks for lanes and shelves that nobody uses any more
+LOOK_AT_SHELVES = 1000  # in one of these
 LOOK_AT = 50_000  # runs in one statement that looks for held ones
 _COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
 _PAGE = _COUNTS + 2  # where the columns of a backfill follow these
@@ -78,6 +79,7 @@ class PostgresUpkeep(PostgresBase):
             if monotonic() - self._removed_lanes_at > REMOVE_LANES_SECONDS:
                 self._removed_lanes_at = monotonic()
                 await session.rows("remove_lanes")
+                self._shelved_to = await session.value("remove_shelves", self._shelved_to, LOOK_AT_SHELVES) or 0
         if woken or freed:
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
         return len(freed) + len(woken)
@@ -97,8 +99,9 @@ class PostgresUpkeep(PostgresBase):
             days = await session.value("drop_days", before, limit)
             await session.rows("prune_blocks", before)  # what they blocked is found by the next `tidy`
             skips = await session.rows("prune_skips", midnight, limit)
+            jobs = await session.rows("prune_jobs", midnight, limit)
             blobs = await session.rows("prune_blobs", midnight, limit)
-        return int(days) + len(skips) + len(blobs)
+        return int(days) + len(skips) + len(jobs) + len(blobs)
 
 
 def _due(row: Sequence[Any]) -> Due:

@@ -815,6 +815,20 @@ DELETE FROM runs WHERE seq IN (SELECT seq {old_runs});
 DELETE FROM skips WHERE seq IN (
     SELECT seq FROM skips INDEXED BY skips_end WHERE end_at < :before ORDER BY end_at LIMIT :limit);
 
+-- fragment: old_jobs
+-- Cancelled jobs without runs, of which nothing is left to tell.
+FROM jobs INDEXED BY jobs_cancelled
+ WHERE status = 'cancelled' AND updated_at < :before
+   AND NOT EXISTS (SELECT 1 FROM runs WHERE job_id = jobs.id AND schedule IS NULL)
+ ORDER BY updated_at LIMIT :limit;
+
+-- name: prune_trails
+DELETE FROM records
+ WHERE kind = 'trail' AND (owner, key) IN (SELECT owner, lower(hex(id)) {old_jobs});
+
+-- name: prune_jobs
+DELETE FROM jobs WHERE seq IN (SELECT seq {old_jobs});
+
 -- name: prune_blobs
 -- Large parameters are kept while a job or run refers to them.
 DELETE FROM blobs WHERE seq IN (

@@ -33,9 +33,11 @@ def expire(transaction: Transaction, now: datetime, limit: int) -> int:
 
 
 def prune(transaction: Transaction, before: int, limit: int) -> int:
-    """Delete runs, skips and blobs from before a time; at most `limit` rows of each."""
+    """Delete runs, skips, cancelled jobs and blobs from before a time; at most `limit` rows of each."""
     which = {"before": before, "limit": limit}
     transaction.db.execute(STATEMENTS["prune_attempts"], which)  # before their runs, by which they are found
     transaction.db.execute(STATEMENTS["prune_letters"], which)
-    statements = ("prune_runs", "prune_skips", "prune_blobs")
-    return sum(transaction.db.execute(STATEMENTS[name], which).rowcount for name in statements)
+    runs = transaction.db.execute(STATEMENTS["prune_runs"], which).rowcount
+    transaction.db.execute(STATEMENTS["prune_trails"], which)  # before their jobs
+    statements = ("prune_skips", "prune_jobs", "prune_blobs")
+    return runs + sum(transaction.db.execute(STATEMENTS[name], which).rowcount for name in statements)
