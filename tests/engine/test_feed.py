@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,7 +14,7 @@ from horae.core.model import JobId, Run
 from horae.core.values import replace
 from horae.events import feed as feed_module
 from horae.events.event import SLICE, EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key
-from horae.events.feed import Feed, Listener, Tail
+from horae.events.feed import Feed, Listener, Tail, TailEntry
 from horae.jobs.params import Parameters
 from horae.ports.clock import Clock, StoreClock
 from horae.ports.events import EVENT_LIFE
@@ -225,6 +225,95 @@ async def test_a_listener_hears_when_the_tail_has_failed(ears: Ears) -> None:
     ears.tail.fail()
     with pytest.raises(Unavailable):
         await waiting
+
+
+# --- many who listen
+
+
+class Crowd:
+    """Listeners that wait, and how often one of them looks at the tail."""
+
+    def __init__(self, ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = 0
+        self.heard: list[FeedEvent] = []
+        self._ears = ears
+        self._tasks: list[asyncio.Task[None]] = []
+        entries = ears.tail.entries
+
+        def counted(start: int) -> list[TailEntry] | None:
+            self.looks += 1
+            return entries(start)
+
+        monkeypatch.setattr(ears.tail, "entries", counted)
+
+    async def join(self, which: EventFilter, count: int, seconds: float = 60) -> None:
+        after = await self._ears.begin()
+        for _ in range(count):
+            self._tasks.append(asyncio.create_task(self._listen(self._ears.listener(after, which), seconds)))
+        await asyncio.sleep(0)
+        self.looks = 0
+
+    async def _listen(self, listener: Listener, seconds: float) -> None:
+        self.heard += await listener.next(seconds)
+
+    async def leave(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def crowd(ears: Ears, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Crowd]:
+    crowd = Crowd(ears, monkeypatch)
+    yield crowd
+    await crowd.leave()
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        EventFilter(owner="bob"),
+        EventFilter(owner="ada", kinds=frozenset({EventKind.RUN_FAILED})),
+        EventFilter(owner="ada", job_id=JobId("0" * 32)),
+    ],
+    ids=["another owner", "another kind", "another job"],
+)
+async def test_those_whom_an_event_does_not_concern_are_not_woken(ears: Ears, crowd: Crowd, which: EventFilter) -> None:
+    await crowd.join(which, 1000)
+    await given_job(ears.store)
+    await ears.tail.tick()
+    await asyncio.sleep(0.01)
+    assert crowd.looks == 0
+
+
+async def test_all_whom_an_event_concerns_are_woken_a_few_at_a_time(
+    ears: Ears, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "WAKE_AT_ONCE", 10)
+    await crowd.join(ADA, 100)
+    job = await given_job(ears.store)
+    others, turns = asyncio.create_task(ears.tail.tick()), 0
+    while not others.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert {event.job_id for event in crowd.heard} == {job.id}
+    assert len(crowd.heard) == 100
+    assert turns >= 10, "other work had its turn in between"
+
+
+async def test_one_who_waited_in_vain_goes_on_after_what_passed_by(ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the tail has forgotten it meanwhile: the store is not read for it."""
+    monkeypatch.setattr(feed_module, "KEPT", 3)
+    listener = ears.listener(await ears.begin())
+    waiting = asyncio.create_task(listener.next(0.2))
+    for _ in range(5):
+        await given_job(ears.store, recurring(owner="bob"))
+        await ears.tail.tick()
+    assert await waiting == []
+    assert listener.resume_id(NOW).position == ears.tail.position
+    monkeypatch.setattr(ears.store.events, "read", None)
+    assert await listener.next(0) == []
 
 
 # --- the feed itself, which looks at the store while somebody listens

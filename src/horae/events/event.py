@@ -59,13 +59,9 @@ class EventFilter:
     kinds: frozenset[EventKind] = frozenset(EventKind)
     job_id: JobId | None = None
 
-    def may_match(self, kind: EventKind, owner: str) -> bool:
-        """Whether some events of this kind and owner can match."""
-        return kind in self.kinds and self.owner in (None, owner)
-
     def matches(self, event: FeedEvent) -> bool:
         """Whether the listener gets this event."""
-        return self.job_id in (None, event.job_id) and self.may_match(event.kind, event.owner)
+        return self.job_id in (None, event.job_id) and event.kind in self.kinds and self.owner in (None, event.owner)
 
 
 def sort_key(position: str) -> tuple[int, ...]:

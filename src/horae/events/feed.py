@@ -1,16 +1,18 @@
 """The event feed: one poll of the store serves all listeners, and without listeners there is none."""
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 
 import structlog
 
 from horae.core.errors import Unavailable
+from horae.core.events import EventKind
 from horae.core.signals import Signal
 from horae.events.event import EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key
 from horae.events.progress import BEST_EFFORT, ProgressPoll
@@ -27,9 +29,10 @@ SIGNAL_DELAY = timedelta(milliseconds=40)  # between a signal and its poll, so t
 PROGRESS_POLL = timedelta(milliseconds=500)
 PAGE = 100  # batches per read; each may hold 10,000 events
 KEPT = 50_000  # events in the tail; a listener that is further behind reads the store
+WAKE_AT_ONCE = 50  # listeners, before other work of the event loop gets its turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TailEntry:
     """A batch of stored events, or some best-effort events."""
 
@@ -42,6 +45,39 @@ class TailEntry:
     def size(self) -> int:
         return len(self.best_effort) if self.batch is None else len(self.batch.subjects)
 
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """Whose events these are."""
+        return frozenset([self.batch.owner] if self.batch else [event.owner for event in self.best_effort])
+
+    @cached_property
+    def _kinds(self) -> frozenset[EventKind]:
+        return frozenset([self.batch.kind] if self.batch else [event.kind for event in self.best_effort])
+
+    @cached_property
+    def _jobs(self) -> frozenset[str | None] | None:
+        """The jobs that the events are about; None when that is known only after their runs are read."""
+        if self.batch is None:
+            return frozenset(event.job_id for event in self.best_effort)
+        return frozenset(self.batch.subjects) if self.batch.kind.startswith("job.") else None
+
+    def concerns(self, which: EventFilter) -> bool:
+        """Whether a listener has to look at it."""
+        return (
+            (which.owner is None or which.owner in self.owners)
+            and not which.kinds.isdisjoint(self._kinds)
+            and (which.job_id is None or self._jobs is None or which.job_id in self._jobs)
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A listener that waits for entries."""
+
+    which: EventFilter
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    found: bool = False  # whether an entry has come that concerns it
+
 
 class Tail:
     """The latest events of all owners, read once for all listeners."""
@@ -51,7 +87,8 @@ class Tail:
         self._clock = clock
         self._entries: deque[TailEntry] = deque()
         self._size = 0  # how many events the entries hold
-        self._changed = asyncio.Event()
+        self._waiters: defaultdict[str | None, set[_Waiter]] = defaultdict(set)  # by the owner that they listen to
+        self._called: deque[_Waiter] = deque()  # that are still to be woken
         self._progress = ProgressPoll(store)
         self._poll_progress_at = clock.now()
         self.position: str | None = None  # of the last stored batch; None before the first poll
@@ -64,11 +101,12 @@ class Tail:
         now = self._clock.now()
         if self.position is None:
             self.position = await self._store.events.last()
-            self.end += 1  # wakes listeners that resume before this position
-            self.wake()
+            self.end += 1
+            self._call(self._all_waiters())  # also those that resume before this position
         batches = await self._store.events.read(after=self.position, owner=None, limit=PAGE)
         for batch in batches:
             self._add(TailEntry(position=batch.position, before=self.position, batch=batch))
+        await self._wake_called()
         if now >= self._poll_progress_at:
             self._poll_progress_at = now + PROGRESS_POLL
             await self._add_progress(now, self.position)
@@ -80,17 +118,24 @@ class Tail:
         self.wake()
 
     def wake(self) -> None:
-        """Wake every listener that waits."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Let every listener that waits return."""
+        for waiter in self._all_waiters():
+            waiter.woken.set()
 
-    async def wait(self, end: int, seconds: float) -> None:
-        """Wait until there are entries beyond `end`, `wake` is called, or the time is up."""
-        if self.end == end and not self.failed:
-            try:
-                await asyncio.wait_for(self._changed.wait(), seconds)
-            except TimeoutError:
-                return
+    async def wait(self, which: EventFilter, seconds: float) -> bool:
+        """Wait for an entry for a listener; False when the time is up, or `wake` is called, before one comes."""
+        waiter = _Waiter(which)
+        self._waiters[which.owner].add(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter.woken.wait()
+        except TimeoutError:
+            pass  # an entry may have come at the last moment
+        finally:
+            self._waiters[which.owner].discard(waiter)
+            if not self._waiters[which.owner]:
+                del self._waiters[which.owner]
+        return waiter.found
 
     def covers(self, key: tuple[int, ...]) -> bool:
         """Whether the tail still holds everything after a position."""
@@ -114,12 +159,30 @@ class Tail:
             self._size -= self._entries.popleft().size
         self.position = entry.position
         self.end += 1
-        self.wake()
+        listening = (self._waiters.get(owner, ()) for owner in (None, *entry.owners))
+        self._call(waiter for waiter in chain(*listening) if entry.concerns(waiter.which))
+
+    def _all_waiters(self) -> Iterator[_Waiter]:
+        return chain(*self._waiters.values())
+
+    def _call(self, waiters: Iterable[_Waiter]) -> None:
+        for waiter in waiters:
+            if not waiter.found:
+                waiter.found = True
+                self._called.append(waiter)
+
+    async def _wake_called(self) -> None:
+        """Wake the listeners that entries concern, a few at a time: one owner may have thousands."""
+        while self._called:
+            for _ in range(min(WAKE_AT_ONCE, len(self._called))):
+                self._called.popleft().woken.set()
+            await asyncio.sleep(0)
 
     async def _add_progress(self, now: datetime, position: str) -> None:
         events = await self._progress.poll(self.owners.keys(), now) if self.owners else []
         if events:
             self._add(TailEntry(position=position, before=position, best_effort=events))
+            await self._wake_called()
 
 
 class Listener:
@@ -146,12 +209,16 @@ class Listener:
                     return events
             end = self._tail.end
             await self._fetch()
-            if not self._waiting:
-                await self._tail.wait(end, deadline - asyncio.get_running_loop().time())
-                if self._tail.failed:
-                    raise Unavailable("events cannot be read at the moment")
-                if self._tail.end == end:
-                    return []
+            if self._waiting or self._tail.end != end:
+                continue
+            found = not self._tail.failed and await self._tail.wait(
+                self._filter, deadline - asyncio.get_running_loop().time()
+            )
+            if self._tail.failed:
+                raise Unavailable("events cannot be read at the moment")
+            if not found:
+                self._pass_by()
+                return []
 
     def resume_id(self, now: datetime) -> EventId:
         """Return the id to resume after once everything that was returned so far has been delivered."""
@@ -196,7 +263,7 @@ class Listener:
             self._waiting.popleft()
             return [event for event in entry.best_effort if self._filter.matches(event)]
         self._read_at = batch.at
-        if not self._filter.may_match(batch.kind, batch.owner):
+        if not entry.concerns(self._filter):
             self._pass(entry)
             return []
         found = await self._loader.load(batch, self._skip, entry.before)
@@ -204,6 +271,12 @@ class Listener:
         if self._skip >= len(batch.subjects):
             self._pass(entry)
         return [event for event in found if self._filter.matches(event)]
+
+    def _pass_by(self) -> None:
+        """Go to the end of the tail: nothing for this listener has come since it joined the tail and waits."""
+        if self._number is not None and self._tail.position is not None:
+            self._number = self._tail.end
+            self._position = max(self._position, self._tail.position, key=sort_key)  # another node may be ahead of ours
 
     def _pass(self, entry: TailEntry) -> None:
         self._waiting.popleft()

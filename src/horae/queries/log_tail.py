@@ -1,13 +1,14 @@
 """Follows the log of a run while it is being written, from before its start to its end."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from horae.batcher import Batcher
 from horae.core.errors import Gone
 from horae.core.lifecycle import FINAL
-from horae.core.model import JobId, JobStatus, Run, RunId
+from horae.core.model import JobId, JobStatus, Run, RunId, State
 from horae.lookup import find_run
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
@@ -16,7 +17,8 @@ from horae.queries.jobs import JobQueries
 from horae.run_logs import PREFIX
 
 POLL_SECONDS = 0.25
-IDLE_SECONDS = 1.0  # while the run is not due yet
+IDLE_SECONDS = 1.0  # while the run is not due yet, or has long written nothing
+GROWTH = 0.1  # the interval is this share of the time since the last chunk
 LAST_LINES = timedelta(seconds=0.5)  # the end of a run may be stored before the last lines of its log
 CHUNKS = 8  # read in one poll
 
@@ -44,14 +46,16 @@ class LogTail:
     run: Run | None = None
     ended: bool = False
     seconds: float = IDLE_SECONDS  # to wait before the next poll
+    chunk_at: datetime | None = None  # when a chunk was last read, or the first poll
 
     async def poll(self) -> list[Chunk]:
         """Return the chunks since the last poll; sets `ended` when no more will come."""
         run, expected = await self.find()
         now = self.clock.now()
         self.run = run
-        chunks = [] if run is None else await self._read(run.id)
-        self.seconds = 0.0 if len(chunks) == CHUNKS else _interval(run, now)
+        chunks = [] if run is None or _never_started(run) else await self._read(run.id)
+        self.chunk_at = now if chunks or self.chunk_at is None else self.chunk_at
+        self.seconds = 0.0 if len(chunks) == CHUNKS else _interval(run, now, now - self.chunk_at)
         self.ended = not chunks and (not expected if run is None else _complete(run, now))
         return chunks
 
@@ -74,6 +78,7 @@ class LogTails:
         self._queries = queries
         self._blobs = blobs
         self._clock = clock
+        self._runs = Batcher(self._find_runs)  # there may be hundreds of followers, each of which polls
 
     def run(self, run_id: RunId, *, after: str | None) -> LogTail:
         """Follow the log of a run after a place in it; raises Gone for a place that is not in this log."""
@@ -95,9 +100,13 @@ class LogTails:
 
     def _find_run(self, run_id: RunId) -> FindRun:
         async def find() -> tuple[Run | None, bool]:
-            return await find_run(self._store, run_id, owner=None), False
+            return await self._runs.add(run_id), False
 
         return find
+
+    async def _find_runs(self, run_ids: Sequence[RunId]) -> list[Run | None]:
+        found = await self._store.runs([*dict.fromkeys(run_ids)])
+        return [found.get(run_id) for run_id in run_ids]
 
     def _find_latest_of(self, job_id: JobId) -> FindRun:
         """Choose the latest run when there is one for the first time, and stay with it."""
@@ -105,7 +114,7 @@ class LogTails:
 
         async def find() -> tuple[Run | None, bool]:
             if chosen:
-                return await find_run(self._store, chosen[0], owner=None), False
+                return await self._runs.add(chosen[0]), False
             overview = await self._queries.job(job_id, owner=None)
             if overview.last_run is not None:
                 chosen.append(overview.last_run.id)
@@ -114,10 +123,15 @@ class LogTails:
         return find
 
 
-def _interval(run: Run | None, now: datetime) -> float:
-    if run is None:
+def _interval(run: Run | None, now: datetime, silence: timedelta) -> float:
+    if run is None or run.wake_at > now + timedelta(seconds=IDLE_SECONDS):
         return IDLE_SECONDS
-    return POLL_SECONDS if run.wake_at <= now + timedelta(seconds=IDLE_SECONDS) else IDLE_SECONDS
+    return min(max(silence.total_seconds() * GROWTH, POLL_SECONDS), IDLE_SECONDS)
+
+
+def _never_started(run: Run) -> bool:
+    """Whether no attempt can have written anything yet."""
+    return run.state is State.SCHEDULED and run.attempt == 0 and run.crashes == 0
 
 
 def _complete(run: Run, now: datetime) -> bool:
