@@ -246,6 +246,13 @@ def test_a_closed_choice_has_the_words_of_the_contract(place: str, words: set[st
     assert set(SCHEMAS[name]["properties"][field]["enum"]) == words
 
 
+def test_the_limits_of_a_schedule_say_whether_they_are_part_of_it() -> None:
+    for form in SCHEMAS["ScheduleObject"]["oneOf"]:
+        if form["properties"]["type"]["const"] in ("every", "cron", "calendar"):
+            assert "inclusive" in form["properties"]["starts_at"]["description"]
+            assert "exclusive" in form["properties"]["ends_at"]["description"]
+
+
 def test_every_form_of_a_schedule_is_described() -> None:
     forms = {
         form["properties"]["type"]["const"]: form["properties"].keys() for form in SCHEMAS["ScheduleObject"]["oneOf"]

@@ -69,7 +69,7 @@ NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
             },
             (
                 "at 09:00 every day (Europe/Paris), from 2027-01-01 01:00 (Europe/Paris), "
-                "until 2027-07-01 02:00 (Europe/Paris), each up to 1 minute 30 seconds later"
+                "before 2027-07-01 02:00 (Europe/Paris), each up to 1 minute 30 seconds later"
             ),
         ),
     ],

@@ -44,8 +44,8 @@ _FIELDS: Mapping[str, Schema] = {
     ),
     "expression": _CRON,
     "timezone": optional({"type": "string", "format": "timezone", "examples": ["Europe/Paris"]}, default="UTC"),
-    "starts_at": optional(INSTANT),
-    "ends_at": optional(INSTANT),
+    "starts_at": optional(INSTANT, description="inclusive: the first slot may be at this instant"),
+    "ends_at": optional(INSTANT, description="exclusive: the last slot is before this instant"),
     "jitter_seconds": optional(
         {"type": "number", "minimum": 0, "maximum": MAX_JITTER.total_seconds()},
         description="the maximum of a random delay",

@@ -247,7 +247,7 @@ def _options(schedule: Recurring) -> str:
     if schedule.starts_at is not None:
         pieces.append(f", from {_moment(schedule.starts_at, schedule.timezone)}")
     if schedule.ends_at is not None:
-        pieces.append(f", until {_moment(schedule.ends_at, schedule.timezone)}")
+        pieces.append(f", before {_moment(schedule.ends_at, schedule.timezone)}")
     if schedule.jitter:
         pieces.append(f", each up to {_duration(schedule.jitter)} later")
     return "".join(pieces)
