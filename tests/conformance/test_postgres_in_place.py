@@ -65,8 +65,8 @@ async def store(url: str, connection: asyncpg.Connection) -> AsyncIterator[Postg
 async def claim(connection: asyncpg.Connection, node: NodeId, limit: int = 1000) -> list[Any]:
     """The rows of a claim in the transaction of the connection."""
     lanes = [ident for (ident,) in await connection.fetch("SELECT id FROM lanes")]
-    given = (node, lanes, ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [limit] * len(lanes), [], [], 100)
-    _, *rows = await connection.fetch(CLAIM, *given)
+    given = (node, lanes, ["demo.echo"], NOW, NOW, LONG_AGO, limit, [], [], [], [LONG_AGO] * len(lanes))
+    _, *rows = await connection.fetch(CLAIM, *given, [limit] * len(lanes), [], [], 100, 100)
     return rows
 
 

@@ -166,11 +166,19 @@ PLACES: rows.Places = {("ada", "a", "default", 0): (1, 1)}
 CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "create_runs": (lambda: (Rows("new_runs", rows.new_runs(due_now(), PLACES)), True, [1], [NOW]), {"runs_pkey"}),
     "claim": (
-        lambda: (NODE, [1], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"], [20], [], [], 200),
+        lambda: (
+            *(NODE, [1], ["a"], NOW, LATEST, rows.BEGINNING, 20, [], [], ["g"], [rows.BEGINNING]),
+            *([20], [], [], 200, 1000),
+        ),
         {"runs_claim", "runs_pkey", "runs_counted", "gates_pkey", "lanes_next"},
     ),
+    "due_lanes_of_each_owner": (lambda: (NOW, [], 1, 10, 10), {"lanes_owner"}),
+    "look_later": (lambda: ([1, 2], NOW, 1), {"lanes_pkey"}),
     "offers": (
-        lambda: (NODE, [1, 2], ["a"], NOW, LATEST, datetime(1, 1, 1, tzinfo=UTC), 20, [], [], ["g"]),
+        lambda: (
+            *(NODE, [1, 2], ["a"], NOW, LATEST, rows.BEGINNING, 20, [], [], ["g"]),
+            [rows.BEGINNING, rows.BEGINNING],
+        ),
         {"runs_claim", "runs_counted", "gates_pkey"},
     ),
     "guarded_jobs": (lambda: ([new_id()],), {"jobs_pkey"}),
@@ -185,7 +193,10 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
         {"runs_pkey"},
     ),
     "settled_before": (lambda: ([new_id()], [1], ["failed"]), {"runs_pkey", "history_20260310_pkey"}),
-    "contested_beyond_limits": (lambda: (["mail"], ["a"], NOW, 100), {"runs_claim", "runs_pkey"}),
+    "contested_beyond_limits": (
+        lambda: ([1, 2], [rows.BEGINNING, rows.BEGINNING], ["a"], NOW, 100),
+        {"runs_claim", "runs_pkey"},
+    ),
     "rivals": (
         lambda: (NODE, [new_id()], [new_id()], ["g"], [NOW]),
         {"runs_gate", "runs_job", "blocks_pkey"},

@@ -1,9 +1,11 @@
 """Lanes: claims look only into those with something due, and whatever makes a run claimable wakes its lane."""
 
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from horae.core.decisions.fairness import LANES_OF_OWNER, MANY_LANES
 from horae.core.decisions.results import cancel, give_back, succeed
 from horae.core.model import NodeId, Run
 from horae.core.records import QueueSettings
@@ -141,6 +143,41 @@ async def test_owners_who_never_ran_together_are_found_whatever_waits_elsewhere(
     for _ in range(20):
         taken += await claimed(store, node, limit=100)
     assert sorted(ids(taken)) == sorted(ids([*runs, quiet]))
+
+
+async def test_of_very_many_due_lanes_each_gets_its_turn(store: Store) -> None:
+    """Also behind more lanes of the same owner than a claim lists, in which it finds nothing that it knows."""
+    node = await given_node(store)
+    barren = [one_shot(NOW - MINUTE, queue=f"barren {number}", task="nobody's") for number in range(MANY_LANES)]
+    runs = [one_shot(NOW - SECOND, queue=f"queue {number}") for number in range(100)]
+    quiet = one_shot(owner="quiet")
+    await acts.create(store, [*barren, *runs, quiet])
+    first = await claims_of(store, node)
+    assert quiet.id in ids(first.runs), "owners take turns"
+    fresh = one_shot(NOW, queue="fresh")
+    await acts.create(store, [fresh])
+    taken = await claimed(store, node)
+    assert fresh.id in ids(taken), "what has just become due is found at once"
+    taken += first.runs
+    for turn in range(3 * MANY_LANES // LANES_OF_OWNER):
+        taken += await claimed(store, node, now=NOW + turn * 2 * SECOND)
+    assert sorted(ids(taken)) == sorted(ids([*runs, fresh, quiet]))
+
+
+async def test_thousands_of_lanes_that_are_due_do_not_make_claims_slow(store: Store) -> None:
+    node = await given_node(store)
+    took = []
+    for lanes in (1000, 11000):
+        await acts.create(store, [one_shot(queue=f"{lanes} {number}", task="nobody's") for number in range(lanes)])
+        took.append(min([await seconds_of_claim(store, node) for _ in range(20)]))
+    some, twelve_times_as_many = took
+    assert twelve_times_as_many < 5 * some
+
+
+async def seconds_of_claim(store: Store, node: NodeId) -> float:
+    began = time.perf_counter()
+    await claims_of(store, node)
+    return time.perf_counter() - began
 
 
 async def test_a_paused_queue_does_not_take_the_places_of_others(store: Store) -> None:

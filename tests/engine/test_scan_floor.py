@@ -4,7 +4,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from horae.engine.worker.scan_floor import FLOOR_AGE, FULL_SCAN, LONGEST_SCAN, SCAN_SHARE, ScanFloor
+from horae.core.decisions.fairness import Lane
+from horae.engine.worker.scan_floor import (
+    FLOOR_AGE,
+    FULL_SCAN,
+    LONGEST_SCAN,
+    MAX_LANES_LEFT,
+    SCAN_SHARE,
+    LeftRuns,
+    ScanFloor,
+)
 from horae.ports.store import Claims
 from tests.engine.system import START
 
@@ -183,3 +192,37 @@ class TestBacklog:
         assert floor.send(now + MOMENT) is None, "the store does not tell where it begins"
         answer(floor, now + MOMENT)
         assert floor.send(now + LEAD) == now + MOMENT - FLOOR_AGE
+
+
+class TestLeftRuns:
+    lane = Lane("narrow", 0, "ada")
+    other = Lane("narrow", 0, "bob")
+    left_at = START - 60 * LEAD
+
+    @pytest.fixture
+    def left(self) -> LeftRuns:
+        """Return what is known after a claim that left a run of one lane."""
+        left = LeftRuns()
+        assert left.begin(None) == {}
+        left.answered(Claims(left={self.lane: self.left_at}))
+        return left
+
+    def test_a_claim_begins_with_the_first_run_that_was_left(self, left: LeftRuns) -> None:
+        assert left.begin(START) == {self.lane: self.left_at}
+
+    def test_what_was_told_from_before_it_comes_first(self, left: LeftRuns) -> None:
+        left.begin(self.left_at - MOMENT)
+        assert left.begin(START) == {self.lane: self.left_at - MOMENT}, "also when that claim had no room for it"
+
+    def test_each_lane_begins_where_it_was_left_last(self, left: LeftRuns) -> None:
+        left.answered(Claims(left={self.other: START}))
+        left.answered(Claims(left={self.lane: START - LEAD}))
+        assert left.begin(START) == {self.lane: START - LEAD, self.other: START}
+
+    def test_a_look_at_everything_begins_anew(self, left: LeftRuns) -> None:
+        assert left.begin(None) == {}
+        assert left.begin(START) == {}, "until it is answered"
+
+    def test_more_lanes_than_are_remembered_are_looked_at_from_the_beginning(self, left: LeftRuns) -> None:
+        left.answered(Claims(left={Lane(f"queue {number}", 0, "ada"): START for number in range(MAX_LANES_LEFT)}))
+        assert left.begin(START) == {}

@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 
 from horae.core.changes import Change, Refusal
+from horae.core.decisions.fairness import Lane
 from horae.core.decisions.firing import Due
 from horae.core.decisions.release import Rival
 from horae.core.decisions.results import Settled
@@ -30,6 +31,7 @@ class ClaimRequest(Value, frozen=True, kw_only=True):
     now: datetime
     until: datetime  # claim what wakes up to here
     floor: datetime | None = None  # ignore what woke before; None scans from the beginning
+    left: Mapping[Lane, datetime] = {}  # where to begin in queues with a limit; other lanes of them from the beginning
     limit: int = 1000
     per_gate: int = 1  # runs of one gate to take at most; a store may take fewer
     full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
@@ -55,6 +57,7 @@ class Claims(Value, frozen=True, kw_only=True):
     next_at: datetime | None = None  # unless there is more: when the next run wakes that was not offered to this node
     left_at: datetime | None = None  # when the first wakes after now of what was left, if the store tells
     lined_up_at: datetime | None = None  # when the first wakes of those next in gates of which some were taken
+    left: Mapping[Lane, datetime] = {}  # lanes of queues with a limit: when the first wakes of those that still wait
 
 
 class Plannable(Value, frozen=True, kw_only=True):

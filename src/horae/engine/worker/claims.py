@@ -8,7 +8,7 @@ from horae.core.errors import Unavailable
 from horae.core.model import Reason, Run
 from horae.engine.worker.contested import decide_contested
 from horae.engine.worker.releases import Releaser
-from horae.engine.worker.scan_floor import ScanFloor
+from horae.engine.worker.scan_floor import LeftRuns, ScanFloor
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState
 from horae.ports.store import ClaimRequest, Claims
@@ -47,6 +47,7 @@ class Claimer:
         self._queues = queues
         self._spacing = spacing
         self._floor = ScanFloor(self._lead)
+        self._left = LeftRuns()
         self._claimed_at = 0.0  # the last claim by the monotonic clock: the store's may stand still
         self._spaced = False  # whether the next claim keeps a distance from the last
         self._backlog_at: datetime | None = None  # the store has more that is due from then on
@@ -158,6 +159,7 @@ class Claimer:
             now=now,
             until=until,
             floor=floor,
+            left=self._left.begin(floor),
             limit=limit,
             per_gate=self._state.per_gate or 1,
             full_gates=gates.full(),
@@ -174,6 +176,7 @@ class Claimer:
         if not claims.alive:
             self._state.lease.lost = True
             return None
+        self._left.answered(claims)
         self._hold(claims.runs, number, asked_at=now)
         gates.end_claim(number)
         self._releaser.release_due()

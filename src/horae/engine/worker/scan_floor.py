@@ -1,13 +1,16 @@
 """Chooses the lower `wake_at` bound of each claim, with periodic wider scans."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from horae.core.decisions.fairness import Lane
 from horae.ports.store import Claims
 
 FLOOR_AGE = timedelta(seconds=2)  # transactions that commit later than this are found by the full scan
 FULL_SCAN = timedelta(seconds=10)  # between two scans from the very beginning
 LONGEST_SCAN = timedelta(minutes=1)  # the same, when they take long
 SCAN_SHARE = 20  # a full scan takes at most this part of the time until the next one
+MAX_LANES_LEFT = 10_000  # that are remembered; beyond it all are scanned from the beginning again
 
 
 class ScanFloor:
@@ -78,6 +81,29 @@ class ScanFloor:
     def sweep_at(self) -> datetime | None:
         """When to claim in any case, after a claim that was no sweep."""
         return None if self._sweeps or self._swept_at is None else self._swept_at + self._lead
+
+
+class LeftRuns:
+    """Where the runs begin that wait in queues with a limit, by lane.
+
+    A claim leaves runs there for lack of room, so they may have woken long before the floor. Without this, each claim
+    would step over everything in these queues that no task of this worker is for.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[Lane, datetime] = {}
+
+    def begin(self, floor: datetime | None) -> Mapping[Lane, datetime]:
+        """Return where the claim that is sent now starts in each lane, which has this floor elsewhere."""
+        self._first = {} if floor is None else {lane: min(at, floor) for lane, at in self._first.items()}
+        return self._first
+
+    def answered(self, claims: Claims) -> None:
+        """Learn from what a claim has left."""
+        if claims.left:
+            self._first = self._first | dict(claims.left)
+        if len(self._first) > MAX_LANES_LEFT:
+            self._first = {}
 
 
 def _is_past(last: datetime | None, interval: timedelta, now: datetime) -> bool:

@@ -30,7 +30,7 @@ class PostgresBase:
         self._removed_lanes_at = 0.0  # when we last looked for lanes and shelves that nobody uses any more
         self._shelved_to = 0  # the shelf up to which we did
         self._put_off_at = 0.0  # when we last put lanes off because many were idle
-        self._idle_lanes = 0  # of these, without anything to claim
+        self._idle_lanes: list[int] = []  # of these, without anything to claim
         self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last claimed
 
     async def _places_of(self, runs: Iterable[Run]) -> Places:

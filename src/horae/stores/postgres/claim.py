@@ -7,7 +7,15 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from horae.core.decisions.fairness import MAX_LANES, Lane, Offer, part_of_lane, share_out
+from horae.core.decisions.fairness import (
+    LANES_OF_OWNER,
+    MANY_LANES,
+    MAX_LANES,
+    Lane,
+    Offer,
+    part_of_lane,
+    share_out,
+)
 from horae.core.decisions.release import Rival
 from horae.core.model import NodeId, Run, RunId
 from horae.core.values import replace
@@ -22,7 +30,7 @@ PUT_OFF_SECONDS = 1  # between two of these
 LOOK_BEYOND = 100  # runs of a full queue that are looked at, because they may overlap
 _TIMES = ("next_at", "first_at", "lined_up_at")  # of a claim
 # The last columns of `claim`, after those of a run.
-_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LANES, _LINED_UP_AT = range(-8, 0)
+_MINE, _ALIVE, _NEXT_AT, _MORE, _FIRST_AT, _LIMITED, _LANES, _LINED_UP_AT, _LEFT_LANES, _LEFT_ATS = range(-10, 0)
 
 
 class PostgresClaim(PostgresBase):
@@ -30,9 +38,11 @@ class PostgresClaim(PostgresBase):
 
     async def claim(self, request: ClaimRequest) -> Claims:
         claims, complete = await self._claim_known(request)
-        if self._idle_lanes >= MANY_IDLE and monotonic() - self._put_off_at > PUT_OFF_SECONDS:
+        if len(self._idle_lanes) >= MANY_IDLE and monotonic() - self._put_off_at > PUT_OFF_SECONDS:
             self._put_off_at = monotonic()  # lanes may have something that only we cannot take: so not every time
             await self._db.rows("put_off_lanes", request.now)
+        if len(self._idle_lanes) >= LANES_OF_OWNER // 2:  # there may be more than were listed
+            await self._db.rows("look_later", self._idle_lanes, request.now, MANY_LANES)
         if complete:
             return claims
         gates = [run.gate for run in claims.runs if run.gate is not None]  # of each gate only one is taken in a call
@@ -44,6 +54,7 @@ class PostgresClaim(PostgresBase):
             rest,
             runs=sorted((*claims.runs, *rest.runs), key=_turn),
             contested=list(contested.values()),
+            left={**claims.left, **rest.left},
             more=rest.more or request.limit > 0 >= left or (not complete and len(rest.runs) > 0),
             **{name: _earliest(getattr(claims, name), getattr(rest, name)) for name in _TIMES},
         )
@@ -52,20 +63,27 @@ class PostgresClaim(PostgresBase):
         """Claim from the lanes that we know of; returns whether these are all, and all their limits were known."""
         answer, *found = await self._claim(request)
         limited, due = frozenset(answer[_LIMITED] or ()), answer[_LANES] or ()
+        beyond = len(due) >= MAX_LANES  # there may be more than these
+        if beyond:
+            given = (request.until, request.queues, MANY_LANES, LANES_OF_OWNER // 2, MAX_LANES)
+            due = await self._db.value("due_lanes_of_each_owner", *given) or due
         complete = self._lanes.keys() >= set(due) and limited <= self._limited
+        remaining = zip(answer[_LEFT_LANES] or (), answer[_LEFT_ATS] or (), strict=True)
+        left = {self._lanes[lane]: left_at for lane, left_at in remaining if lane in self._lanes}
         await self._learn_due(due)
         self._limited = limited
         blocked = [offered_run(row, None) for row in found if not row[_MINE]]
         if limited and request.limit > 0:
-            blocked += await self._beyond_limits(request, limited, blocked)
+            blocked += await self._beyond_limits(replace(request, left=left), limited, blocked)
         claims = Claims(
             alive=answer[_ALIVE],
             runs=await _taken(found, request.node),
             contested=await self._contested(request.node, blocked) if blocked else (),
             next_at=answer[_NEXT_AT],
-            more=answer[_MORE] or (len(due) >= MAX_LANES and len(found) > 0),
+            more=answer[_MORE] or (beyond and len(found) > 0),
             first_at=answer[_FIRST_AT],
             lined_up_at=answer[_LINED_UP_AT],
+            left=left,
         )
         return claims, complete
 
@@ -97,16 +115,19 @@ class PostgresClaim(PostgresBase):
         given = (
             *(request.node, list(lanes), request.tasks, request.now, request.until, request.floor or BEGINNING),
             *(part, request.full_gates, locked, list(request.undecided_gates)),
+            [request.left.get(lane, BEGINNING) for lane in lanes.values()],
         )
         offers: list[Offer] = []
         shares = dict.fromkeys(lanes.values(), request.limit)
         if len(lanes) > 1 or request.limit <= 0:
             offers = [Offer(lanes[row[0]], *row[1:]) for row in await place.rows("offers", *given)]
             shares = share_out(offers, request.limit, part=part)
-        self._idle_lanes = len(lanes) - len(offers) if len(lanes) > 1 else 0
+        offered = {offer.lane for offer in offers}
+        self._idle_lanes = [ident for ident, lane in lanes.items() if lane not in offered] if len(lanes) > 1 else []
         amounts = [shares.get(lane, 0) for lane in lanes.values()]
         answer, *found = await place.rows(
-            "claim", *given[:6], request.limit, *given[7:], amounts, request.free_gates, request.queues, MAX_LANES
+            *("claim", *given[:6], request.limit, *given[7:], amounts, request.free_gates, request.queues),
+            *(MAX_LANES, MANY_LANES),
         )
         if offers:
             answer = list(answer)
@@ -116,7 +137,9 @@ class PostgresClaim(PostgresBase):
 
     async def _beyond_limits(self, request: ClaimRequest, limited: frozenset[str], known: Sequence[Run]) -> list[Run]:
         """Runs that are due behind another one, and were not looked at because their queue is full."""
-        given = (sorted(limited), request.tasks, request.now, LOOK_BEYOND)
+        lanes = {ident: lane for ident, lane in self._lanes.items() if lane.queue in limited}
+        floors = [request.left.get(lane, BEGINNING) for lane in lanes.values()]
+        given = ([*lanes], floors, request.tasks, request.now, LOOK_BEYOND)
         found = [ROWS.run(row) for row in await self._db.rows("contested_beyond_limits", *given)]
         seen = {run.id for run in known}
         return [run for run in found if run.id not in seen]

@@ -336,17 +336,20 @@ UPDATE runs
 -- Those without an owner, of several, are told apart by a name that no owner can have.
 SELECT id, queue, priority, coalesce(owner, chr(1) || id) FROM lanes WHERE id = ANY($1::integer[]);
 
--- fragment: wanted_lanes
--- Of the queues that the node works for ($13; none means all), without paused ones.
-(cardinality($13::text[]) = 0 OR queue = ANY($13::text[])) AND queue NOT IN (SELECT queue FROM queues WHERE paused);
+-- fragment: wanted_lanes(queues)
+-- Of the queues that the node works for (none means all), without paused ones.
+(cardinality({queues}::text[]) = 0 OR queue = ANY({queues}::text[])) AND queue NOT IN (SELECT queue FROM queues WHERE paused);
+
+-- fragment: put_off_lanes_after(moment)
+SELECT *, true
+  FROM (SELECT * FROM lanes WHERE settled_at IS NOT NULL ORDER BY settled_at DESC LIMIT 10000) AS put_off
+ WHERE next_at > {moment};
 
 -- fragment: lanes_due_by(moment)
 -- Those with something to claim by then, and those that were put off and may have something all the same, or hold a run.
 (SELECT *, false AS is_put_off FROM lanes WHERE next_at <= {moment}
   UNION ALL
- SELECT *, true
-   FROM (SELECT * FROM lanes WHERE settled_at IS NOT NULL ORDER BY settled_at DESC LIMIT 10000) AS put_off
-  WHERE next_at > {moment});
+ {put_off_lanes_after({moment})});
 
 -- fragment: due_lanes
 -- Lanes with something to claim by $5, and then those that were put off a moment ago. Not more than a claim can look into:
@@ -355,10 +358,15 @@ SELECT id, queue, priority, coalesce(owner, chr(1) || id) FROM lanes WHERE id = 
    FROM (SELECT id
            FROM (SELECT id, priority, is_put_off,
                         row_number() OVER (PARTITION BY is_put_off, priority, owner ORDER BY random()) AS turn
-                   FROM {lanes_due_by($5::timestamptz)} AS lanes
-                  WHERE {wanted_lanes}) AS due
+                   FROM ((SELECT *, false AS is_put_off FROM lanes
+                           WHERE next_at <= $5::timestamptz AND {wanted_lanes($14)}
+                           ORDER BY next_at
+                           LIMIT $16::bigint)
+                          UNION ALL
+                         {put_off_lanes_after($5::timestamptz)}) AS lanes
+                  WHERE {wanted_lanes($14)}) AS due
           ORDER BY is_put_off, priority DESC, turn
-          LIMIT $14::bigint) AS few);
+          LIMIT $15::bigint) AS few);
 
 -- fragment: ahead_in_gate(run)
 FROM runs AS ahead WHERE ahead.gate = {run}.gate AND (ahead.due_at, ahead.id) < ({run}.due_at, {run}.id);
@@ -368,7 +376,8 @@ FROM blocks WHERE blocks.gate = {run}.gate AND (blocks.due_at, blocks.run_id) < 
 
 -- fragment: open_lanes
 -- Both statements of a claim begin with this: $1 node, $2 lanes, $3 tasks, $4 now, $5 until, $6 floor, $8 full gates, $9
--- queues whose limit is locked, $10 gates of other nodes whose due runs we have just read.
+-- queues whose limit is locked, $10 gates of other nodes whose due runs we have just read, $11 where the lanes of queues with
+-- a limit begin.
 -- The room of a queue with a limit is exact only while no other claim takes from it: without its lock it gives nothing.
 settings AS MATERIALIZED (
     SELECT queue, concurrency, changed_at,
@@ -378,13 +387,16 @@ settings AS MATERIALIZED (
             END AS room
       FROM queues
 ), open AS MATERIALIZED (
-    -- Runs that could not be taken for a while are below the floor: they are looked for while there is a limit, and for a
-    -- minute after any other setting has changed.
+    -- Runs that could not be taken for a while are below the floor. Where there is a limit, earlier claims say where they
+    -- begin; they are looked for everywhere for a minute after any other setting has changed.
     SELECT lanes.id AS lane, priority, queue, room,
-           CASE WHEN concurrency IS NULL AND coalesce(changed_at < $4::timestamptz - interval '1 min', true)
-                THEN $6::timestamptz ELSE '-infinity' END AS floor
-      FROM lanes LEFT JOIN settings USING (queue)
-     WHERE lanes.id = ANY($2::integer[]) AND closed IS NOT TRUE
+           CASE WHEN concurrency IS NOT NULL THEN given.floor
+                WHEN changed_at >= $4::timestamptz - interval '1 min' THEN '-infinity'
+                ELSE $6::timestamptz END AS floor
+      FROM unnest($2::integer[], $11::timestamptz[]) AS given(lane, floor)
+      JOIN lanes ON lanes.id = given.lane
+      LEFT JOIN settings USING (queue)
+     WHERE closed IS NOT TRUE
 );
 
 -- fragment: claimable
@@ -414,15 +426,15 @@ SELECT lane, count, first_at, room
  WHERE coalesce(room, 1) > 0 AND count > 0;
 
 -- name: claim
--- $7 limit, $11 how many each lane gives (`core.decisions.fairness`), $12 gates that the node holds and has no run of, $13
--- queues that it works for, $14 how many lanes a claim may look into.
+-- $7 limit, $12 how many each lane gives (`core.decisions.fairness`), $13 gates that the node holds and has no run of, $14
+-- queues that it works for, $15 how many lanes a claim may look into, $16 how many due ones it lists.
 -- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates that gave nothing.
 WITH me AS MATERIALIZED (
     SELECT id FROM nodes WHERE id = $1
 ), {open_lanes}, found AS MATERIALIZED (
     -- Of a queue with a limit a few more are looked at: blocked runs must not take the place of others.
     SELECT run.*, given.share, open.lane, open.queue, open.priority, open.room
-      FROM unnest($2::integer[], $11::integer[]) AS given(lane, share) JOIN open USING (lane)
+      FROM unnest($2::integer[], $12::integer[]) AS given(lane, share) JOIN open USING (lane)
      CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
                           WHERE {claimable}
                           ORDER BY wake_at
@@ -474,7 +486,7 @@ WITH me AS MATERIALIZED (
     SELECT gate FROM kept UNION ALL SELECT gate FROM taken
 ), freed AS (
     DELETE FROM gates
-     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($12::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
+     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($13::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
        AND node IS NOT DISTINCT FROM $1
 ), passed AS MATERIALIZED (
     -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
@@ -498,6 +510,16 @@ WITH me AS MATERIALIZED (
             OR EXISTS (SELECT {ahead_in_gate(found)} AND ahead.node IS DISTINCT FROM $1
                           AND ahead.id NOT IN (SELECT id FROM passed))
             OR EXISTS (SELECT {blocks_ahead(found)}))
+), remaining AS MATERIALIZED (
+    -- Where the runs begin that wait in queues with a limit, of tasks that the node knows.
+    SELECT lane, coalesce((SELECT wake_at FROM runs
+                            WHERE runs.lane = open.lane AND wake_at >= open.floor AND wake_at <= $5::timestamptz
+                              AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($3::text[])
+                              AND id NOT IN (SELECT id FROM claimed)
+                            ORDER BY wake_at
+                            LIMIT 1), $5::timestamptz) AS left_at
+      FROM open
+     WHERE room IS NOT NULL
 )
 -- The answer comes first, without a run.
 SELECT no_run.*, NULL AS mine,
@@ -513,7 +535,7 @@ SELECT no_run.*, NULL AS mine,
                                       LIMIT 1) AS later
                  UNION ALL
                 (SELECT next_at FROM lanes
-                  WHERE next_at > $5::timestamptz AND {wanted_lanes}
+                  WHERE next_at > $5::timestamptz AND {wanted_lanes($14)}
                   ORDER BY next_at
                   LIMIT 1)) AS later) AS next_at,
        $7::bigint > 0 AND ((SELECT count(*) FROM claimed) >= $7::bigint
@@ -522,14 +544,50 @@ SELECT no_run.*, NULL AS mine,
        (SELECT array_agg(queue) FROM settings WHERE concurrency IS NOT NULL) AS limited,
        {due_lanes} AS lanes,
        (SELECT min(wake_at) FROM found
-         WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at
+         WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at,
+       (SELECT array_agg(lane) FROM remaining) AS left_lanes,
+       (SELECT array_agg(left_at) FROM remaining) AS left_ats
   FROM (SELECT) AS answer LEFT JOIN (SELECT {offered_columns} FROM runs WHERE false) AS no_run ON true
  UNION ALL
-SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
+SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM claimed
  UNION ALL
-SELECT {offered_columns}, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT {offered_columns}, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
+
+-- name: due_lanes_of_each_owner
+-- For when too many lanes are due to list them: of each owner those that were looked into longest ago, and those that have
+-- just become due. $1 until, $2 queues, $3 how many are listed otherwise, $4 of each kind, $5 lanes in all.
+WITH RECURSIVE owners AS (
+   (SELECT owner FROM lanes WHERE owner IS NOT NULL ORDER BY owner LIMIT 1)
+    UNION ALL
+    SELECT (SELECT lanes.owner FROM lanes WHERE lanes.owner > owners.owner ORDER BY lanes.owner LIMIT 1)
+      FROM owners
+     WHERE owner IS NOT NULL
+), due AS (
+    SELECT few.id, few.priority, few.owner, few.next_at
+      FROM owners
+     CROSS JOIN LATERAL ((SELECT * FROM lanes
+                           WHERE lanes.owner = owners.owner AND next_at <= $1::timestamptz AND {wanted_lanes($2)}
+                           ORDER BY next_at
+                           LIMIT $4::bigint)
+                           UNION
+                         (SELECT * FROM lanes
+                           WHERE lanes.owner = owners.owner AND next_at <= $1::timestamptz AND {wanted_lanes($2)}
+                           ORDER BY next_at DESC
+                           LIMIT $4::bigint)) AS few
+     UNION ALL
+   (SELECT id, priority, owner, next_at FROM lanes
+     WHERE owner IS NULL AND next_at <= $1::timestamptz AND {wanted_lanes($2)}
+     LIMIT $4::bigint)
+), chosen AS (
+    SELECT id, row_number() OVER (PARTITION BY owner ORDER BY random()) AS turn FROM due
+)
+SELECT array_agg(id)
+  FROM (SELECT id FROM chosen
+         WHERE (SELECT count(*) FROM (SELECT FROM lanes WHERE next_at <= $1::timestamptz LIMIT $3::bigint) AS listed) >= $3::bigint
+         ORDER BY turn, random()
+         LIMIT $5::bigint) AS few;
 
 -- name: lock_limits
 -- In an order, so that two claims never wait for each other. No row is locked, because that would be a write.
@@ -539,17 +597,17 @@ SELECT pg_advisory_xact_lock(number)
          ORDER BY number) AS numbers;
 
 -- name: contested_beyond_limits
--- $1 queues with a limit, $2 tasks, $3 now, $4 how many to look at
--- Due runs of these queues that a claim left for lack of room: one that is behind another in its gate may still overlap.
+-- $1 lanes of queues with a limit, $2 where the runs begin that wait there, $3 tasks, $4 now, $5 how many to look at
+-- Due runs that a claim left for lack of room: one that is behind another in its gate may still overlap.
 SELECT live_runs.*
-  FROM lanes
- CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs
-                      WHERE runs.lane = lanes.id AND wake_at <= $3
-                        AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($2::text[])
+  FROM unnest($1::integer[], $2::timestamptz[]) AS given(lane, floor)
+ CROSS JOIN LATERAL (SELECT id, task, gate, due_at FROM runs
+                      WHERE runs.lane = given.lane AND wake_at >= given.floor AND wake_at <= $4
+                        AND node IS NULL AND NOT parked AND NOT paused
                       ORDER BY wake_at
-                      LIMIT $4) AS next
+                      LIMIT $5) AS next
   JOIN live_runs ON live_runs.id BETWEEN next.id AND next.id
- WHERE lanes.queue = ANY($1::text[]) AND next.gate IS NOT NULL AND next.due_at <= $3
+ WHERE next.task = ANY($3::text[]) AND next.gate IS NOT NULL AND next.due_at <= $4
    AND (EXISTS (SELECT {ahead_in_gate(next)}) OR EXISTS (SELECT {blocks_ahead(next)}));
 
 -- name: rivals
@@ -839,6 +897,16 @@ UPDATE lanes SET next_at = coalesce(first.wake_at, 'infinity'), settled_at = $1:
            FOR NO KEY UPDATE SKIP LOCKED) AS first
  WHERE lanes.id = first.id AND lanes.next_at = first.next_at
    AND coalesce(first.wake_at, 'infinity') > $1::timestamptz + interval '1 s';
+
+-- name: look_later
+-- Lanes that are due and had nothing for a claim: if there are more than $3, they stay due behind the others of their owner.
+UPDATE lanes SET next_at = $2
+  FROM (SELECT id FROM lanes
+         WHERE id = ANY($1::integer[]) AND next_at < $2::timestamptz - interval '1 s'
+           AND (SELECT count(*) FROM (SELECT FROM lanes WHERE next_at <= $2 LIMIT $3::bigint + 1) AS counted) > $3::bigint
+         ORDER BY id
+           FOR NO KEY UPDATE SKIP LOCKED) AS barren
+ WHERE lanes.id = barren.id;
 
 -- name: recheck_lanes
 -- A few lanes after $1, in turn: should a transaction have taken longer than any is expected to, its runs are found here.

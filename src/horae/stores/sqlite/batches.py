@@ -129,6 +129,12 @@ def lane(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waiting]:
     return _decode_lane(text)
 
 
+def lane_beyond(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waiting]:
+    """The same, of so many runs of any task those that the claim knows."""
+    [text] = db.execute(STATEMENTS["lane_beyond"], which).fetchone()
+    return _decode_lane(text)
+
+
 def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> None:
     """Assign runs to a node."""
     db.execute(STATEMENTS["claim_runs"], {"node": to_blob(node), "seqs": to_json([row.seq for row in rows])})

@@ -21,7 +21,7 @@ from horae.stores.sqlite.gates import rivals, state_of_gate
 from horae.stores.sqlite.queues import rooms, settings
 
 MAX_CONTESTED = 1000  # blocked runs that one claim returns
-LOOK_BEYOND = 100  # runs of a full queue that are checked for overlap
+LOOK_BEYOND = 100  # runs of a full queue that are looked at, because they may overlap
 MAX_PAGE = 500  # runs of a lane that are read at once; with the largest parameters they take 60 MB
 MIN_PAGE = 10
 
@@ -39,6 +39,8 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
     db.executemany(STATEMENTS["take_gate"], [(gate, node) for gate in scan.gates.taken])
     if scan.taken:
         batches.claim(db, scan.taken, request.node)
+    if beyond:
+        lanes.look_later(db, (lane for lane in due if lane not in scan.gave), request.now)
     more = scan.more or (beyond and len(scan.taken) > 0)
     next_at, left_at = (None, None) if more else _put_off(db, due, request)
     claims = Claims(
@@ -47,6 +49,7 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
         next_at=next_at,
         left_at=left_at,
         lined_up_at=scan.gates.next_at,
+        left=scan.left(due),
     )
     return scan.taken, claims
 
@@ -65,6 +68,7 @@ class _Scan:
     ) -> None:
         self.taken: list[Waiting] = []
         self.contested: list[Contested] = []
+        self.gave: set[Lane] = set()  # lanes of which some were taken
         self.more = False  # whether there may be more to claim right now
         self.gates = ClaimGates(
             request.node, request.now, request.full_gates, request.undecided_gates, per_gate=request.per_gate
@@ -106,6 +110,9 @@ class _Scan:
         }
         offers = []
         for lane in due:
+            if self._rooms.is_full(lane.queue):
+                offers.append(Offer(lane, 0, None, 0))
+                continue
             which = {**self._which(lane), **gates}
             count, first_at = self._db.execute(STATEMENTS["offer_of_lane"], which).fetchone()
             if count:
@@ -114,22 +121,26 @@ class _Scan:
 
     def _take(self, offer: Offer, share: int) -> None:
         """Take up to `share` runs of a lane; of a full queue, check some due runs for overlap."""
-        queue, got, beyond = offer.lane.queue, 0, 0
-        if not share and not self._rooms.is_full(queue):
+        queue, got = offer.lane.queue, 0
+        if self._rooms.is_full(queue):
+            self._look_beyond(self._which(offer.lane))
+            return
+        if not share:
             self.more = True
             return
         for row in self._rows(offer.lane, share):
-            if self._rooms.is_full(queue):
-                beyond += 1
-                self._contest_beyond(row)
-            elif row.gate is None or self._passes(row, row.gate):
+            if row.gate is None or self._passes(row, row.gate):
                 got += 1
+                self.gave.add(offer.lane)
                 self.taken.append(row)
                 self._rooms.take(queue)
             if len(self.contested) >= MAX_CONTESTED:
                 self.more = True
                 return
-            if beyond >= LOOK_BEYOND or (got and got == share and not self._rooms.is_full(queue)):
+            if self._rooms.is_full(queue):
+                self._look_beyond({**self._which(offer.lane), "after": row.wake_at, "seq": row.seq})
+                break
+            if got == share:
                 break
         self.more = self.more or (got > 0 and got == share and offer.count >= min(share + 1, self._part))
 
@@ -144,11 +155,15 @@ class _Scan:
             self._last[gate] = row
         return passage is Passage.TAKE
 
-    def _contest_beyond(self, row: Waiting) -> None:
-        """Note a due run of a full queue as contested if others are ahead of it: it may overlap with them."""
-        is_due = row.gate is not None and self.gates.is_due(to_time(row.due_at), to_time(row.wake_at))
-        if is_due and (ahead := rivals(self._db, row, self._request.node)):
-            self.contested.append(Contested(run=batches.waiting(row), rivals=ahead))
+    def _look_beyond(self, which: Mapping[str, Any]) -> None:
+        """Note due runs of a full queue as contested if others are ahead of them: they may overlap with these."""
+        if len(self.contested) >= MAX_CONTESTED:
+            self.more = True
+            return
+        for row in batches.lane_beyond(self._db, {**which, "limit": LOOK_BEYOND}):
+            is_due = row.gate is not None and self.gates.is_due(to_time(row.due_at), to_time(row.wake_at))
+            if is_due and (ahead := rivals(self._db, row, self._request.node)):
+                self.contested.append(Contested(run=batches.waiting(row), rivals=ahead))
 
     def _rows(self, lane: Lane, share: int) -> Iterator[Waiting]:
         """The runs of a lane by wake-up time, read in pages."""
@@ -159,11 +174,19 @@ class _Scan:
                 return
             which |= {"after": rows[-1].wake_at, "seq": rows[-1].seq}
 
+    def left(self, due: Sequence[Lane]) -> dict[Lane, datetime]:
+        """When the first runs wake that wait in lanes of queues with settings, after what was taken."""
+        left = {}
+        for lane in due:
+            if lane.queue in self._known:
+                row = self._db.execute(STATEMENTS["left_in_lane"], self._which(lane)).fetchone()
+                left[lane] = self._request.until if row is None else to_time(row[0])
+        return left
+
     def _which(self, lane: Lane) -> dict[str, Any]:
         """The part of a lane to read; runs that a pause or a limit kept from being claimed are below the floor."""
-        return {
-            **asdict(lane),
-            **self._bounds,
-            "after": FIRST if lane.queue in self._known else self._floor,
-            "seq": FIRST,
-        }
+        after = self._floor
+        if lane.queue in self._known:
+            left_at = self._request.left.get(lane)
+            after = FIRST if left_at is None else to_micros(left_at)
+        return {**asdict(lane), **self._bounds, "after": after, "seq": FIRST}

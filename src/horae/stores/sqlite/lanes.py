@@ -1,12 +1,15 @@
 """Lanes in SQLite: each knows when its first run wakes, so that claims read only lanes with something due."""
 
+import random
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
+from typing import Any
 
 from msgspec.structs import asdict
 
-from horae.core.decisions.fairness import MAX_LANES, Lane
+from horae.core.decisions.fairness import LANES_OF_OWNER, MANY_LANES, MAX_LANES, Lane
 from horae.core.model import Run
 from horae.stores.sqlite.codecs import Values, maybe_time, to_json, to_micros
 from horae.stores.sqlite.database import STATEMENTS
@@ -47,8 +50,25 @@ def wake(db: sqlite3.Connection, woken: Iterable[Values]) -> None:
 def due(db: sqlite3.Connection, until: datetime, queues: Sequence[str]) -> tuple[list[Lane], bool]:
     """The lanes that may have something to claim, the highest priority first, and whether there are more of them."""
     which = {"until": to_micros(until), "queues": to_json(queues), "limit": MAX_LANES + 1}
+    [count] = db.execute(STATEMENTS["count_due_lanes"], {**which, "limit": MANY_LANES + 1}).fetchone()
+    if count > MANY_LANES:
+        return _of_each_owner(db, which), True
     found = [Lane(*row) for row in db.execute(STATEMENTS["due_lanes"], which)]
     return found[:MAX_LANES], len(found) > MAX_LANES
+
+
+def _of_each_owner(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Lane]:
+    """Some due lanes of each owner, without a look at the others."""
+    owners = [owner for (owner,) in db.execute(STATEMENTS["owners_of_due_lanes"], which)]
+    chosen = random.sample(owners, min(len(owners), MAX_LANES))
+    each = {**which, "limit": max(min(MAX_LANES // len(chosen), LANES_OF_OWNER) // 2, 1)}
+    rows = (db.execute(STATEMENTS["due_lanes_of_owner"], {**each, "owner": owner}) for owner in chosen)
+    return sorted((Lane(*row) for row in chain.from_iterable(rows)), key=lambda lane: -lane.priority)
+
+
+def look_later(db: sqlite3.Connection, lanes: Iterable[Lane], now: datetime) -> None:
+    """Let lanes that had nothing for a claim come after the others of their owners."""
+    db.executemany(STATEMENTS["look_later"], [{**asdict(lane), "now": to_micros(now)} for lane in lanes])
 
 
 def put_off(

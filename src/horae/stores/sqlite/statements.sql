@@ -166,6 +166,30 @@ SELECT queue, priority, owner
           FROM lanes INDEXED BY lanes_next WHERE next_at <= :until AND {open_lanes})
  ORDER BY priority DESC, turn LIMIT :limit;
 
+-- name: count_due_lanes
+SELECT count(*) FROM (SELECT 1 FROM lanes INDEXED BY lanes_next WHERE next_at <= :until LIMIT :limit);
+
+-- name: owners_of_due_lanes
+WITH RECURSIVE owners (owner) AS (
+    SELECT min(owner) FROM lanes INDEXED BY lanes_owner
+    UNION ALL
+    SELECT (SELECT min(owner) FROM lanes INDEXED BY lanes_owner WHERE lanes.owner > owners.owner)
+      FROM owners WHERE owner IS NOT NULL
+)
+SELECT owner FROM owners
+ WHERE owner IS NOT NULL
+   AND EXISTS (SELECT 1 FROM lanes INDEXED BY lanes_owner WHERE lanes.owner = owners.owner AND next_at <= :until);
+
+-- name: due_lanes_of_owner
+-- Those that were looked into longest ago, and those that have just become due.
+SELECT * FROM (SELECT queue, priority, owner FROM lanes INDEXED BY lanes_owner
+                WHERE owner = :owner AND next_at <= :until AND {open_lanes}
+                ORDER BY next_at LIMIT :limit)
+ UNION
+SELECT * FROM (SELECT queue, priority, owner FROM lanes INDEXED BY lanes_owner
+                WHERE owner = :owner AND next_at <= :until AND {open_lanes}
+                ORDER BY next_at DESC LIMIT :limit);
+
 -- name: next_lane_at
 SELECT min(next_at) FROM lanes INDEXED BY lanes_next WHERE next_at > :until AND {open_lanes};
 
@@ -175,18 +199,25 @@ SELECT min(wake_at) {in_lane};
 -- name: put_off_lane
 UPDATE lanes SET next_at = :next_at WHERE queue = :queue AND priority = :priority AND owner = :owner;
 
+-- name: look_later
+-- A lane that had nothing for a claim stays due, behind the others of its owner.
+UPDATE lanes SET next_at = max(next_at, :now) WHERE queue = :queue AND priority = :priority AND owner = :owner;
+
 -- name: delete_lane
 DELETE FROM lanes WHERE queue = :queue AND priority = :priority AND owner = :owner;
 
--- name: lane
--- A page of a lane after a position, up to a wake-up time. In two streams: for (wake_at, seq) > (...) SQLite seeks the
--- time only, and each page walks again through the runs that are due at the same instant.
+-- fragment: waiting_rows
 SELECT json_group_array(json_array(
         hex(id), iif(job_id = id, NULL, hex(job_id)), params, schedule, slot, due_at, wake_at, created_at, gate, fence,
         queue, seq,
         json_array(owner, created_by, task, params_blob, name, key, labels, priority, ordering_key, policy, secrets,
                    trigger, state, paused, stop, attempt, crashes, revision, progress, error, first_started_at,
-                   started_at, nullif(hex(requeue_of), ''))))
+                   started_at, nullif(hex(requeue_of), ''))));
+
+-- name: lane
+-- A page of a lane after a position, up to a wake-up time. In two streams: for (wake_at, seq) > (...) SQLite seeks the
+-- time only, and each page walks again through the runs that are due at the same instant.
+{waiting_rows}
   FROM (SELECT wake_at AS at, seq AS place {in_lane}
            AND wake_at = :after AND seq > :seq AND task IN (SELECT value FROM json_each(:tasks))
         UNION ALL
@@ -194,6 +225,21 @@ SELECT json_group_array(json_array(
            AND wake_at > :after AND wake_at <= :until AND task IN (SELECT value FROM json_each(:tasks))
          ORDER BY at, place LIMIT :limit)
  CROSS JOIN runs ON runs.seq = place;
+
+-- name: lane_beyond
+-- The next :limit runs of a lane after a position, without those of other tasks.
+{waiting_rows}
+  FROM (SELECT wake_at AS at, seq AS place {in_lane} AND wake_at = :after AND seq > :seq
+        UNION ALL
+        SELECT wake_at, seq {in_lane} AND wake_at > :after AND wake_at <= :until
+         ORDER BY at, place LIMIT :limit)
+ CROSS JOIN runs ON runs.seq = place
+ WHERE task IN (SELECT value FROM json_each(:tasks));
+
+-- name: left_in_lane
+SELECT wake_at {in_lane}
+   AND wake_at >= :after AND wake_at <= :until AND task IN (SELECT value FROM json_each(:tasks))
+ ORDER BY wake_at LIMIT 1;
 
 -- name: offer_of_lane
 -- How many runs of a lane a claim could return, up to a limit, and when the first of them woke. Runs whose gate is full
