@@ -33,6 +33,7 @@ class Ears:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
+        self._clock = clock
         self.tail = Tail(store, clock)
         queries = JobQueries(store=store, blobs=store.blobs, parameters=Parameters(store.blobs), clock=clock)
         self.loader = EventLoader(store, queries)
@@ -40,6 +41,9 @@ class Ears:
     async def begin(self) -> EventId:
         await self.tail.tick()
         return await self.here()
+
+    def now(self) -> datetime:
+        return self._clock.now()
 
     async def here(self) -> EventId:
         return EventId(position=await self.store.events.last(), count=0, at=NOW)
@@ -290,16 +294,18 @@ async def test_all_whom_an_event_concerns_are_woken_a_few_at_a_time(
     ears: Ears, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_module, "WAKE_AT_ONCE", 10)
-    await crowd.join(ADA, 100)
-    job = await given_job(ears.store)
-    others, turns = asyncio.create_task(ears.tail.tick()), 0
-    while not others.done():
-        turns += 1
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
-    assert {event.job_id for event in crowd.heard} == {job.id}
-    assert len(crowd.heard) == 100
-    assert turns >= 10, "other work had its turn in between"
+    await crowd.join(ADA, 95)
+    await crowd.join(EventFilter(owner="bob"), 5)
+    job, other = await given_job(ears.store), await given_job(ears.store, recurring(owner="bob"))
+    heard = []
+    for _ in range(10):
+        again_at = await ears.tail.tick()
+        await asyncio.sleep(0.01)
+        heard.append(len(crowd.heard))
+    assert heard == [10 * turn for turn in range(1, 11)]
+    assert again_at - ears.now() == feed_module.POLL
+    assert [event.job_id for event in crowd.heard[:10]].count(other.id) == 5, "owners take turns"
+    assert [event.job_id for event in crowd.heard].count(job.id) == 95
 
 
 async def test_one_who_waited_in_vain_goes_on_after_what_passed_by(ears: Ears, monkeypatch: pytest.MonkeyPatch) -> None:

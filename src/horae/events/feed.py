@@ -29,7 +29,7 @@ SIGNAL_DELAY = timedelta(milliseconds=40)  # between a signal and its poll, so t
 PROGRESS_POLL = timedelta(milliseconds=500)
 PAGE = 100  # batches per read; each may hold 10,000 events
 KEPT = 50_000  # events in the tail; a listener that is further behind reads the store
-WAKE_AT_ONCE = 50  # listeners, before other work of the event loop gets its turn
+WAKE_AT_ONCE, WAKE_EVERY = 25, timedelta(milliseconds=20)  # so many listeners, so that there is time for other work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class Tail:
         self._entries: deque[TailEntry] = deque()
         self._size = 0  # how many events the entries hold
         self._waiters: defaultdict[str | None, set[_Waiter]] = defaultdict(set)  # by the owner that they listen to
-        self._called: deque[_Waiter] = deque()  # that are still to be woken
+        self._called: dict[str | None, deque[_Waiter]] = {}  # that are still to be woken, in the turns of their owners
         self._progress = ProgressPoll(store)
         self._poll_progress_at = clock.now()
         self.position: str | None = None  # of the last stored batch; None before the first poll
@@ -106,11 +106,11 @@ class Tail:
         batches = await self._store.events.read(after=self.position, owner=None, limit=PAGE)
         for batch in batches:
             self._add(TailEntry(position=batch.position, before=self.position, batch=batch))
-        await self._wake_called()
         if now >= self._poll_progress_at:
             self._poll_progress_at = now + PROGRESS_POLL
             await self._add_progress(now, self.position)
-        return now if len(batches) == PAGE else now + POLL
+        self._wake_some()
+        return now if len(batches) == PAGE else now + (WAKE_EVERY if self._called else POLL)
 
     def fail(self) -> None:
         """Let every listener raise Unavailable: the tail is no longer read."""
@@ -169,20 +169,23 @@ class Tail:
         for waiter in waiters:
             if not waiter.found:
                 waiter.found = True
-                self._called.append(waiter)
+                self._called.setdefault(waiter.which.owner, deque()).append(waiter)
 
-    async def _wake_called(self) -> None:
-        """Wake the listeners that entries concern, a few at a time: one owner may have thousands."""
-        while self._called:
-            for _ in range(min(WAKE_AT_ONCE, len(self._called))):
-                self._called.popleft().woken.set()
-            await asyncio.sleep(0)
+    def _wake_some(self) -> None:
+        """Wake a few of the listeners that entries concern, of each owner in turn: one owner may have thousands."""
+        for _ in range(WAKE_AT_ONCE):
+            if not self._called:
+                return
+            owner = next(iter(self._called))
+            line = self._called.pop(owner)
+            line.popleft().woken.set()
+            if line:
+                self._called[owner] = line  # behind the others
 
     async def _add_progress(self, now: datetime, position: str) -> None:
         events = await self._progress.poll(self.owners.keys(), now) if self.owners else []
         if events:
             self._add(TailEntry(position=position, before=position, best_effort=events))
-            await self._wake_called()
 
 
 class Listener:
