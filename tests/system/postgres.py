@@ -13,6 +13,7 @@ from urllib.parse import quote
 import asyncpg
 
 from tests.postgres_server import as_server_user, create_cluster, is_ready
+from tests.system.skew import WallClock
 from tests.system.waiting import eventually
 
 MAX_CONNECTIONS = 100
@@ -33,11 +34,13 @@ wait $server
 
 
 class OwnPostgres:
-    """A server in a temporary folder; `disk` is another folder for its data."""
+    """A server in a temporary folder; `disk` is another folder for its data, `wrong_clock` lets its wall clock step."""
 
-    def __init__(self, *, disk: Path | None = None, settings: str = "") -> None:
+    def __init__(self, *, disk: Path | None = None, settings: str = "", wrong_clock: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="horae-own-")) / "server"  # short, as the path of a socket must be
         self.folder.parent.chmod(0o755)
+        self.clock = WallClock(self.folder.parent / "clock")
+        self._environment = {**os.environ, **(self.clock.settings if wrong_clock else {})}
         data = None if disk is None else disk / "data"
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -84,6 +87,7 @@ class OwnPostgres:
         self._process = subprocess.Popen(
             ["sh", "-c", SUPERVISOR, "supervisor", str(self._binaries), str(self.data), str(self.folder / "log")],
             cwd="/",
+            env=self._environment,
             stdin=subprocess.PIPE,
             start_new_session=True,
             **as_server_user(),
