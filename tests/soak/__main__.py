@@ -1,4 +1,4 @@
-"""`make soak`: real processes and simulated clusters side by side, for ten minutes; exits with 1 on any violation.
+"""`make soak`: faults, attacks and simulated clusters side by side, for ten minutes; exits with 1 on any violation.
 
 On SIGTERM or Ctrl-C it lets both parts stop everything that they have started.
 """
@@ -77,7 +77,7 @@ def _print_output(name: str, process: subprocess.Popen[str]) -> None:
 
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    options.add_argument("--minutes", type=float, default=8.0, help="of faults on real processes")
+    options.add_argument("--minutes", type=float, default=8.0, help="of faults and attacks on real processes")
     options.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="of those")
     options.add_argument("--seeds", type=int, default=3000, help="of simulated lives")
     options.add_argument("--first", type=int, default=0, help="the first of those")
@@ -86,6 +86,7 @@ def main() -> int:
     soak = Soak(
         {
             "chaos": ["tests.soak.chaos", f"--minutes={given.minutes}", f"--seed={given.seed}"],
+            "attacks": ["tests.soak.attacks", f"--minutes={given.minutes}", f"--seed={given.seed}"],
             "simulation": ["tests.soak.simulation", f"--seeds={given.seeds}", f"--first={given.first}"],
         }
     )
