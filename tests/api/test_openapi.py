@@ -130,9 +130,9 @@ Queue    name depth oldest_age_seconds running lateness_p99_ms paused concurrenc
 Task     name schema
 Error    type message
 Problem  type title status detail code errors
-JobPage  items next_cursor
-RunPage  items next_cursor
-DeadLetterPage items next_cursor
+JobPage  items next_cursor searched_to
+RunPage  items next_cursor searched_to
+DeadLetterPage items next_cursor searched_to
 """
 WORDS = """
 Job.status     scheduled paused finished cancelled

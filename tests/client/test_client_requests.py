@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 
 import httpx2
 import pytest
@@ -76,6 +77,16 @@ def test_a_read_is_repeated_after_what_passes(failure: Answer) -> None:
     with script.client() as client:
         assert list(client.jobs.list()) == []
     assert len(script.asked) == 3
+
+
+def test_a_list_goes_on_over_pages_on_which_nothing_was_found() -> None:
+    early = {"items": [], "next_cursor": "a", "searched_to": "2026-01-02T00:00:00Z"}
+    script = Script(ok(early), ok(early | {"next_cursor": "b"}), ok({"items": [RUN], "next_cursor": None}), ok(early))
+    with script.client() as client:
+        assert [run.id for run in client.runs.list(q="x")] == ["run_1"]
+        page = client.runs.page(q="x")
+    assert [request.url.params.get("cursor") for request in script.asked] == [None, "a", "b", None]
+    assert (page.next_cursor, page.searched_to) == ("a", datetime(2026, 1, 2, tzinfo=UTC))
 
 
 def test_a_create_is_repeated_with_its_own_key() -> None:

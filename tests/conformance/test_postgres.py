@@ -5,7 +5,7 @@ import itertools
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +26,15 @@ from horae.lookup import find_run
 from horae.ports.reader import RunFilter
 from horae.stores.common.apply import Named
 from horae.stores.common.statements import load, migrations
-from horae.stores.postgres.connection.database import Address, Collision, Session, door, retried
+from horae.stores.postgres.connection import database
+from horae.stores.postgres.connection.database import (
+    LIST_CONNECTIONS,
+    Address,
+    Collision,
+    Session,
+    door,
+    retried,
+)
 from horae.stores.postgres.guards import lock
 from horae.stores.postgres.store import PostgresStore
 from tests import acts
@@ -646,3 +654,34 @@ async def test_places_that_are_forgotten_while_others_are_learned_are_not_missed
     monkeypatch.setattr(store, "_learn_places", learn_late)
     await acts.create(store, [one_shot(queue="known"), one_shot(queue="new")])
     assert len((await claims_of(store, await given_node(store))).runs) == 3
+
+
+# --- lists beside the engine
+
+
+async def test_lists_that_take_long_hold_up_nobody_but_lists(store: PostgresStore) -> None:
+    async with AsyncExitStack() as busy, asyncio.timeout(10):
+        for _ in range(LIST_CONNECTIONS):
+            await busy.enter_async_context(store._db.browsing())
+        waiting = [
+            asyncio.create_task(store.list_runs(RunFilter(), cursor=None, limit=10, look=100)) for _ in range(20)
+        ]
+        await store.create([one_shot()])
+        assert len((await claims_of(store, await given_node(store))).runs) == 1
+        await busy.aclose()
+        assert all(len(page.items) == 1 for page in await asyncio.gather(*waiting))
+
+
+async def test_a_list_that_takes_too_long_is_ended_and_says_what_to_do(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LIST_TIMEOUT", 0.2)
+    connection = await Address(url).connect()
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(Unavailable, match=r"the list took longer than 0\.2 s; ask for fewer"):
+                await store.list_runs(RunFilter(), cursor=None, limit=10, look=100)
+    finally:
+        await connection.close()
+    assert (await store.list_runs(RunFilter(), cursor=None, limit=10, look=100)).items == []

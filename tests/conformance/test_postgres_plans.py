@@ -32,7 +32,7 @@ LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 NODE = new_id()
 LOWEST, HIGHEST = "0" * 32, "f" * 32
 DAYS = (date.min, date.max, True)
-PAGE = 51
+PAGE, LOOK = 51, 300
 
 # $1 rows of each kind. Waiting ones have begun once, and are due later than anything that a test asks for; the ended
 # ones are of ten days.
@@ -136,22 +136,21 @@ async def filled(stack: AsyncExitStack, size: int) -> Filled:
     return Filled(connection)
 
 
+FIRST = datetime(1, 1, 1, tzinfo=UTC)
+
+
 def of_runs(states: Sequence[State], **which: Any) -> tuple[Any, ...]:
     """The parameters of a list of runs."""
     return (
         *("ada", which.get("task"), which.get("queue"), PAGE, which.get("job"), sorted(states), None),
-        *(datetime(1, 1, 1, tzinfo=UTC), which.get("before", LATEST), HIGHEST),
+        *(FIRST, which.get("before", LATEST), HIGHEST, which.get("look", LOOK)),
+        *(which.get("error"), None, None, None, None, None, which.get("text")),
     )
-
-
-def of_ended(states: Sequence[State], **which: Any) -> tuple[Any, ...]:
-    """The parameters of a list of ended runs."""
-    return (*of_runs(states, **which), which.get("error"))
 
 
 def of_jobs(**which: Any) -> tuple[Any, ...]:
     """The parameters that all lists of jobs begin with."""
-    return ("ada", which.get("task"), None, PAGE, None, which.get("key"), None, None, None, HIGHEST)
+    return ("ada", which.get("task"), None, PAGE, None, which.get("key"), None, None, which.get("text"), HIGHEST, LOOK)
 
 
 def due_now() -> list[Run]:
@@ -225,9 +224,9 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
         lambda: ([new_id()], NOW, NOW.date()),
         {"runs_pkey", "runs_job", "history_20260310_pkey", "job_id_due_at"},
     ),
-    "queue_depths": (lambda: (NOW, 10_000), {"runs_claim", "runs_started"}),
-    "queue_depths_of_owner": (lambda: (NOW, 10_000, "ada"), {"runs_shelf", "runs_started"}),
-    "queue_lateness": (lambda: (NOW, "ada", 1000), {"shelf_due_at_id"}),
+    "queue_depths": (lambda: (NOW, 10_000, None, "", 1000), {"runs_claim", "runs_started"}),
+    "queue_depths_of_owner": (lambda: (NOW, 10_000, None, "", 1000, "ada"), {"runs_shelf", "runs_started"}),
+    "queue_lateness": (lambda: (NOW, "ada", 1000, "", None), {"shelf_due_at_id"}),
     "due_soon": (lambda: (NOW, NOW + timedelta(minutes=5), 10_000, [*range(64)]), {"runs_claim", "jobs_plan"}),
     "kept_jobs": (lambda: ("ada", PAGE, 0, LOWEST), {"jobs_owner"}),
     "kept_live": (lambda: ("ada", PAGE, 0, 1, datetime(2026, 6, 1, tzinfo=UTC), LOWEST), {"runs_shelf"}),
@@ -248,19 +247,19 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "resolve_letters": (lambda: ([new_id()], ["discarded"], NOW.date()), {"history_20260310_pkey"}),
     "delete_blocks": (lambda: (["gate 1"], [NOW], [new_id()]), {"blocks_pkey"}),
     "count_dead_letters": (lambda: (50,), {LETTERS_OF_JOB}),
-    "list_dead_letters": (lambda: (*of_ended([State.FAILED]), *DAYS), {LETTERS_OF_SHELF}),
-    "list_dead_letters_of_job": (lambda: of_ended([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
-    "group_dead_letters": (lambda: of_ended([State.FAILED], queue="mail"), {LETTERS_OF_SHELF}),
-    "group_dead_letters_of_job": (lambda: of_ended([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
+    "list_dead_letters": (lambda: (*of_runs([State.FAILED]), *DAYS), {LETTERS_OF_SHELF}),
+    "list_dead_letters_of_job": (lambda: of_runs([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
+    "group_dead_letters": (lambda: of_runs([State.FAILED], queue="mail", look=PAGE), {LETTERS_OF_SHELF}),
+    "group_dead_letters_of_job": (lambda: of_runs([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
     "ledger_ended": (lambda: (new_id(), NOW, NOW, 10), {"job_id_slot"}),
     "list_live_runs": (lambda: of_runs(list(WAITING)), {"runs_shelf"}),
     "list_retried_runs": (lambda: of_runs([State.RETRYING]), {"runs_retried"}),
     "list_started_runs": (lambda: of_runs([State.RUNNING]), {"runs_started"}),
     "list_stopping_runs": (lambda: of_runs([State.CLAIMED, State.RUNNING]), {"runs_stopped"}),
-    "list_ended_runs": (lambda: (*of_ended(list(FINAL)), *DAYS), {"shelf_due_at_id"}),
-    "list_unsuccessful_runs": (lambda: (*of_ended([State.FAILED], queue="mail"), *DAYS), {"shelf_state_due_at_id"}),
+    "list_ended_runs": (lambda: (*of_runs(list(FINAL)), *DAYS), {"shelf_due_at_id"}),
+    "list_unsuccessful_runs": (lambda: (*of_runs([State.FAILED], queue="mail"), *DAYS), {"shelf_state_due_at_id"}),
     "list_live_runs_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_pkey", "runs_job"}),
-    "list_ended_runs_of_job": (lambda: of_ended(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
+    "list_ended_runs_of_job": (lambda: of_runs(list(FINAL), job=new_id()), {"history_20260310_pkey", "job_id_due_at"}),
     "list_jobs_of_owner": (lambda: (*of_jobs(), None, None, NOW), {"jobs_owner"}),
     "list_live_one_shots": (lambda: (*of_jobs(task="a"), None, None, NOW), {"runs_one_shot"}),
     "list_paused_one_shots": (lambda: (*of_jobs(), "paused", None, NOW), {"runs_paused"}),
@@ -272,6 +271,28 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "prune_blobs": (lambda: (NOW, 100), {"blobs_created"}),
     "prune_jobs": (lambda: (NOW, 100), {"jobs_cancelled"}),
     "remove_shelves": (lambda: (0, 100), {"shelves_pkey"}),
+}
+# Lists that find nothing, and their edges.
+SEARCHES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
+    "live_runs": (lambda: of_runs(list(WAITING), text="nowhere"), {"runs_shelf"}),
+    "retried_runs": (lambda: of_runs([State.RETRYING], text="nowhere"), {"runs_retried"}),
+    "started_runs": (lambda: of_runs([State.RUNNING], text="nowhere"), {"runs_started"}),
+    "ended_runs": (lambda: (*of_runs(list(FINAL), text="nowhere"), *DAYS), {"shelf_due_at_id"}),
+    "unsuccessful_runs": (lambda: (*of_runs([State.FAILED], text="nowhere"), *DAYS), {"shelf_state_due_at_id"}),
+    "dead_letters": (lambda: (*of_runs([State.FAILED], error="{"), *DAYS), {LETTERS_OF_SHELF}),
+    "live_runs_of_job": (lambda: of_runs(list(WAITING), job=new_id()), {"runs_job"}),
+    "ended_runs_of_job": (lambda: of_runs(list(FINAL), job=new_id()), {"job_id_due_at"}),
+    "dead_letters_of_job": (lambda: of_runs([State.FAILED], job=new_id()), {LETTERS_OF_JOB}),
+    "jobs_of_owner": (lambda: (*of_jobs(text="nowhere"), None, None, NOW), {"jobs_owner"}),
+    "live_one_shots": (lambda: (*of_jobs(text="nowhere"), None, None, NOW), {"runs_one_shot"}),
+    "paused_one_shots": (lambda: (*of_jobs(text="nowhere"), "paused", None, NOW), {"runs_paused"}),
+    "live_one_shots_of_key": (lambda: (*of_jobs(key="k"), None, None, NOW), {"runs_key"}),
+    "ended_one_shots": (lambda: (*of_jobs(text="nowhere"), sorted(FINAL), LATEST, LOWEST, *DAYS), {"shelf_id"}),
+    "unsuccessful_one_shots": (
+        lambda: (*of_jobs(text="nowhere"), ["failed"], LATEST, LOWEST, *DAYS),
+        {"shelf_state_id"},
+    ),
+    "ended_one_shots_of_key": (lambda: (*of_jobs(key="k"), sorted(FINAL), LATEST), {"key_id"}),
 }
 LOOKING_UP = (
     *("create_runs", "claim", "start_runs", "end_runs", "return_runs", "settled_before", "contested_beyond_limits"),
@@ -295,6 +316,24 @@ async def test_a_hot_statement_follows_its_index_however_much_there_is(sizes: li
         assert not missing, f"only {sorted(plan.indexes)} were used"
     # An index of many rows is a level or two deeper, and what is next to each other in it lies on more pages.
     assert large.buffers <= 2 * small.buffers + 100, f"{small.buffers} buffers became {large.buffers}"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("kind", ["list", "edge_of"])
+async def test_a_search_reads_no_more_of_a_large_table_than_of_a_small(
+    sizes: list[Filled], kind: str, name: str
+) -> None:
+    given, expected = SEARCHES[name]
+    floor = () if kind == "list" else (LOWEST if "one_shots" in name or name.startswith("jobs") else FIRST,)
+    plans = [await schema.plan(f"{kind}_{name}", *given(), *floor) for schema in sizes]
+    _, small, large = plans
+    for plan in plans:
+        assert not plan.read_as_a_whole
+    for plan in (small, large):
+        assert not {index for index in expected if not any(index in used for used in plan.indexes)}, plan.indexes
+    assert large.buffers <= 2 * small.buffers + 400, f"{small.buffers} buffers became {large.buffers}"
+    assert large.buffers <= 6_000
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -717,3 +717,30 @@ async def test_inline_a_verb_that_fails_is_undone(tmp_path: Path) -> None:
             await executor.write(fail)
         assert await store.records(TaskSchema) == []
         await acts.create(store, [one_shot()])
+
+
+# --- lists beside the engine
+
+
+async def test_lists_that_take_long_hold_up_nobody_but_lists(tmp_path: Path) -> None:
+    release = threading.Event()
+    executor = ThreadedExecutor()
+    async with opened(tmp_path / "horae.db", executor=executor) as store:
+        lists = [asyncio.create_task(executor.browse(lambda _: release.wait(30))) for _ in range(50)]
+        try:
+            async with asyncio.timeout(10):
+                await store.plannable(range(64), now=NOW, limit=10)
+                await store.create([one_shot()])
+                assert await store.events.read(after=None, owner=None, limit=10)
+        finally:
+            release.set()
+            await asyncio.gather(*lists)
+
+
+async def test_a_list_that_takes_too_long_is_ended_and_says_what_to_do(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    executor = ThreadedExecutor(list_seconds=0.05)
+    async with opened(tmp_path / "horae.db", executor=executor) as store:
+        with pytest.raises(Unavailable, match=r"the list took longer than 0\.05 s; ask for fewer"):
+            await executor.browse(lambda db: db.execute(endless).fetchone())
+        assert (await store.list_runs(RunFilter(), cursor=None, limit=10)).items == []

@@ -32,6 +32,14 @@ class CommandClient(Client):
     def get(self, path: str, **query: Any) -> Any:
         return self.request("GET", path, query=query)
 
+    def page(self, path: str, *, limit: int, cursor: str | None = None, **query: Any) -> Document:
+        """Return a page of a list; where the server ended a search early, it goes on until the page is full."""
+        page: Document = self.get(path, **query, limit=limit, cursor=cursor)
+        while page.get("searched_to") and len(page["items"]) < limit:
+            following = self.get(path, **query, limit=limit - len(page["items"]), cursor=page["next_cursor"])
+            page = {**following, "items": [*page["items"], *following["items"]]}
+        return page
+
     create = call_method(_create)
 
     def post(self, path: str, body: object = None) -> Any:
@@ -48,7 +56,7 @@ class CommandClient(Client):
         if _JOB_ID.fullmatch(name):
             return name
         for field in ("key", "name"):
-            found = self.get("/v1/jobs", **{field: name}, limit=100)["items"]
+            found = self.page("/v1/jobs", **{field: name}, limit=100)["items"]
             if found:
                 return _only(found, field, name)
         raise NotFound("job with the id, key or name", repr(name))

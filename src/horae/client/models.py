@@ -19,10 +19,15 @@ ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})  # the final 
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """One page of a list; `next_cursor` is None on the last page."""
+    """One page of a list; `next_cursor` is None on the last page.
+
+    A page that ended early, because it had looked at as many rows as it may, has fewer items than asked for, or none,
+    and `searched_to`: the time down to which it has searched.
+    """
 
     items: list[T]
     next_cursor: str | None = None
+    searched_to: datetime | None = None
 
 
 class RunError(Struct, frozen=True):

@@ -28,10 +28,18 @@ class RunFilters(TypedDict, total=False):
     start_time: datetime | None
     end_time: datetime | None
     trigger: Trigger | None
+    label: str | None  # `name` or `name:value`
+    q: str | None  # part of a name, task or key
+    worker_id: str | None
+    error_type: str | None
+    min_lateness_ms: int | None
 
 
 def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[RunFilters]) -> Pages[Run]:
-    """List runs by due time, latest first; due from `start_time` on and before `end_time`. `limit` is a page's size."""
+    """List runs by due time, latest first; due from `start_time` on and before `end_time`. `limit` is a page's size.
+
+    `label` is `name` or `name:value`, `q` part of a name, task or key, `error_type` that of the last attempt's error.
+    """
     return pages(path_to("runs"), Run, limit=limit, cursor=cursor, **filters)
 
 

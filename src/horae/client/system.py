@@ -9,8 +9,14 @@ from horae.client.models import Page, QueueView, Task, Usage, Worker
 
 def queues(*, owner: str | None = None) -> Steps[list[QueueView]]:
     """Return the queues with their settings and figures."""
-    page: Page[QueueView] = yield get(path_to("queues"), Page[QueueView], owner=owner)
-    return page.items
+    found: list[QueueView] = []
+    cursor: str | None = None
+    while True:
+        page: Page[QueueView] = yield get(path_to("queues"), Page[QueueView], owner=owner, cursor=cursor)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
 
 
 def update(

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from struct import Struct
 
 _FORM = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", re.ASCII)
@@ -64,6 +65,11 @@ class Ids:
 def is_id(text: str) -> bool:
     """Whether the text has the form of an id with a possible time."""
     return _FORM.fullmatch(text) is not None and text[:12] <= _LATEST
+
+
+def born_at(ident: str) -> datetime:
+    """The time in an id, to the millisecond; the last one that a datetime has for what is later."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(min(ident[:12], _LATEST), 16))
 
 
 def _prefix(head: int) -> str:

@@ -86,7 +86,7 @@ async def job_page(connection: "Connection", owner: str, search: AdminSearch) ->
 async def run_page(connection: "Connection", owner: str, search: AdminSearch) -> AdminPage[RunRow]:
     """Return a page of the runs of an owner, the latest due time first; the text is the name of a task."""
     which = RunFilter(owner=owner, states=RUN_STATES.get(search.status), task=search.text or None)
-    found = await connection.store.list_runs(which, cursor=search.cursor, limit=PAGE)
+    found = await _queries(connection).runs(which, cursor=search.cursor, limit=PAGE)
     now = connection.clock.now()
     return AdminPage(rows=[_run_row(run, now) for run in found.items], cursor=found.cursor)
 

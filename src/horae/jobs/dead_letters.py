@@ -20,6 +20,7 @@ from horae.ports.store import Store
 
 MAX_LETTERS = 10_000  # resolved by one call
 CHUNK = 500  # letters per read and write
+MAX_LOOK = 6_000  # letters that one read looks at
 
 Patch = Mapping[str, object]
 
@@ -131,10 +132,13 @@ class DeadLetters:
                     yield letters
             return
         cursor: str | None = None
-        for _ in range(MAX_LETTERS // CHUNK):
-            page = await self._store.list_runs(selection.which, cursor=cursor, limit=CHUNK)
+        room = MAX_LETTERS
+        while room:
+            limit = min(room, CHUNK)
+            page = await self._store.list_runs(selection.which, cursor=cursor, limit=limit, look=MAX_LOOK)
             if page.items:
                 yield page.items
+            room -= len(page.items)
             cursor = page.cursor
             if cursor is None:
                 return

@@ -10,9 +10,10 @@ from horae.core.values import replace
 from horae.jobs.optimistic import TRIES, always_changing
 from horae.lookup import queue_settings
 from horae.ports.clock import Clock
-from horae.ports.reader import QueueDepth
+from horae.ports.reader import MAX_QUEUES, Listing, QueueDepth
 from horae.ports.store import Store
 
+MOST_QUEUES = 5 * MAX_QUEUES  # of which metrics are taken
 RECENT = timedelta(minutes=5)  # the window of the lateness figure, short enough for an autoscaler to act on
 
 
@@ -36,14 +37,35 @@ class Queues:
         self._store = store
         self._clock = clock
 
-    async def list(self, *, owner: str | None) -> Sequence[QueueFigures]:
-        """Return the queues with runs or settings, by name; with an owner, only for that owner's runs."""
+    async def list(self, *, owner: str | None, after: str = "", limit: int = MAX_QUEUES) -> Listing[QueueFigures]:
+        """Return the first queues after a name with runs or settings; with an owner, only for that owner's runs.
+
+        The cursor is the name of the last one.
+        """
         now = self._clock.now()
-        depths = await self._store.queues(now=now, owner=owner)
-        lateness = await self._store.queue_lateness(since=now - RECENT, owner=owner)
+        depths = await self._store.queues(now=now, owner=owner, after=after, limit=limit)
+        last = depths[-1].queue if len(depths) == limit else None
+        lateness = await self._store.queue_lateness(since=now - RECENT, owner=owner, after=after, until=last)
         known = {depth.queue: depth for depth in depths}
-        quiet = {queue: _empty(await queue_settings(self._store, queue)) for queue in lateness if queue not in known}
-        return [self._figures(depth, lateness) for _, depth in sorted((known | quiet).items())]
+        quiet = sorted(lateness.keys() - known.keys())[:limit]
+        known |= {queue: _empty(await queue_settings(self._store, queue)) for queue in quiet}
+        names = sorted(known)
+        more = len(names) > limit or last is not None
+        return Listing(
+            items=[self._figures(known[name], lateness) for name in names[:limit]],
+            cursor=names[:limit][-1] if more else None,
+        )
+
+    async def depths(self) -> Sequence[QueueDepth]:
+        """Return the depths of the first queues by name, enough for metrics."""
+        now = self._clock.now()
+        found = await self._store.queues(now=now)
+        while len(found) % MAX_QUEUES == 0 and 0 < len(found) < MOST_QUEUES:
+            following = await self._store.queues(now=now, after=found[-1].queue)
+            if not following:
+                break
+            found += following
+        return found
 
     async def set(self, settings: QueueSettings, *, fields: Collection[str] = SETTINGS) -> QueueFigures:
         """Write those settings of a queue that `fields` names, whether or not it has runs."""
@@ -55,10 +77,14 @@ class Queues:
                 break
         else:
             raise always_changing(f"the queue {settings.queue!r}")
-        figures = {one.queue: one for one in await self.list(owner=None)}
-        if settings.queue in figures:
-            return figures[settings.queue]
-        return self._figures(_empty(await queue_settings(self._store, settings.queue)), {})
+        return await self._of(settings.queue)
+
+    async def _of(self, queue: str) -> QueueFigures:
+        now = self._clock.now()
+        depths = await self._store.queues(now=now, queue=queue)
+        depth = depths[0] if depths else _empty(await queue_settings(self._store, queue))
+        lateness = await self._store.queue_lateness(since=now - RECENT, until=queue)
+        return self._figures(depth, lateness)
 
     def _figures(self, depth: QueueDepth, lateness: Mapping[str, timedelta]) -> QueueFigures:
         oldest = depth.oldest_due_at

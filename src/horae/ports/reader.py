@@ -5,9 +5,25 @@ from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
 from horae.core.decisions.quotas import Amount
-from horae.core.model import Attempt, Backfill, Job, JobError, JobId, JobStatus, Node, Run, RunId, Skip, State
+from horae.core.model import (
+    Attempt,
+    Backfill,
+    Job,
+    JobError,
+    JobId,
+    JobStatus,
+    Node,
+    NodeId,
+    Run,
+    RunId,
+    Skip,
+    State,
+    Trigger,
+)
 from horae.core.records import Record
 from horae.core.values import FastStrEnum, Value
+
+MAX_QUEUES = 1_000  # in one answer
 
 T = TypeVar("T", covariant=True)
 R = TypeVar("R", bound=Record)
@@ -26,7 +42,12 @@ class RunFilter(Value, frozen=True, kw_only=True):
     start_at: datetime | None = None  # due_at >= start_at
     end_at: datetime | None = None  # due_at < end_at
     dead_letters: bool = False  # only failed runs that are not resolved
-    error_type: str | None = None  # of the last attempt; only with `dead_letters`
+    error_type: str | None = None  # of the last attempt
+    trigger: Trigger | None = None
+    node: NodeId | None = None  # that holds the run or held it last
+    min_lateness: timedelta | None = None  # from the due time to the first start
+    label: tuple[str, str | None] | None = None  # its name, and its value or None for any
+    text: str | None = None  # part of the name, task or key, in upper or lower case
     now: datetime | None = None
 
 
@@ -57,10 +78,14 @@ class JobFilter(Value, frozen=True, kw_only=True):
 
 
 class Listing(Value, Generic[T], frozen=True, kw_only=True):
-    """One page of a list; `cursor`, which only the store can read, continues after it and is None at the end."""
+    """One page of a list; `cursor`, which only the store can read, continues after it and is None at the end.
+
+    A page that ended early, because it had looked at as many rows as it may, says up to which time it has searched.
+    """
 
     items: Sequence[T]
     cursor: str | None
+    searched_to: datetime | None = None
 
 
 class Ledger(Value, frozen=True, kw_only=True):
@@ -75,7 +100,7 @@ class QueueDepth(Value, frozen=True, kw_only=True):
     """The state of one queue."""
 
     queue: str
-    depth: int  # due and not started, counted up to 10,000
+    depth: int  # due and not started, counted up to 10,000; to less where very many queues have something due
     oldest_due_at: datetime | None
     running: int
     paused: bool = False
@@ -115,14 +140,27 @@ class Reader(Protocol):
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         """Return for each job its latest run that is already due, if there is one."""
 
-    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
-        """Return a page of jobs, newest first."""
+    async def list_jobs(
+        self, which: JobFilter, *, cursor: str | None, limit: int, look: int | None = None
+    ) -> Listing[Job]:
+        """Return a page of jobs, newest first, that looks at about `look` rows at most.
 
-    async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        """Return a page of runs, the latest `due_at` first."""
+        Jobs are searched by the time of their creation. Lists of users have a bound, and what others need does not
+        wait for them; None is for acts and the engine, which need a whole page.
+        """
 
-    async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
-        """Return the ledger of the slots with start <= slot <= end, with at most `limit` runs, the oldest."""
+    async def list_runs(
+        self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None = None
+    ) -> Listing[Run]:
+        """Return a page of runs, the latest `due_at` first, that looks at about `look` rows at most, as `list_jobs`."""
+
+    async def ledger(
+        self, job_id: JobId, *, start: datetime, end: datetime, limit: int, look: int | None = None
+    ) -> Ledger:
+        """Return the ledger of the slots with start <= slot <= end, with at most `limit` runs, the oldest.
+
+        With `look` it is for a list, with at most so many skips that begin within the range, the oldest.
+        """
 
     async def ahead_of(self, run: Run, *, limit: int = 10) -> list[Run]:
         """Return what a run waits for in its gate, earliest first.
@@ -140,19 +178,33 @@ class Reader(Protocol):
     async def nodes(self) -> list[Node]:
         """Return every registered node, including dead ones that are not removed yet."""
 
-    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
-        """Return the queues that have live runs (of an owner); without an owner also those that have settings."""
+    async def queues(
+        self,
+        *,
+        now: datetime,
+        owner: str | None = None,
+        queue: str | None = None,
+        after: str = "",
+        limit: int = MAX_QUEUES,
+    ) -> list[QueueDepth]:
+        """Return the queues that have live runs (of an owner); without an owner also those that have settings.
 
-    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
-        """Return for each queue the 99th percentile of the lateness of runs that ended recently.
+        They are the first `limit` by name after `after`, or only the one named `queue`.
+        """
 
-        It is that of the latest 1,000 runs of a queue that were due after `since` and did start.
+    async def queue_lateness(
+        self, *, since: datetime, owner: str | None = None, after: str = "", until: str | None = None
+    ) -> Mapping[str, timedelta]:
+        """Return for queues with names after `after` and up to `until` how late runs started that ended recently.
+
+        It is the 99th percentile of the latest 1,000 runs of a queue that were due after `since` and did start; of
+        fewer, or none, where very many runs ended or very many queues had some.
         """
 
     async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
         """Count for each queue what comes due after now and within so long; queues without any are left out.
 
-        These are waiting runs, and the next slots of recurring jobs whose runs are not planned yet. At least the first
+        These are waiting runs, and the next slots of recurring jobs whose runs are not planned yet. About the first
         10,000 of both are counted.
         """
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from horae.batcher import Batcher
 from horae.core.errors import Invalid, NotFound
@@ -16,12 +16,14 @@ from horae.jobs.params import Parameters
 from horae.lookup import find_job, get_job
 from horae.ports.blobs import Blobs
 from horae.ports.clock import Clock
-from horae.ports.reader import JobFilter, Listing, Reader
+from horae.ports.reader import JobFilter, Listing, Reader, RunFilter
 from horae.queries.ledger import SlotEntry, one_shot_entries, slot_entries
 from horae.queries.listed import listed_params
 from horae.run_logs import read_log
 
 SNAPSHOT_TRIES = 5
+LATEST = datetime.max.replace(tzinfo=UTC)
+MAX_LOOK = 6_000  # rows that a page looks at; it may be empty, and its cursor continues the search
 MAX_AHEAD = timedelta(days=3653)  # how far into the future slots are listed
 
 
@@ -98,8 +100,8 @@ class JobQueries:
 
     async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Overview]:
         """Return a page of jobs, without large parameters."""
-        page = await self._store.list_jobs(which, cursor=cursor, limit=limit)
-        return Listing(items=await self.overviews_of(page.items), cursor=page.cursor)
+        page = await self._store.list_jobs(which, cursor=cursor, limit=limit, look=MAX_LOOK)
+        return Listing(items=await self.overviews_of(page.items), cursor=page.cursor, searched_to=page.searched_to)
 
     async def overviews_of(self, jobs: Sequence[Job]) -> list[Overview]:
         """Return the overviews of jobs that the caller has just read, without large parameters."""
@@ -135,6 +137,10 @@ class JobQueries:
         attempts = await self._store.attempts([*runs]) if runs else {}
         found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
         return [found.get(run_id) for run_id in run_ids]
+
+    async def runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
+        """Return a page of runs, the latest `due_at` first."""
+        return await self._store.list_runs(which, cursor=cursor, limit=limit, look=MAX_LOOK)
 
     async def params_of(self, run: Run) -> str:
         """Return the parameters of a run as JSON text, whole."""
@@ -181,10 +187,14 @@ class JobQueries:
         """Return the entries of a range, and whether they cover all of it."""
         if job.run is not None:
             return one_shot_entries([job.run] if start <= job.run.due_at <= end else []), True
-        ledger = await self._store.ledger(job.id, start=start, end=end, limit=limit)
-        if len(ledger.runs) < limit:
+        ledger = await self._store.ledger(job.id, start=start, end=end, limit=limit, look=limit)
+        within = [skip for skip in ledger.skips if skip.start >= start]
+        known_to = min(
+            ledger.runs[-1].slot or end if len(ledger.runs) == limit else LATEST,
+            within[-1].start - TICK if len(within) == limit else LATEST,
+        )
+        if known_to is LATEST:
             return slot_entries(job, ledger, start=start, end=end, now=now), True
-        known_to = ledger.runs[-1].slot or end
         found = slot_entries(job, ledger, start=start, end=known_to, now=now)
         return [entry for entry in found if entry.end <= known_to], False
 

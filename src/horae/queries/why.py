@@ -75,8 +75,7 @@ class StartExplainer:
         nodes = [node for node in await self._store.nodes() if "worker" in node.roles and node.beat_at > alive]
         running = 0
         if settings.concurrency is not None:
-            depths = await self._store.queues(now=now)
-            running = sum(depth.running for depth in depths if depth.queue == run.spec.queue)
+            running = sum(depth.running for depth in await self._store.queues(now=now, queue=run.spec.queue))
         return StartConditions(
             queue=settings,
             running=running,

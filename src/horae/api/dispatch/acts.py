@@ -10,8 +10,8 @@ from starlette.requests import Request
 from horae.api.auth.guard import Principal, principal
 from horae.api.auth.permission import Permission
 from horae.api.dispatch.context import Services, services_of
-from horae.api.schemas.bulk_requests import BulkBody, JobAction, JobBulk, RunBulk, selected_jobs, selected_runs
 from horae.api.quotas.quota import Quota
+from horae.api.schemas.bulk_requests import BulkBody, JobAction, JobBulk, RunBulk, selected_jobs, selected_runs
 from horae.core.decisions.quotas import NOTHING, Amount
 from horae.core.drafts import Draft
 from horae.core.errors import HoraeError, Invalid

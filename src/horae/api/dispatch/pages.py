@@ -1,6 +1,8 @@
-"""Pages of lists that are bounded by their bytes: read in chunks, and cut where the response would be too large."""
+"""Pages of lists that are bounded by their bytes and their time: read in chunks, and cut where they cost too much."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +14,7 @@ from horae.ports.reader import Listing
 
 CHUNK = 100  # items per read, so that only as many are whole in memory, each with a result of up to 1 MB
 MAX_PAGE_BYTES = 8 * 1024 * 1024  # a page holds at least one item
+MAX_PAGE_SECONDS = 0.05  # after which no further chunk is read
 
 T = TypeVar("T")
 
@@ -20,10 +23,17 @@ Read = Callable[[str | None, int], Awaitable[Listing[T]]]  # of a cursor and a l
 _ENCODER = msgspec.json.Encoder()
 
 
-async def bounded_page(query: Query, read: Read[T], view: Callable[[T], object]) -> Response:
-    """Return the page that a query asks for, or its beginning if all of it would be too many bytes."""
+async def bounded_page(
+    query: Query, read: Read[T], view: Callable[[T], object], place: Callable[[T], datetime]
+) -> Response:
+    """Return the page that a query asks for, or its beginning if all of it would cost too much.
+
+    `place` is the time by which the list is searched.
+    """
     items: list[msgspec.Raw] = []
     cursor, limit, room = query.cursor, query.limit, MAX_PAGE_BYTES
+    searched_to: datetime | None = None
+    began = time.monotonic()
     while len(items) < limit:
         wanted = min(limit - len(items), CHUNK)
         found = await read(cursor, wanted)
@@ -34,10 +44,13 @@ async def bounded_page(query: Query, read: Read[T], view: Callable[[T], object])
             if fitting:  # only the reader knows the cursor after an item: that of the page that ends with it
                 cursor = (await read(cursor, len(fitting))).cursor
             break
-        cursor = found.cursor
+        cursor, searched_to = found.cursor, found.searched_to
         if cursor is None or len(found.items) < wanted:
             break
-    return page_response(items, cursor)
+        if len(items) < limit and time.monotonic() - began > MAX_PAGE_SECONDS:
+            searched_to = place(found.items[-1])
+            break
+    return page_response(items, cursor, searched_to)
 
 
 def _fitting(found: Sequence[T], view: Callable[[T], object], room: int, *, at_least: int) -> list[msgspec.Raw]:

@@ -1,6 +1,7 @@
 """JSON responses, and the shape of list pages."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -15,10 +16,15 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class PageView(msgspec.Struct, Generic[Item]):
-    """One page of a list; pass `next_cursor` as `cursor` to get the next page. It is null on the last one."""
+    """One page of a list; pass `next_cursor` as `cursor` to get the next page. It is null on the last one.
+
+    A page looks at a bounded number of rows. One that ended early for that has fewer items than `limit`, or none, and
+    `searched_to`: the time down to which it has searched.
+    """
 
     items: list[Item]
     next_cursor: str | None
+    searched_to: datetime | msgspec.UnsetType = msgspec.UNSET
 
 
 class JsonResponse(Response):
@@ -40,9 +46,10 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] =
     return JsonResponse(_ENCODER.encode(value), status, headers)
 
 
-def page_response(items: Sequence[object], cursor: str | None) -> Response:
+def page_response(items: Sequence[object], cursor: str | None, searched_to: datetime | None = None) -> Response:
     """Return one page of a list as a JSON response; a `cursor` of None marks the last page."""
-    return json_response({"items": items, "next_cursor": cursor})
+    ended_early = {} if searched_to is None else {"searched_to": searched_to}
+    return json_response({"items": items, "next_cursor": cursor, **ended_early})
 
 
 def location_header(request: Request, path: str) -> dict[str, str]:

@@ -43,7 +43,10 @@ class Resource(Route):
         admission: Admission = request.app.admission
         admitted = admission.enter(request, principal(request).owner)
         try:
-            return await operation.handler(request)
+            if not operation.listing:
+                return await operation.handler(request)
+            async with admission.lists.turn(principal(request).owner):
+                return await operation.handler(request)
         finally:
             admitted.leave()
 

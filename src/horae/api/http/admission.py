@@ -1,9 +1,10 @@
-"""Limits how many requests, body bytes and streams are in progress; more are refused before they cost anything."""
+"""Limits how many requests, body bytes, streams and lists are in progress; more are refused before they cost much."""
 
 from collections import Counter
 
 from starlette.requests import Request
 
+from horae.api.http.list_turns import ListTurns
 from horae.api.http.problems import RateLimited
 from horae.api.http.protocol import MAX_CONNECTIONS
 from horae.core.errors import Unavailable
@@ -59,6 +60,7 @@ class Admission:
         self._max_requests = requests
         self._max_bytes = size
         self._max_streams = streams
+        self.lists = ListTurns()
         self._streams: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()

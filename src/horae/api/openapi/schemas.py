@@ -18,8 +18,10 @@ def generate_schemas(kinds: Iterable[Any]) -> tuple[list[Schema], dict[str, Sche
     kinds = list(kinds)
     schemas, generated = msgspec.json.schema_components(kinds, ref_template=f"{REF_PREFIX}{{name}}")
     for name, fields in _timestamp_fields(kinds):
-        for field in fields:
-            _mark_timestamp(generated[name]["properties"][field])
+        # A generic type has a schema for each of its items.
+        for schema in (each for made, each in generated.items() if made == name or made.startswith(f"{name}_")):
+            for field in fields:
+                _mark_timestamp(schema["properties"][field])
     for name, overlays in OVERLAYS.items():
         for field, overlay in overlays.items():
             if name in generated:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -75,6 +75,7 @@ class DeadLetterPageView(Struct):
 
     items: list[DeadLetterGroupView]  # or runs
     next_cursor: str | None
+    searched_to: datetime | UnsetType = UNSET
 
 
 class ResolvedView(Struct):
@@ -90,6 +91,7 @@ class ResolvedView(Struct):
     tag="dead letters",
     params=(GROUP, *LETTER_FILTERS, *PAGING),
     answers={200: DeadLetterPageView, 404: Problem},
+    listing=True,
 )
 async def list_letters(request: Request) -> Response:
     """List failed runs that are not resolved yet, by due time, latest first, or grouped by error."""
@@ -100,7 +102,14 @@ async def list_letters(request: Request) -> Response:
     return await run_page(services, which, query)
 
 
-@Operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
+@Operation(
+    scope=Scope.WRITE,
+    tag="dead letters",
+    body=RequeueBody,
+    answers={200: ResolvedView},
+    idempotent=True,
+    listing=True,
+)
 async def requeue(request: Request) -> Response:
     """Run dead letters again, each as a new run; at most 10,000 per request."""
     who, acts = principal(request), acts_of(request)
@@ -113,7 +122,7 @@ async def requeue(request: Request) -> Response:
     return await run_once_in_steps(request, who, data, act)
 
 
-@Operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView})
+@Operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView}, listing=True)
 async def discard(request: Request) -> Response:
     """Resolve dead letters without running them again; at most 10,000 per request."""
     who, services = principal(request), services_of(request)

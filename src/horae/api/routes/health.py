@@ -50,7 +50,7 @@ async def metrics(request: Request) -> Response:
     services = services_of(request)
     now = services.clock.now()
     due_soon = await services.store.due_soon(now=now, within=SOON)
-    services.metrics.queues(await services.store.queues(now=now), due_soon, now)
+    services.metrics.queues(await services.queues.depths(), due_soon, now)
     services.metrics.dead_letters(await services.store.count_dead_letters())
     services.metrics.nodes(await services.store.nodes())
     return Response(services.metrics.text(), media_type=CONTENT_TYPE)

@@ -75,7 +75,7 @@ async def create(request: Request) -> Response:
     return await run_once(request, principal(request), data, act, respond)
 
 
-@Operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]})
+@Operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]}, listing=True)
 async def list_jobs(request: Request) -> Response:
     """List jobs, newest first."""
     services = services_of(request)
@@ -85,7 +85,7 @@ async def list_jobs(request: Request) -> Response:
     async def read(cursor: str | None, limit: int) -> Listing[Overview]:
         return await services.queries.jobs(which, cursor=cursor, limit=limit)
 
-    return await bounded_page(query, read, job_view)
+    return await bounded_page(query, read, job_view, lambda found: found.job.created_at)
 
 
 @Operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
@@ -192,7 +192,9 @@ async def status(request: Request) -> Response:
     return json_response(status_view(await services.queries.status(job_id, owner=who.reach)))
 
 
-@Operation(scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: PageView[RunView]})
+@Operation(
+    scope=Scope.READ, tag="jobs", params=(*RUNS_OF_A_JOB, *PAGING), answers={200: PageView[RunView]}, listing=True
+)
 async def list_runs(request: Request) -> Response:
     """List the runs of a job, by due time, latest first."""
     services, job, _ = await found_job(request)
@@ -224,6 +226,7 @@ async def upcoming(request: Request) -> Response:
         *PAGING,
     ),
     answers={200: PageView[SlotView]},
+    listing=True,
 )
 async def slots(request: Request) -> Response:
     """List the outcome of every slot of a job: the ledger."""
@@ -234,7 +237,7 @@ async def slots(request: Request) -> Response:
     async def read(cursor: str | None, limit: int) -> Listing[SlotEntry]:
         return await services.queries.slots(job.id, owner=who.reach, start=start, end=end, cursor=cursor, limit=limit)
 
-    return await bounded_page(query, read, slot_view)
+    return await bounded_page(query, read, slot_view, lambda entry: entry.end)
 
 
 @log_operation("jobs")

@@ -12,7 +12,8 @@ from horae.api.dispatch.context import services_of
 from horae.api.dispatch.responses import PageView, json_response, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
-from horae.api.http.operation import Operation, Scope
+from horae.api.http.operation import Operation, Param, Scope
+from horae.api.http.query import MAX_LIMIT, Count, Cursor, Query
 from horae.api.schemas.wire import milliseconds_of, seconds_of
 from horae.core.errors import NotFound
 from horae.core.limits import Queue
@@ -20,6 +21,10 @@ from horae.core.records import SETTINGS, QueueSettings
 from horae.core.values import replace
 from horae.jobs.queues import QueueFigures
 
+QUEUE_PAGING = (
+    Param("limit", Count, f"the maximum number of items on a page; default {MAX_LIMIT}"),
+    Param("cursor", Cursor, "`next_cursor` of the previous page"),
+)
 Concurrency = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
@@ -42,11 +47,15 @@ class QueueView(Struct):
     concurrency: int | None
 
 
-@Operation(scope=Scope.READ, tag="queues", answers={200: PageView[QueueView]})
+@Operation(scope=Scope.READ, tag="queues", params=QUEUE_PAGING, answers={200: PageView[QueueView]}, listing=True)
 async def list_queues(request: Request) -> Response:
-    """List queues with their depth and lateness, as autoscalers need them."""
-    found = await services_of(request).queues.list(owner=principal(request).reach)
-    return page_response([_view(one) for one in found], None)
+    """List queues by name with their depth and lateness, as autoscalers need them."""
+    query = Query(request)
+    limit = query.number("limit", MAX_LIMIT, MAX_LIMIT)
+    found = await services_of(request).queues.list(
+        owner=principal(request).reach, after=query.cursor or "", limit=limit
+    )
+    return page_response([_view(one) for one in found.items], found.cursor)
 
 
 @Operation(

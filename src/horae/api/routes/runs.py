@@ -20,14 +20,13 @@ from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import log_operation, run_log
-from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter, run_search
+from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
 from horae.api.schemas.ids import read_run_id
 from horae.api.schemas.run_views import RunView, listed_run_view, run_view
 from horae.core.model import Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
 from horae.ports.reader import Listing, RunFilter
-from horae.queries.run_search import search_runs
 
 
 class AgainBody(Struct, forbid_unknown_fields=True):
@@ -44,7 +43,13 @@ class WhyView(Struct):
     expected_at: datetime | None
 
 
-@Operation(scope=Scope.READ, tag="runs", params=(*RUN_FILTERS, *PAGING), answers={200: PageView[RunView], 404: Problem})
+@Operation(
+    scope=Scope.READ,
+    tag="runs",
+    params=(*RUN_FILTERS, *PAGING),
+    answers={200: PageView[RunView], 404: Problem},
+    listing=True,
+)
 async def list_runs(request: Request) -> Response:
     """List runs, by due time, latest first."""
     services, query = services_of(request), Query(request)
@@ -123,12 +128,12 @@ async def new_run_response(request: Request, run: Run) -> Response:
 
 async def run_page(services: Services, which: RunFilter, query: Query) -> Response:
     """Return one page of the runs that a filter and the query select."""
-    search, now = run_search(query), which.now or services.clock.now()
+    now = which.now or services.clock.now()
 
     async def read(cursor: str | None, limit: int) -> Listing[Run]:
-        return await search_runs(services.store, which, search, cursor=cursor, limit=limit)
+        return await services.queries.runs(which, cursor=cursor, limit=limit)
 
-    return await bounded_page(query, read, lambda run: listed_run_view(run, now))
+    return await bounded_page(query, read, lambda run: listed_run_view(run, now), lambda run: run.due_at)
 
 
 async def _run_response(services: Services, run_id: RunId, who: Principal) -> Response:

@@ -1,6 +1,6 @@
 """The filters of lists: their query parameters, and the jobs and runs that they select."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -10,21 +10,27 @@ from horae.api.http.operation import Param, Scope
 from horae.api.http.problems import Forbidden
 from horae.api.http.query import Query, Text
 from horae.api.schemas.ids import read_job_id
+from horae.core.errors import Invalid
+from horae.core.ids import is_id
 from horae.core.lifecycle import FINAL
-from horae.core.model import JobId, JobStatus, State, Trigger
+from horae.core.model import JobId, JobStatus, NodeId, State, Trigger
 from horae.core.owners import EVERY_OWNER
 from horae.core.values import replace
 from horae.ports.reader import JobFilter, RunFilter
-from horae.queries.run_search import RunSearch
 
 RunStatus = Literal[
     "scheduled", "queued", "running", "retrying", "cancelling", "succeeded", "failed", "cancelled", "skipped"
 ]
 LastRunStatus = Literal["queued", "running", "retrying", "succeeded", "failed", "cancelled", "skipped"]
+MAX_LATENESS_MS = 999_999_999  # eleven days
 JOB_ID_PATTERN = "^job_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"
+WorkerId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Milliseconds = Annotated[int, Meta(ge=1, le=MAX_LATENESS_MS)]
 JobIdText = Annotated[str, Meta(pattern=JOB_ID_PATTERN)]
 
 OWNER = Param("owner", Text, "whose; another owner than one's own, or `*` for every owner, needs the scope admin")
+LABEL = Param("label", Text, "`name:value`, or `name` for any value")
+SEARCH = Param("q", Text, "part of the name, task or key, ignoring case")
 TASK = Param("task", Text, "the exact name of the task")
 QUEUE = Param("queue", Text, "the exact name of the queue")
 DUE_TIMES = (
@@ -38,11 +44,18 @@ JOB_FILTERS = (
     Param("name", Text, "the exact name of the job"),
     Param("key", Text, "the exact key of the job"),
     QUEUE,
-    Param("label", Text, "`name:value`, or `name` for any value"),
+    LABEL,
     OWNER,
-    Param("q", Text, "part of the name, task or key, ignoring case"),
+    SEARCH,
 )
-SEARCHES = (Param("trigger", Trigger, "why the run exists"),)
+SEARCHES = (
+    LABEL,
+    SEARCH,
+    Param("trigger", Trigger, "why the run exists"),
+    Param("worker_id", WorkerId, "the worker that runs it, or ran it last"),
+    Param("error_type", Text, "the type of the last attempt's error"),
+    Param("min_lateness_ms", Milliseconds, "started at least so many milliseconds after it was due"),
+)
 RUNS_OF_A_JOB = (
     Param("status", RunStatus, "the status of the run"),
     TASK,
@@ -81,8 +94,6 @@ LAST_RUN_STATES: dict[str, frozenset[State]] = {
 def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
     """Return the filter of a list of jobs."""
     last_run = query.one_of("last_run_status", LAST_RUN_STATES)
-    label = query.text("label")
-    name, colon, value = (label or "").partition(":")
     return JobFilter(
         owner=queried_owner(query, who),
         status=query.choice("status", JobStatus),
@@ -91,10 +102,17 @@ def job_filter(query: Query, who: Principal, now: datetime) -> JobFilter:
         name=query.text("name"),
         key=query.text("key"),
         queue=query.text("queue"),
-        label=None if label is None else (name, value if colon else None),
+        label=_label(query),
         text=query.text("q"),
         now=now,
     )
+
+
+def _label(query: Query) -> tuple[str, str | None] | None:
+    """Return the name of a label, and its value if one is asked for."""
+    label = query.text("label")
+    name, colon, value = (label or "").partition(":")
+    return None if label is None else (name, value if colon else None)
 
 
 def run_filter(query: Query, now: datetime, *, owner: str | None, job_id: JobId | None = None) -> RunFilter:
@@ -109,13 +127,26 @@ def run_filter(query: Query, now: datetime, *, owner: str | None, job_id: JobId 
         queue=query.text("queue"),
         start_at=query.time("start_time"),
         end_at=query.time("end_time"),
+        trigger=query.choice("trigger", Trigger),
+        node=_worker(query),
+        error_type=query.text("error_type"),
+        min_lateness=_lateness(query),
+        label=_label(query),
+        text=query.text("q"),
         now=now,
     )
 
 
-def run_search(query: Query) -> RunSearch:
-    """Return the conditions of a list of runs that are checked without an index."""
-    return RunSearch(trigger=query.choice("trigger", Trigger))
+def _worker(query: Query) -> NodeId | None:
+    worker = query.text("worker_id")
+    if worker is not None and not is_id(worker):
+        raise Invalid("worker_id is not the id of a worker; GET /v1/workers lists them", pointer="/worker_id")
+    return None if worker is None else NodeId(worker)
+
+
+def _lateness(query: Query) -> timedelta | None:
+    least = query.number("min_lateness_ms", 0, MAX_LATENESS_MS)
+    return timedelta(milliseconds=least) if least else None
 
 
 def letter_filter(query: Query, who: Principal, now: datetime) -> RunFilter:

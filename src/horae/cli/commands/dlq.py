@@ -53,7 +53,7 @@ def ls(
         if group:
             page = client.get("/v1/dead-letters", group="error", **query)
         else:
-            page = client.get("/v1/dead-letters", limit=limit, cursor=cursor, **query)
+            page = client.page("/v1/dead-letters", limit=limit, cursor=cursor, **query)
     if group:
         print_page(page, output, GROUPS, _group, empty="no dead letters")
     else:

@@ -170,7 +170,7 @@ def ls(
 ) -> None:
     """List jobs, newest first."""
     with CommandClient() as client:
-        page = client.get("/v1/jobs", **filters.query(), limit=limit, cursor=cursor)
+        page = client.page("/v1/jobs", **filters.query(), limit=limit, cursor=cursor)
     print_page(page, output, COLUMNS, _row, empty="no jobs; create one with `horae jobs create TASK`")
 
 

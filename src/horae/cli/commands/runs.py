@@ -83,6 +83,8 @@ class FilterOptions:
         given = {name: value for name, value in asdict(self).items() if value is not None}
         if self.job is not None:
             given["job_id"] = client.job_id(given.pop("job"))
+        if "label" in given:
+            given["label"] = given["label"].replace("=", ":", 1)
         return given
 
 
@@ -93,6 +95,11 @@ class StatusFilters(FilterOptions):
 
     status: Annotated[RunStatus | None, Parameter(help="Only those with this status.")] = None
     trigger: Annotated[Trigger | None, Parameter(help="Only those that exist for this reason.")] = None
+    label: Annotated[str | None, Parameter(help="Only those with this label: key, or key=value.")] = None
+    q: Annotated[str | None, Parameter(help="Part of the name, task or key.")] = None
+    worker_id: Annotated[str | None, Parameter(help="Only those that this worker ran last.")] = None
+    error_type: Annotated[str | None, Parameter(help="Only those whose last error has this type.")] = None
+    min_lateness_ms: Annotated[int | None, Parameter(help="Only those that started at least so late.")] = None
 
 
 NO_FILTERS = StatusFilters()
@@ -104,7 +111,7 @@ def ls(
 ) -> None:
     """List runs by due time, newest first."""
     with CommandClient() as client:
-        page = client.get("/v1/runs", **filters.query(client), limit=limit, cursor=cursor)
+        page = client.page("/v1/runs", **filters.query(client), limit=limit, cursor=cursor)
     print_page(page, output, COLUMNS, row, empty="no runs")
 
 

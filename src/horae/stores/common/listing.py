@@ -1,22 +1,28 @@
-"""Pages of lists: the range that a filter asks for, cursors, and the page that is cut from what statements find."""
+"""Pages of lists: the range that a filter asks for, cursors, and the page that is cut from what statements find.
+
+A list merges streams, each of which is the range of an index. A page looks at a bounded number of rows of each stream;
+the last row that a stream looked at is its edge. Above all edges nothing is missing, so a page ends there.
+"""
 
 import base64
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from horae.core.decisions.quotas import Amount
-from horae.core.errors import Invalid
+from horae.core.errors import Invalid, Unavailable
 from horae.ports.reader import Kept, RunFilter
 
 T = TypeVar("T")
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
+WHOLE = 2**40  # rows: more than any list has
 LAST_NUMBER = 2**63 - 1  # of a row, and of a position in the event log
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -38,10 +44,36 @@ def due_range(which: RunFilter) -> tuple[datetime, datetime]:
     return start, end
 
 
-def page(found: Iterable[T], limit: int, position: Callable[[T], Position]) -> tuple[list[T], str | None]:
-    """The first `limit` by their positions, greatest first, and the cursor that continues after them, if any do."""
-    first = heapq.nlargest(limit + 1, found, key=position)
-    return first[:limit], encode_cursor(*position(first[limit - 1])) if len(first) > limit else None
+def share(look: int | None, streams: int, limit: int) -> int:
+    """How many rows each of some streams may look at when all together may look at so many; None means any number.
+
+    They are enough to fill the page if all of them fit.
+    """
+    return WHOLE if look is None else max(look // streams, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Generic[T]):
+    """The rows of a page, the cursor that continues after it, and the edge if that is why the page ends."""
+
+    rows: Sequence[T]
+    cursor: str | None
+    edge: Position | None = None
+
+
+def page(found: Iterable[T], limit: int, position: Callable[[T], Position], edges: Iterable[Position] = ()) -> Cut[T]:
+    """The first `limit` by their positions, greatest first, down to the first of the edges of their streams."""
+    edge = max(edges, default=None)
+    certain = found if edge is None else [row for row in found if position(row) >= edge]
+    first = heapq.nlargest(limit + 1, certain, key=position)
+    if len(first) > limit:
+        return Cut(first[:limit], encode_cursor(*position(first[limit - 1])))
+    return Cut(first, None if edge is None else encode_cursor(*edge), edge)
+
+
+def too_slow(seconds: float) -> Unavailable:
+    """The error for a list that took too long."""
+    return Unavailable(f"the list took longer than {seconds:g} s; ask for fewer items, a shorter time or one queue")
 
 
 def encode_cursor(*position: str | int) -> str:

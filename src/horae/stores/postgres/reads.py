@@ -2,21 +2,36 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.drafts import MAX_INLINE_PARAMS
+from horae.core.ids import born_at
 from horae.core.job_rules import job_of
 from horae.core.model import SHARDS, Attempt, Job, JobId, Node, Run, RunId
 from horae.core.records import QueueSettings
 from horae.core.values import replace
-from horae.ports.reader import ErrorGroup, JobFilter, Kept, KeptPage, Ledger, Listing, QueueDepth, R, RunFilter
+from horae.ports.reader import (
+    MAX_QUEUES,
+    ErrorGroup,
+    JobFilter,
+    Kept,
+    KeptPage,
+    Ledger,
+    Listing,
+    QueueDepth,
+    R,
+    RunFilter,
+)
 from horae.stores.common.codecs import decode_error
 from horae.stores.common.listing import (
     EARLIEST,
+    WHOLE,
     Ident,
     Micros,
     Number,
+    Position,
     amount_of,
     decode_cursor,
     encode_cursor,
@@ -26,7 +41,7 @@ from horae.stores.common.listing import (
 )
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.postgres.base import PostgresBase, find_ended
-from horae.stores.postgres.codecs import BEGINNING, FIRST_DAY, ROWS, first_day
+from horae.stores.postgres.codecs import BEGINNING, FIRST_DAY, LOWEST_ID, ROWS, first_day
 from horae.stores.postgres.connection.database import Session
 from horae.stores.postgres.list_queries import JobQuery, RunQuery
 
@@ -75,32 +90,55 @@ class PostgresReads(PostgresBase):
         runs = [ROWS.run(row) for row in rows]
         return {run.job_id: run for run in runs}
 
-    async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        query = RunQuery.of(which, cursor, limit)
+    async def list_runs(
+        self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None = None
+    ) -> Listing[Run]:
+        query = RunQuery.of(which, cursor, limit, look)
         found: dict[RunId, Run] = {}
-        async with self._db.session() as session:
+        edges: list[Position] = []
+        async with self._session(look) as session:
             for search in query.searches():
-                for row in await session.rows(search.name, *query.arguments(search, found.values())):
+                searched_to = time_of(int(max(edges)[0])) if edges else None
+                arguments = query.arguments(search, found.values(), searched_to)
+                for row in await session.rows(f"list_{search.name}", *arguments):
                     found[row[0]] = ROWS.run(row)
-        runs, following = page(found.values(), limit, lambda run: (micros_of(run.due_at), run.id))
-        return Listing(items=runs, cursor=following)
+                if look is not None and not search.few:
+                    ends = await session.rows(f"edge_of_{search.name}", *arguments, query.floor(found.values()))
+                    edges += [(micros_of(due_at), ident) for due_at, ident in ends]
+        cut = page(found.values(), limit, lambda run: (micros_of(run.due_at), run.id), edges)
+        searched_to = None if cut.edge is None else time_of(int(cut.edge[0]))
+        return Listing(items=cut.rows, cursor=cut.cursor, searched_to=searched_to)
 
-    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
-        query = JobQuery.of(which, cursor, limit)
+    async def list_jobs(
+        self, which: JobFilter, *, cursor: str | None, limit: int, look: int | None = None
+    ) -> Listing[Job]:
+        query = JobQuery.of(which, cursor, limit, look)
         found: dict[str, Job] = {}
-        async with self._db.session() as session:
+        edges: list[str] = []
+        async with self._session(look) as session:
             for search in query.searches():
-                decode = ROWS.job if search.name.startswith("list_jobs") else ROWS.one_shot
-                for row in await session.rows(search.name, *query.arguments(search, found)):
+                decode = ROWS.job if search.name.startswith("jobs") else ROWS.one_shot
+                arguments = query.arguments(search, found, max(edges, default=LOWEST_ID))
+                for row in await session.rows(f"list_{search.name}", *arguments):
                     found[row[0]] = decode(row)
-        jobs, following = page(found.values(), limit, lambda job: (job.id,))
-        return Listing(items=jobs, cursor=following)
+                if look is not None and not search.few:
+                    ends = await session.rows(f"edge_of_{search.name}", *arguments, query.floor(found))
+                    edges += [ident for _, ident in ends]
+        cut = page(found.values(), limit, lambda job: (job.id,), [(edge,) for edge in edges])
+        searched_to = None if cut.edge is None else born_at(str(cut.edge[0]))
+        return Listing(items=cut.rows, cursor=cut.cursor, searched_to=searched_to)
 
-    async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
-        async with self._db.session() as session:
+    def _session(self, look: int | None) -> AbstractAsyncContextManager[Session]:
+        """A session for a list: with a bound it is a user's, otherwise the engine or an act needs it."""
+        return self._db.session() if look is None else self._db.browsing()
+
+    async def ledger(
+        self, job_id: JobId, *, start: datetime, end: datetime, limit: int, look: int | None = None
+    ) -> Ledger:
+        async with self._session(look) as session:
             live = await session.rows("ledger_live", job_id, start, end, limit)
             ended = await session.rows("ledger_ended", job_id, start, end, limit)
-            skips = await session.rows("ledger_skips", job_id, start, end)
+            skips = await session.rows("ledger_skips", job_id, start, end, look or WHOLE)
             backfills = await session.rows("ledger_backfills", job_id, start, end)
         runs = {row[0]: ROWS.run(row) for row in (*live, *ended)}
         return Ledger(
@@ -112,20 +150,31 @@ class PostgresReads(PostgresBase):
     async def nodes(self) -> list[Node]:
         return [ROWS.node(row) for row in await self._db.rows("nodes_since", BEGINNING)]
 
-    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
+    async def queues(
+        self,
+        *,
+        now: datetime,
+        owner: str | None = None,
+        queue: str | None = None,
+        after: str = "",
+        limit: int = MAX_QUEUES,
+    ) -> list[QueueDepth]:
         name, whose = ("queue_depths", ()) if owner is None else ("queue_depths_of_owner", (owner,))
-        found = await self._db.rows(name, now, MAX_DEPTH, *whose)
+        found = await self._db.browse(name, now, MAX_DEPTH, queue, after, limit, *whose)
         return [QueueDepth(**dict(zip(QueueDepth.__struct_fields__, row, strict=True))) for row in found]
 
-    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
-        return {row[0]: row[1] for row in await self._db.rows("queue_lateness", since, owner, LATELY)}
+    async def queue_lateness(
+        self, *, since: datetime, owner: str | None = None, after: str = "", until: str | None = None
+    ) -> Mapping[str, timedelta]:
+        return dict(map(tuple, await self._db.browse("queue_lateness", since, owner, LATELY, after, until)))
 
     async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
-        rows = await self._db.rows("due_soon", now, now + within, MAX_DEPTH, list(range(SHARDS)))
+        rows = await self._db.browse("due_soon", now, now + within, MAX_DEPTH, list(range(SHARDS)))
         return {row[0]: row[1] for row in rows}
 
     async def count_dead_letters(self) -> int:
-        return int(await self._db.value("count_dead_letters", MAX_DEPTH))
+        [(count,)] = await self._db.browse("count_dead_letters", MAX_DEPTH)
+        return int(count)
 
     async def kept_by(self, owner: str, part: Kept, *, cursor: str | None, limit: int) -> KeptPage:
         place: tuple[Any, ...] = (0, BEGINNING, FIRST_ID)
@@ -141,9 +190,9 @@ class PostgresReads(PostgresBase):
         return KeptPage(amount=amount, cursor=encode_cursor(shelf, micros_of(due_at), ident))
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
-        query = RunQuery.of(replace(which, dead_letters=True), None, MAX_DEPTH - 1)
+        query = RunQuery.of(replace(which, dead_letters=True), None, MAX_DEPTH - 1, 2 * MAX_DEPTH)
         groups = query.groups()
-        found = await self._db.rows(groups.name, *query.arguments(groups))
+        found = await self._db.browse(groups.name, *query.arguments(groups))
         return [group for row in found if (group := _group(row)) is not None]
 
 

@@ -1056,74 +1056,113 @@ SELECT latest.*
         ORDER BY due_at DESC, id DESC
         LIMIT 1) AS latest;
 
+-- fragment: one_name
+-- $3 the only queue or NULL, $4 after this name, $5 how many queues
+queue > $4::text AND ($3::text IS NULL OR queue = $3);
+
+-- fragment: bound
+-- How far the runs of each of some places are counted: $2, or less where they are many.
+greatest(least($2::bigint, 20000 / greatest((SELECT count(*) FROM places), 1)), 20);
+
 -- name: queue_depths
-WITH due AS (
-    SELECT lanes.queue, due.depth, due.oldest, 0 AS running
-      FROM {lanes_due_by($1)} AS lanes
-     CROSS JOIN LATERAL (SELECT FROM runs
-                          WHERE runs.lane = lanes.id AND NOT parked AND NOT paused
-                          ORDER BY wake_at
-                          LIMIT 1) AS one
-     CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
-                           FROM (SELECT due_at FROM runs
-                                  WHERE runs.lane = lanes.id AND wake_at <= $1 AND state IN ('scheduled', 'claimed')
-                                    AND NOT parked AND NOT paused
-                                  ORDER BY wake_at
-                                  LIMIT $2) AS few) AS due
-), parked AS (
-    SELECT queue, count(*) FILTER (WHERE due_at <= $1 AND state = 'scheduled'),
-           min(due_at) FILTER (WHERE due_at <= $1 AND state = 'scheduled'), 0
+-- $1 now, $2 bound. What is parked or paused is looked for among the first of all.
+WITH parked AS MATERIALIZED (
+    SELECT queue, count(*) FILTER (WHERE due_at <= $1 AND state = 'scheduled') AS depth,
+           min(due_at) FILTER (WHERE due_at <= $1 AND state = 'scheduled') AS oldest
       FROM (SELECT queue, due_at, state FROM runs WHERE parked LIMIT $2) AS few
      GROUP BY queue
+), names AS MATERIALIZED (
+    SELECT DISTINCT queue
+      FROM (SELECT lanes.queue
+              FROM {lanes_due_by($1)} AS lanes
+             CROSS JOIN LATERAL (SELECT FROM runs
+                                  WHERE runs.lane = lanes.id AND NOT parked AND NOT paused
+                                  ORDER BY wake_at
+                                  LIMIT 1) AS one
+             UNION ALL
+            SELECT queue FROM lanes WHERE next_at > $1 AND next_at < 'infinity'
+             UNION ALL
+            SELECT queue FROM parked
+             UNION ALL
+            SELECT few.queue FROM (SELECT queue FROM runs WHERE paused LIMIT $2) AS few
+             UNION ALL
+            SELECT queue FROM runs WHERE runs.going
+             UNION ALL
+            SELECT queue FROM queues WHERE queues.paused OR concurrency IS NOT NULL) AS each
+     WHERE {one_name}
+     ORDER BY queue
+     LIMIT $5::bigint
+), places AS MATERIALIZED (
+    SELECT lanes.id, lanes.queue FROM {lanes_due_by($1)} AS lanes WHERE queue IN (SELECT queue FROM names)
+), due AS (
+    SELECT places.queue, due.depth, due.oldest
+      FROM places
+     CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state IN ('scheduled', 'claimed')) AS depth,
+                                min(due_at) FILTER (WHERE state IN ('scheduled', 'claimed')) AS oldest
+                           FROM (SELECT due_at, state FROM runs
+                                  WHERE runs.lane = places.id AND wake_at <= $1 AND NOT parked AND NOT paused
+                                  ORDER BY wake_at
+                                  LIMIT {bound}) AS few) AS due
 )
 SELECT queue, least(sum(depth), $2)::integer, min(oldest), sum(running)::integer, coalesce(bool_or(queues.paused), false),
        max(concurrency)
-  FROM (TABLE due UNION ALL TABLE parked
+  FROM (SELECT queue, depth, oldest, 0 AS running FROM due
          UNION ALL
-        SELECT queue, 0, NULL, 0 FROM lanes WHERE next_at > $1 AND next_at < 'infinity'
-         UNION ALL
-        SELECT shelves.queue, 0, NULL, 0
-          FROM shelves CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id AND paused LIMIT 1) AS one
+        SELECT queue, depth, oldest, 0 FROM parked
          UNION ALL
         SELECT queue, 0, NULL, count(*) FROM runs WHERE runs.going GROUP BY queue
          UNION ALL
-        SELECT queue, 0, NULL, 0 FROM queues WHERE queues.paused OR concurrency IS NOT NULL) AS each
+        SELECT queue, 0, NULL, 0 FROM names) AS each
   LEFT JOIN queues USING (queue)
+ WHERE queue IN (SELECT queue FROM names)
  GROUP BY queue
  ORDER BY queue;
 
 -- name: queue_depths_of_owner
--- $1 now, $2 bound, $3 owner
-SELECT shelves.queue, least(sum(due.depth), $2)::integer, min(due.oldest), sum(going.running)::integer,
+-- $1 now, $2 bound, $6 owner
+WITH names AS MATERIALIZED (
+    SELECT DISTINCT queue
+      FROM (SELECT id, queue FROM shelves WHERE owner = $6 AND {one_name} ORDER BY queue) AS shelves
+     CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id LIMIT 1) AS one
+     ORDER BY queue
+     LIMIT $5::bigint
+), places AS MATERIALIZED (
+    SELECT id, queue FROM shelves WHERE owner = $6 AND queue IN (SELECT queue FROM names)
+)
+SELECT places.queue, least(sum(due.depth), $2)::integer, min(due.oldest), sum(going.running)::integer,
        coalesce(bool_or(queues.paused), false), max(concurrency)
-  FROM shelves
- CROSS JOIN LATERAL (SELECT FROM runs WHERE runs.shelf = shelves.id LIMIT 1) AS one
- CROSS JOIN LATERAL (SELECT count(*) AS depth, min(due_at) AS oldest
-                       FROM (SELECT due_at FROM runs
-                              WHERE runs.shelf = shelves.id AND due_at <= $1 AND state IN ('scheduled', 'claimed')
-                                AND NOT paused
+  FROM places
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state IN ('scheduled', 'claimed') AND NOT paused) AS depth,
+                            min(due_at) FILTER (WHERE state IN ('scheduled', 'claimed') AND NOT paused) AS oldest
+                       FROM (SELECT due_at, state, paused FROM runs
+                              WHERE runs.shelf = places.id AND due_at <= $1
                               ORDER BY due_at, id
-                              LIMIT $2) AS few) AS due
+                              LIMIT {bound}) AS few) AS due
  CROSS JOIN LATERAL (SELECT count(*) AS running FROM runs
-                      WHERE runs.shelf = shelves.id AND runs.going) AS going
-  LEFT JOIN queues ON queues.queue = shelves.queue
- WHERE shelves.owner = $3
- GROUP BY shelves.queue
- ORDER BY shelves.queue;
+                      WHERE runs.shelf = places.id AND runs.going) AS going
+  LEFT JOIN queues ON queues.queue = places.queue
+ GROUP BY places.queue
+ ORDER BY places.queue;
 
 -- name: queue_lateness
--- $1 since, $2 owner or NULL, $3 how many of each queue. What was due later did not end on an earlier day.
+-- $1 since, $2 owner or NULL, $3 how many of each queue, $4 after this name, $5 up to this one or NULL. What was due later did
+-- not end on an earlier day.
+WITH places AS MATERIALIZED (
+    SELECT id, queue FROM shelves
+     WHERE owner BETWEEN coalesce($2::text, '') AND coalesce($2::text, U&'\+10FFFF')
+       AND queue > $4::text AND ($5::text IS NULL OR queue <= $5)
+     LIMIT 10000
+)
 SELECT queue, percentile_disc(0.99) WITHIN GROUP (ORDER BY lateness)
-  FROM (SELECT shelves.queue, ended.lateness,
-               row_number() OVER (PARTITION BY shelves.queue ORDER BY ended.due_at DESC, ended.lateness DESC) AS place
-          FROM shelves
+  FROM (SELECT places.queue, ended.lateness,
+               row_number() OVER (PARTITION BY places.queue ORDER BY ended.due_at DESC, ended.lateness DESC) AS place
+          FROM places
          CROSS JOIN LATERAL (SELECT due_at, first_started_at - due_at AS lateness FROM history
-                              WHERE history.shelf = shelves.id AND due_at > $1::timestamptz
+                              WHERE history.shelf = places.id AND due_at > $1::timestamptz
                                 AND ended_on >= ($1::timestamptz AT TIME ZONE 'UTC')::date
-                                AND first_started_at IS NOT NULL
                               ORDER BY due_at DESC, id DESC
-                              LIMIT $3) AS ended
-         WHERE shelves.owner BETWEEN coalesce($2::text, '') AND coalesce($2::text, U&'\+10FFFF')) AS latest
+                              LIMIT greatest(least($3::bigint, 10000 / (SELECT count(*) FROM places)), 20)) AS ended
+         WHERE ended.lateness IS NOT NULL) AS latest
  WHERE place <= $3
  GROUP BY queue;
 
@@ -1161,16 +1200,19 @@ WITH looked AS MATERIALIZED (
 SELECT max(wake_at) FROM looked;
 
 -- name: due_soon
--- $1 now, $2 until, $3 how many are looked at in each lane, and of all jobs; $4 shards.
+-- $1 now, $2 until, $3 how many are looked at in all lanes, if they are few, and of all jobs; $4 shards.
+WITH places AS MATERIALIZED (
+    SELECT id, queue FROM {lanes_due_by($2)} AS lanes
+)
 SELECT queue, sum(due)::integer
-  FROM (SELECT lanes.queue, soon.due
-          FROM {lanes_due_by($2)} AS lanes
+  FROM (SELECT places.queue, soon.due
+          FROM places
          CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'scheduled') AS due
                                FROM (SELECT state FROM runs
-                                      WHERE runs.lane = lanes.id AND wake_at > $1 AND wake_at <= $2
+                                      WHERE runs.lane = places.id AND wake_at > $1 AND wake_at <= $2
                                         AND NOT parked AND NOT paused
                                       ORDER BY wake_at
-                                      LIMIT $3) AS few) AS soon
+                                      LIMIT greatest(2 * $3::bigint / (SELECT count(*) FROM places), 20)) AS few) AS soon
          UNION ALL
         SELECT soon.queue, 1
           FROM unnest($4::smallint[]) AS shards(shard)
@@ -1198,8 +1240,12 @@ SELECT * FROM ended_runs
  LIMIT $4;
 
 -- name: ledger_skips
-SELECT job_id, revision, start_at, end_at, count, reason FROM skips
- WHERE job_id = $1 AND start_at <= $3 AND end_at >= $2
+-- Those that begin within the range, and of those that began before it the ones that reach into it, among the last.
+SELECT job_id, revision, start_at, end_at, count, reason
+  FROM ((SELECT * FROM (SELECT * FROM skips WHERE job_id = $1 AND start_at < $2 ORDER BY start_at DESC LIMIT $4) AS before
+          WHERE end_at >= $2)
+         UNION ALL
+        (SELECT * FROM skips WHERE job_id = $1 AND start_at >= $2 AND start_at <= $3 ORDER BY start_at LIMIT $4)) AS each
  ORDER BY start_at;
 
 -- name: ledger_backfills
@@ -1270,50 +1316,57 @@ WITH page AS MATERIALIZED (
 place.owner BETWEEN coalesce($1::text, '') AND coalesce($1::text, U&'\+10FFFF')
    AND ($2::text IS NULL OR place.task = $2) AND ($3::text IS NULL OR place.queue = $3);
 
--- fragment: first_live(shelves, rows, order, position)
--- Many shelves are merged in two steps: one whose first run is not among the first of all has nothing to add.
-WITH places AS MATERIALIZED (
-    SELECT id FROM shelves AS place WHERE {shelves}
-), heads AS MATERIALIZED (
-    SELECT id FROM places WHERE (SELECT count(*) FROM places) <= 20
-    UNION ALL
-    (SELECT place.id
-       FROM places AS place
-      CROSS JOIN LATERAL (SELECT due_at, id FROM live_runs AS run WHERE {rows} ORDER BY {order} LIMIT 1) AS run
-      WHERE (SELECT count(*) FROM places) > 20
-      ORDER BY {position}
-      LIMIT $4)
-)
-SELECT run.*
-  FROM heads AS place
- CROSS JOIN LATERAL (SELECT * FROM live_runs AS run WHERE {rows} ORDER BY {order} LIMIT $4) AS run
- ORDER BY {position}
- LIMIT $4;
+-- fragment: lowest_id
+'00000000-0000-0000-0000-000000000000'::uuid;
 
--- fragment: first_ended(places, rows, order, position, point, start, unsure)
--- From the history, shelf by shelf and day by day. `place.since` is the point that ends the page. If it is unsure, the first
--- few of every shelf are read before: the page does not reach beyond the last of them, `least`.
-WITH places AS MATERIALIZED (
-    {places}
-), least AS MATERIALIZED (
+-- fragment: filled(source, places, range, order, start)
+-- The shelves that have something, and how many rows are looked at in each: $11 in all, but no fewer than fill the page.
+places AS MATERIALIZED (
+    SELECT place.id, place.state
+      FROM (SELECT *, {start} AS since FROM ({places}) AS each) AS place
+     CROSS JOIN LATERAL (SELECT FROM {source} AS run WHERE {range} ORDER BY {order} LIMIT 1) AS one
+), look AS MATERIALIZED (
+    SELECT greatest($11::bigint / greatest(count(*), 1), $4::bigint) AS most FROM places
+);
+
+-- fragment: looked_at(source, range, order)
+SELECT * FROM {source} AS run WHERE {range} ORDER BY {order} LIMIT (SELECT most FROM look);
+
+-- fragment: first(source, places, range, filter, order, position, point, start, unsure)
+-- Shelf by shelf. `place.since` is the point that ends the page. If it is unsure, and there are many shelves, the first few of
+-- each are read before: the page does not reach beyond the last of them, `least`.
+WITH {filled({source}, {places}, {range}, {order}, {start})}, least AS MATERIALIZED (
     SELECT run.{point}
       FROM (SELECT *, {start} AS since FROM places) AS place
-     CROSS JOIN LATERAL (SELECT {point} FROM ended_runs AS run WHERE {rows}
-                          ORDER BY {order} LIMIT 1 + $4 / (SELECT count(*) FROM places)) AS run
-     WHERE {unsure}::boolean
+     CROSS JOIN LATERAL (SELECT {point} FROM ({looked_at({source}, {range}, {order})}) AS run WHERE {filter}
+                          LIMIT 1 + $4::bigint / (SELECT count(*) FROM places)) AS run
+     WHERE {unsure}::boolean AND (SELECT count(*) FROM places) > 20
      ORDER BY run.{point} DESC
-    OFFSET $4 - 1
+    OFFSET $4::bigint - 1
      LIMIT 1
 )
 SELECT run.*
   FROM (SELECT *, coalesce((SELECT {point} FROM least), {start}) AS since FROM places) AS place
- CROSS JOIN LATERAL (SELECT * FROM ended_runs AS run WHERE {rows} ORDER BY {order} LIMIT $4) AS run
+ CROSS JOIN LATERAL (SELECT * FROM ({looked_at({source}, {range}, {order})}) AS run WHERE {filter}
+                      LIMIT $4::bigint) AS run
  ORDER BY {position}
- LIMIT $4;
+ LIMIT $4::bigint;
+
+-- fragment: edge(source, places, range, order, position, start, floor)
+-- The first, by their position, of the last rows that were looked at in the shelves where there were as many above the floor.
+-- Those that were looked at are a query of their own, as in the list: with an OFFSET the planner would rather sort them all.
+WITH {filled({source}, {places}, {range}, {order}, {start})}
+SELECT run.due_at, run.id
+  FROM (SELECT *, greatest({start}, {floor}) AS since FROM places) AS place
+ CROSS JOIN LATERAL (SELECT due_at, id FROM ({looked_at({source}, {range}, {order})}) AS looked
+                     OFFSET (SELECT most FROM look) - 1 LIMIT 1) AS run
+ ORDER BY {position}
+ LIMIT 1;
 
 -- Lists of runs go on with $5 job, $6 states, $7 stopping ($5 and $7 may be NULL), $8 due from, ($9, $10) before this
--- position; those of ended runs with $11: how the error begins, which is with its type, or NULL; those that go day by day with
--- $12 the first day, $13 the one after the last, $14 unsure.
+-- position, $11 how many rows to look at; $12 how the error begins, which is with its type, $13 trigger, $14 node, $15 the
+-- least lateness, $16 label and $17 its value, $18 text (any of them may be NULL); those that go day by day with $19 the first
+-- day, $20 the one after the last, $21 unsure. Edges take the same, and then the due time above which the page ends.
 
 -- fragment: run_filter
 ($1::text IS NULL OR owner = $1) AND ($2::text IS NULL OR task = $2) AND ($3::text IS NULL OR queue = $3);
@@ -1324,103 +1377,193 @@ SELECT run.*
 -- fragment: due_filter(start)
 due_at >= {start} AND (due_at, id) < ($9::timestamptz, $10::uuid);
 
+-- fragment: search_filter
+($12::text IS NULL OR starts_with(error, $12)) AND ($13::text IS NULL OR trigger = $13)
+AND ($14::uuid IS NULL OR node = $14) AND ($15::interval IS NULL OR first_started_at - due_at >= $15)
+AND spec_wanted(task, name, key, queue, labels, NULL, NULL, NULL, NULL, $16, $17, $18);
+
+-- fragment: no_filter
+-- True: an edge is that of all rows, and only mentions the parameters of the filter.
+($6::text[] IS NULL OR $7::boolean IS NULL OR $12::text IS NULL OR $13::text IS NULL OR $14::uuid IS NULL
+ OR $15::interval IS NULL OR $16::text IS NULL OR $17::text IS NULL OR $18::text IS NULL OR true);
+
 -- fragment: live_filter
-{due_filter($8::timestamptz)} AND state = ANY($6::text[])
-AND ($7::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $7);
+state = ANY($6::text[]) AND ($7::boolean IS NULL OR (stop IS NOT DISTINCT FROM 'cancelled') = $7) AND {search_filter};
 
 -- fragment: none_stopping
 -- What has ended is not being stopped.
 ($7::boolean IS NULL OR NOT $7);
 
--- fragment: error_filter
-($11::text IS NULL OR starts_with(error, $11));
-
--- fragment: history_filter
-{error_filter} AND ended_on >= $12::date AND ended_on < $13::date;
+-- fragment: days
+ended_on >= $19::date AND ended_on < $20::date;
 
 -- fragment: latest
 run.due_at DESC, run.id DESC;
 
+-- fragment: run_shelves
+SELECT id, NULL::text AS state FROM shelves AS place WHERE {run_shelf_filter};
+
+-- fragment: due_in_shelf
+shelf = place.id AND {due_filter(place.since)};
+
+-- fragment: retried_in_shelf
+{due_in_shelf} AND error IS NOT NULL;
+
+-- fragment: started_in_shelf
+{due_in_shelf} AND going;
+
+-- fragment: list_live(range)
+{first(live_runs, {run_shelves}, {range}, {live_filter}, {latest}, {latest}, due_at, $8::timestamptz, true)};
+
+-- fragment: edge_of_live(range)
+{edge(live_runs, {run_shelves} AND {no_filter}, {range}, {latest}, {latest}, $8::timestamptz, $19::timestamptz)};
+
 -- name: list_live_runs
-{first_live({run_shelf_filter}, shelf = place.id AND {live_filter}, {latest}, {latest})};
+{list_live({due_in_shelf})};
+
+-- name: edge_of_live_runs
+{edge_of_live({due_in_shelf})};
 
 -- name: list_retried_runs
 -- Runs that wait for another try are few among those that wait for their first: all of them have an error.
-{first_live({run_shelf_filter}, shelf = place.id AND error IS NOT NULL AND {live_filter}, {latest}, {latest})};
+{list_live({retried_in_shelf})};
+
+-- name: edge_of_retried_runs
+{edge_of_live({retried_in_shelf})};
 
 -- name: list_started_runs
-{first_live({run_shelf_filter}, shelf = place.id AND going AND {live_filter}, {latest}, {latest})};
+{list_live({started_in_shelf})};
+
+-- name: edge_of_started_runs
+{edge_of_live({started_in_shelf})};
 
 -- name: list_stopping_runs
+-- Few at any time, so that all of them are looked at.
 WITH stopping AS MATERIALIZED (
-    SELECT * FROM live_runs WHERE stop IS NOT NULL AND {run_filter} AND $5::uuid IS NULL
+    SELECT * FROM live_runs WHERE stop IS NOT NULL AND {run_filter} AND $5::uuid IS NULL AND $11::bigint > 0
 )
-SELECT * FROM stopping AS run WHERE {live_filter} ORDER BY {latest} LIMIT $4;
+SELECT * FROM stopping AS run WHERE {due_filter($8::timestamptz)} AND {live_filter} ORDER BY {latest} LIMIT $4::bigint;
+
+-- fragment: no_filter_of_job
+({no_filter} OR $1::text IS NULL OR $2::text IS NULL OR $3::text IS NULL OR $4::bigint IS NULL);
+
+-- fragment: live_runs_of_job
+-- With all that are due at the same time as the last of them: the index does not order these.
+FROM live_runs WHERE job_id = $5::uuid AND job_id <> id AND {due_filter($8::timestamptz)};
 
 -- name: list_live_runs_of_job
 SELECT * FROM (
     (SELECT * FROM live_runs WHERE id = $5::uuid AND job_id = id)
      UNION ALL
-    (SELECT * FROM live_runs WHERE job_id = $5::uuid AND job_id <> id)) AS run
- WHERE {live_filter} AND {run_filter}
+    (SELECT * {live_runs_of_job} ORDER BY due_at DESC FETCH FIRST ($11::bigint) ROWS WITH TIES)) AS run
+ WHERE {due_filter($8::timestamptz)} AND {live_filter} AND {run_filter}
  ORDER BY {latest}
- LIMIT $4;
+ LIMIT $4::bigint;
 
--- fragment: run_shelves
-SELECT id FROM shelves AS place WHERE {run_shelf_filter} AND {none_stopping};
+-- name: edge_of_live_runs_of_job
+SELECT * FROM (SELECT due_at, {lowest_id} AS id {live_runs_of_job} AND due_at >= $19::timestamptz AND {no_filter_of_job}
+         ORDER BY due_at DESC
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
+
+-- fragment: ended_run_shelves
+{run_shelves} AND {none_stopping};
 
 -- fragment: ended_in_shelf
-shelf = place.id AND {due_filter(place.since)} AND state = ANY($6::text[]) AND {history_filter};
+{due_in_shelf} AND {days};
+
+-- fragment: ended_filter
+state = ANY($6::text[]) AND {search_filter};
 
 -- name: list_ended_runs
-{first_ended({run_shelves}, {ended_in_shelf}, {latest}, {latest}, due_at, $8::timestamptz, $14)};
+{first(ended_runs, {ended_run_shelves}, {ended_in_shelf}, {ended_filter}, {latest}, {latest}, due_at, $8::timestamptz, $21)};
+
+-- fragment: no_filter_by_day
+({no_filter} OR $21::boolean IS NULL);
+
+-- name: edge_of_ended_runs
+{edge(ended_runs, {ended_run_shelves} AND {no_filter_by_day}, {ended_in_shelf}, {latest}, {latest}, $8::timestamptz,
+      $22::timestamptz)};
 
 -- fragment: run_shelves_by_state
 SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($6::text[]) AS wanted(state)
  WHERE {run_shelf_filter} AND {none_stopping};
 
 -- fragment: unsuccessful_in_shelf
-shelf = place.id AND state <> 'succeeded' AND state = place.state AND {due_filter(place.since)} AND {history_filter};
+shelf = place.id AND state <> 'succeeded' AND state = place.state AND {due_filter(place.since)} AND {days};
 
 -- name: list_unsuccessful_runs
 -- State by state: what did not succeed has an index of its own, in which the few failed ones are found among the many.
-{first_ended({run_shelves_by_state}, {unsuccessful_in_shelf}, {latest}, {latest}, due_at, $8::timestamptz, $14)};
+{first(ended_runs, {run_shelves_by_state}, {unsuccessful_in_shelf}, {search_filter}, {latest}, {latest}, due_at,
+       $8::timestamptz, $21)};
 
--- fragment: ended_filter
-{due_filter($8::timestamptz)} AND state = ANY($6::text[]) AND {error_filter} AND {run_filter};
+-- name: edge_of_unsuccessful_runs
+{edge(ended_runs, {run_shelves_by_state} AND {no_filter_by_day}, {unsuccessful_in_shelf}, {latest}, {latest},
+      $8::timestamptz, $22::timestamptz)};
+
+-- fragment: ended_runs_of_job
+FROM ended_runs AS run WHERE job_id = $5::uuid AND job_id <> id AND {due_filter($8::timestamptz)};
 
 -- name: list_ended_runs_of_job
 SELECT * FROM (
     (SELECT * FROM ended_runs WHERE id = $5::uuid AND job_id = id)
      UNION ALL
-    (SELECT * FROM ended_runs AS run WHERE job_id = $5::uuid AND job_id <> id AND {ended_filter}
-      ORDER BY {latest} LIMIT $4)) AS run
- WHERE {ended_filter} AND {none_stopping}
+    (SELECT * {ended_runs_of_job} ORDER BY {latest} LIMIT $11::bigint)) AS run
+ WHERE {due_filter($8::timestamptz)} AND {ended_filter} AND {run_filter} AND {none_stopping}
  ORDER BY {latest}
- LIMIT $4;
+ LIMIT $4::bigint;
+
+-- fragment: edge_of_job
+AND due_at >= $19::timestamptz AND {no_filter_of_job};
+
+-- name: edge_of_ended_runs_of_job
+SELECT * FROM (SELECT due_at, id {ended_runs_of_job} {edge_of_job} ORDER BY {latest}
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
 
 -- Dead letters, and their groups by task and error: the most frequent first, with the newest as an example.
 
--- fragment: letter_shelf_filter
-{run_shelf_filter} AND 'failed' = ANY($6::text[]) AND {none_stopping};
-
 -- fragment: letter_shelves
-SELECT id FROM shelves AS place WHERE {letter_shelf_filter};
+{ended_run_shelves} AND 'failed' = ANY($6::text[]);
 
 -- fragment: letters_in_shelf
 (shelf, due_at) >= (place.id, place.since) AND (shelf, due_at, id) < (place.id, $9::timestamptz, $10::uuid)
 AND state = 'failed' AND resolution IS NULL;
 
+-- fragment: letters_in_shelf_by_day
+{letters_in_shelf} AND {days};
+
 -- fragment: latest_of_shelf
 run.shelf DESC, run.due_at DESC, run.id DESC;
 
+-- name: list_dead_letters
+{first(ended_runs, {letter_shelves}, {letters_in_shelf_by_day}, {search_filter}, {latest_of_shelf}, {latest}, due_at,
+       $8::timestamptz, $21)};
+
+-- name: edge_of_dead_letters
+{edge(ended_runs, {letter_shelves} AND {no_filter_by_day}, {letters_in_shelf_by_day}, {latest_of_shelf}, {latest},
+      $8::timestamptz, $22::timestamptz)};
+
 -- fragment: letters_of_job
-SELECT * FROM ended_runs
+FROM ended_runs
  WHERE (job_id, due_at) >= ($5::uuid, $8::timestamptz) AND (job_id, due_at, id) < ($5::uuid, $9::timestamptz, $10::uuid)
-   AND state = 'failed' AND resolution IS NULL AND {error_filter} AND {run_filter}
-   AND 'failed' = ANY($6::text[]) AND {none_stopping}
- ORDER BY job_id DESC, due_at DESC, id DESC
- LIMIT $4;
+   AND state = 'failed' AND resolution IS NULL;
+
+-- fragment: latest_of_job
+ORDER BY job_id DESC, due_at DESC, id DESC;
+
+-- fragment: list_letters_of_job
+SELECT * FROM (SELECT * {letters_of_job} {latest_of_job} LIMIT $11::bigint) AS run
+ WHERE {search_filter} AND {run_filter} AND 'failed' = ANY($6::text[]) AND {none_stopping}
+ LIMIT $4::bigint;
+
+-- name: list_dead_letters_of_job
+{list_letters_of_job};
+
+-- name: edge_of_dead_letters_of_job
+SELECT * FROM (SELECT due_at, id {letters_of_job} {edge_of_job} {latest_of_job}
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
 
 -- fragment: groups(letters)
 SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY due_at DESC, id DESC))[1]
@@ -1428,53 +1571,54 @@ SELECT task, error, count(*), min(due_at), max(due_at), (array_agg(id ORDER BY d
  GROUP BY task, error
  ORDER BY count(*) DESC, max(due_at) DESC, task, error;
 
--- name: list_dead_letters
-{first_ended({letter_shelves}, {letters_in_shelf} AND {history_filter}, {latest_of_shelf}, {latest},
-             due_at, $8::timestamptz, $14)};
-
--- name: list_dead_letters_of_job
-{letters_of_job};
-
 -- fragment: letters_of_all
-SELECT run.*
-  FROM (SELECT *, $8::timestamptz AS since FROM shelves) AS place
- CROSS JOIN LATERAL (SELECT task, error, due_at, id FROM ended_runs AS run WHERE {letters_in_shelf} AND {error_filter}
-                      ORDER BY {latest_of_shelf} LIMIT $4) AS run
- WHERE {letter_shelf_filter}
- ORDER BY {latest}
- LIMIT $4;
+SELECT *
+  FROM (SELECT run.*
+          FROM (SELECT *, $8::timestamptz AS since, count(*) OVER () AS shelves FROM ({letter_shelves}) AS each) AS place
+         CROSS JOIN LATERAL (SELECT task, error, due_at, id, {search_filter} AS fits FROM ended_runs AS run
+                              WHERE {letters_in_shelf}
+                              ORDER BY {latest_of_shelf} LIMIT greatest(2 * $11::bigint / shelves, 20)) AS run
+         ORDER BY {latest}
+         LIMIT $11::bigint) AS run
+ WHERE fits AND $4::bigint > 0;
 
 -- name: group_dead_letters
 {groups({letters_of_all})};
 
 -- name: group_dead_letters_of_job
-{groups({letters_of_job})};
+{groups({list_letters_of_job})};
 
--- Lists of jobs go on with $5 name, $6 key, $7 label and $8 its value, $9 text (any of them may be NULL), $10 below this id;
--- then $11 the status, $12 the states of the last run and $13 the time that it must be due by; for ended one-shots $11 the
--- states, $12 that time, and, day by day, $13 the least id, $14 the first day, $15 the one after the last, $16 unsure.
--- `shelf >= s AND (shelf, id) < (s, i)` is `shelf = s AND id < i`, ordered by both, said so that only the index of both will
--- do: by the order of ids alone the planner would walk the primary key through all other shelves. `due_at + interval '0'`
--- keeps the index of due times away, and `schedule || ''` that of all one-shots.
+-- Lists of jobs go on with $5 name, $6 key, $7 label and $8 its value, $9 text (any of them may be NULL), $10 below this id,
+-- $11 how many rows to look at; then $12 the status, $13 the states of the last run and $14 the time that it must be due by;
+-- for ended one-shots $12 the states, $13 that time, and, day by day, $14 the least id, $15 the first day, $16 the one after
+-- the last, $17 unsure. Edges take the same, and then the id above which the page ends.
+-- `(shelf, id) >= (s, l) AND (shelf, id) < (s, i)` is `shelf = s AND id >= l AND id < i`, ordered by both, said so that only the
+-- index of both will do: by the order of ids alone the planner would walk the primary key through all other shelves.
+-- `due_at + interval '0'` keeps the index of due times away, and `schedule || ''` that of all one-shots.
 
 -- fragment: spec_filter
 spec_wanted(task, name, key, queue, labels, $2, $5, $6, $3, $7, $8, $9);
 
+-- fragment: no_spec_filter
+-- True, as `no_filter` is.
+($2::text IS NULL OR $3::text IS NULL OR $5::text IS NULL OR $6::text IS NULL OR $7::text IS NULL OR $8::text IS NULL
+ OR $9::text IS NULL OR $4::bigint IS NULL OR true);
+
+-- fragment: no_live_filter
+({no_spec_filter} OR $12::text IS NULL OR $13::text[] IS NULL OR $14::timestamptz IS NULL);
+
 -- fragment: job_filter
-{spec_filter} AND ($11::text IS NULL OR status = $11) AND ($12::text[] IS NULL OR last_run_state(id, $13) = ANY($12));
+{spec_filter} AND ($12::text IS NULL OR status = $12) AND ($13::text[] IS NULL OR last_run_state(id, $14) = ANY($13));
 
 -- fragment: one_shot_filter
-{spec_filter} AND ($11::text IS NULL OR one_shot_status(paused, stop) = $11)
-   AND ($12::text[] IS NULL OR state = ANY($12) AND due_at <= $13::timestamptz);
+{spec_filter} AND ($12::text IS NULL OR one_shot_status(paused, stop) = $12)
+   AND ($13::text[] IS NULL OR state = ANY($13) AND due_at <= $14::timestamptz);
 
 -- fragment: ended_one_shot_filter
-schedule IS NOT NULL AND due_at + interval '0' <= $12::timestamptz AND {spec_filter};
-
--- fragment: one_shot_history_filter
-{ended_one_shot_filter} AND ended_on >= $14::date AND ended_on < $15::date;
+state = ANY($12::text[]) AND due_at + interval '0' <= $13::timestamptz AND {spec_filter};
 
 -- fragment: in_shelf
-shelf >= place.id AND (shelf, id) < (place.id, $10::uuid);
+(shelf, id) >= (place.id, place.since) AND (shelf, id) < (place.id, $10::uuid);
 
 -- fragment: newest
 run.id DESC;
@@ -1482,59 +1626,134 @@ run.id DESC;
 -- fragment: newest_of_shelf
 run.shelf DESC, run.id DESC;
 
+-- fragment: jobs_of_owner
+FROM jobs WHERE owner >= $1::text AND (owner, id) < ($1::text, $10::uuid);
+
 -- name: list_jobs_of_owner
-SELECT {job_columns} FROM jobs
- WHERE owner >= $1::text AND (owner, id) < ($1::text, $10::uuid) AND {job_filter}
- ORDER BY owner DESC, id DESC
- LIMIT $4;
+SELECT * FROM (SELECT {job_columns} {jobs_of_owner} ORDER BY owner DESC, id DESC LIMIT $11::bigint) AS job
+ WHERE {job_filter}
+ LIMIT $4::bigint;
+
+-- name: edge_of_jobs_of_owner
+SELECT * FROM (SELECT NULL AS due_at, id {jobs_of_owner} AND (owner, id) >= ($1::text, $15::uuid) AND {no_live_filter}
+         ORDER BY owner DESC, id DESC
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
+
+-- fragment: jobs_of_all
+FROM jobs WHERE $1::text IS NULL AND id < $10::uuid;
 
 -- name: list_jobs_of_all
-SELECT {job_columns} FROM jobs WHERE $1::text IS NULL AND id < $10::uuid AND {job_filter} ORDER BY id DESC LIMIT $4;
+SELECT * FROM (SELECT {job_columns} {jobs_of_all} ORDER BY id DESC LIMIT $11::bigint) AS job
+ WHERE {job_filter}
+ LIMIT $4::bigint;
+
+-- name: edge_of_jobs_of_all
+SELECT * FROM (SELECT NULL AS due_at, id {jobs_of_all} AND id >= $15::uuid AND {no_live_filter}
+         ORDER BY id DESC
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
+
+-- fragment: job_shelves
+SELECT id, NULL::text AS state FROM shelves AS place WHERE {shelf_filter};
+
+-- fragment: one_shots_in_shelf
+{in_shelf} AND schedule IS NOT NULL;
+
+-- fragment: paused_in_shelf
+{in_shelf} AND paused AND schedule || '' IS NOT NULL;
+
+-- fragment: list_one_shots(range)
+{first(live_runs, {job_shelves}, {range}, {one_shot_filter}, {newest_of_shelf}, {newest}, id, {lowest_id}, true)};
+
+-- fragment: edge_of_one_shots(range)
+{edge(live_runs, {job_shelves} AND {no_live_filter}, {range}, {newest_of_shelf}, {newest}, {lowest_id}, $15::uuid)};
 
 -- name: list_live_one_shots
-{first_live({shelf_filter}, {in_shelf} AND schedule IS NOT NULL AND {one_shot_filter}, {newest_of_shelf}, {newest})};
+{list_one_shots({one_shots_in_shelf})};
+
+-- name: edge_of_live_one_shots
+{edge_of_one_shots({one_shots_in_shelf})};
 
 -- name: list_paused_one_shots
-{first_live({shelf_filter}, {in_shelf} AND paused AND schedule || '' IS NOT NULL AND {one_shot_filter},
-            {newest_of_shelf}, {newest})};
+{list_one_shots({paused_in_shelf})};
+
+-- name: edge_of_paused_one_shots
+{edge_of_one_shots({paused_in_shelf})};
 
 -- name: list_stopping_one_shots
 WITH stopping AS MATERIALIZED (
     SELECT * FROM live_runs
      WHERE stop IS NOT NULL AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1) AND {one_shot_filter}
+       AND $11::bigint > 0
 )
-SELECT * FROM stopping WHERE id < $10::uuid ORDER BY id DESC LIMIT $4;
+SELECT * FROM stopping WHERE id < $10::uuid ORDER BY id DESC LIMIT $4::bigint;
 
 -- fragment: of_key
-key >= $6 AND (key, id) < ($6, $10::uuid) AND schedule IS NOT NULL AND ($1::text IS NULL OR owner = $1);
+WHERE key >= $6 AND (key, id) < ($6, $10::uuid) AND schedule IS NOT NULL;
+
+-- fragment: newest_of_key
+ORDER BY key DESC, id DESC;
+
+-- fragment: own
+($1::text IS NULL OR owner = $1);
 
 -- name: list_live_one_shots_of_key
-SELECT * FROM live_runs WHERE {of_key} AND {one_shot_filter} ORDER BY key DESC, id DESC LIMIT $4;
+SELECT * FROM (SELECT * FROM live_runs {of_key} {newest_of_key} LIMIT $11::bigint) AS run
+ WHERE {own} AND {one_shot_filter}
+ LIMIT $4::bigint;
+
+-- name: edge_of_live_one_shots_of_key
+SELECT * FROM (SELECT NULL AS due_at, id FROM live_runs {of_key} AND (key, id) >= ($6, $15::uuid) AND ({no_live_filter} OR {own})
+         {newest_of_key}
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
 
 -- name: list_ended_one_shots_of_key
-SELECT * FROM ended_runs
- WHERE {of_key} AND state = ANY($11::text[]) AND {ended_one_shot_filter}
- ORDER BY key DESC, id DESC LIMIT $4;
+SELECT * FROM (SELECT * FROM ended_runs {of_key} {newest_of_key} LIMIT $11::bigint) AS run
+ WHERE {own} AND {ended_one_shot_filter}
+ LIMIT $4::bigint;
 
--- fragment: shelves_in_filter
-SELECT id FROM shelves AS place WHERE {shelf_filter};
+-- fragment: no_ended_filter
+({no_spec_filter} OR $12::text[] IS NULL OR $13::timestamptz IS NULL);
+
+-- name: edge_of_ended_one_shots_of_key
+SELECT * FROM (SELECT NULL AS due_at, id FROM ended_runs {of_key} AND (key, id) >= ($6, $14::uuid) AND ({no_ended_filter} OR {own})
+         {newest_of_key}
+         LIMIT $11::bigint) AS looked
+OFFSET $11::bigint - 1 LIMIT 1;
+
+-- fragment: one_shot_days
+ended_on >= $15::date AND ended_on < $16::date;
 
 -- fragment: ended_one_shots_in_shelf
-(shelf, id) >= (place.id, place.since) AND (shelf, id) < (place.id, $10::uuid)
-AND state = ANY($11::text[]) AND {one_shot_history_filter};
+{one_shots_in_shelf} AND {one_shot_days};
 
 -- name: list_ended_one_shots
-{first_ended({shelves_in_filter}, {ended_one_shots_in_shelf}, {newest_of_shelf}, {newest}, id, $13::uuid, $16)};
+{first(ended_runs, {job_shelves}, {ended_one_shots_in_shelf}, {ended_one_shot_filter}, {newest_of_shelf}, {newest}, id,
+       $14::uuid, $17)};
+
+-- fragment: no_ended_filter_by_day
+({no_ended_filter} OR $17::boolean IS NULL);
+
+-- name: edge_of_ended_one_shots
+{edge(ended_runs, {job_shelves} AND {no_ended_filter_by_day}, {ended_one_shots_in_shelf}, {newest_of_shelf}, {newest},
+      $14::uuid, $18::uuid)};
 
 -- fragment: shelves_by_state
-SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($11::text[]) AS wanted(state) WHERE {shelf_filter};
+SELECT id, wanted.state FROM shelves AS place CROSS JOIN unnest($12::text[]) AS wanted(state) WHERE {shelf_filter};
 
 -- fragment: unsuccessful_one_shots_in_shelf
 (shelf, state, id) >= (place.id, place.state, place.since) AND (shelf, state, id) < (place.id, place.state, $10::uuid)
-AND state <> 'succeeded' AND {one_shot_history_filter};
+AND state <> 'succeeded' AND schedule IS NOT NULL AND {one_shot_days};
 
 -- fragment: newest_of_state
 run.shelf DESC, run.state DESC, run.id DESC;
 
 -- name: list_unsuccessful_one_shots
-{first_ended({shelves_by_state}, {unsuccessful_one_shots_in_shelf}, {newest_of_state}, {newest}, id, $13::uuid, $16)};
+{first(ended_runs, {shelves_by_state}, {unsuccessful_one_shots_in_shelf}, {ended_one_shot_filter}, {newest_of_state}, {newest},
+       id, $14::uuid, $17)};
+
+-- name: edge_of_unsuccessful_one_shots
+{edge(ended_runs, {shelves_by_state} AND {no_ended_filter_by_day}, {unsuccessful_one_shots_in_shelf}, {newest_of_state},
+      {newest}, $14::uuid, $18::uuid)};

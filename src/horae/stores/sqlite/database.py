@@ -1,15 +1,19 @@
 """The SQLite file: where it may be, its connections and their settings, migrations, and the translation of errors."""
 
+import asyncio
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.common.listing import too_slow
 from horae.stores.common.schema import expected_version, migrations_after, refuse_other_version
 from horae.stores.common.statements import load
 from horae.stores.sqlite.codecs import to_micros
@@ -19,6 +23,7 @@ BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.001  # between two tries for a lock
 CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4000  # 16 MB of write-ahead log; more frequent checkpoints cost time, rarer ones disk space
+STEPS = 50_000  # of SQLite's machine between two looks at the clock: some milliseconds
 LOG_LIMIT = 64 * 1024 * 1024  # bytes; a longer log is truncated at the next checkpoint
 
 # SQLite needs reliable locks and memory that all processes share; network file systems have neither.
@@ -154,6 +159,59 @@ def roll_back(db: sqlite3.Connection) -> None:
     """End a transaction without its writes, if one is open."""
     if db.in_transaction:
         db.execute("ROLLBACK")
+
+
+def snapshot(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Do work that reads on one snapshot of the database."""
+    with translated():
+        db.execute("BEGIN")
+        try:
+            return work(db)
+        finally:
+            roll_back(db)
+
+
+class Readers:
+    """Threads that read, each on a connection of its own; with `seconds`, work that takes longer is interrupted."""
+
+    def __init__(self, name: str, threads: int, *, seconds: float | None = None) -> None:
+        self._pool = ThreadPoolExecutor(threads, name)
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._seconds = seconds
+
+    async def run(self, database: Database, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run work on one snapshot of the database."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, database, work)
+
+    def close(self) -> None:
+        """Finish the work that was handed in, and disconnect."""
+        self._pool.shutdown()
+        for db in self._connections:
+            db.close()
+
+    def _read(self, database: Database, work: Callable[[sqlite3.Connection], T]) -> T:
+        db = getattr(self._local, "db", None)
+        if db is None:
+            with translated():
+                db = self._local.db = database.reader()
+            self._connections.append(db)
+        return snapshot(db, work) if self._seconds is None else _within(self._seconds, db, work)
+
+
+def _within(seconds: float, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Read, but no longer than some seconds."""
+    deadline = time.monotonic() + seconds
+    db.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
+    try:
+        return snapshot(db, work)
+    except Unavailable as exc:
+        cause = exc.__cause__
+        if isinstance(cause, sqlite3.Error) and error_code(cause) == sqlite3.SQLITE_INTERRUPT:
+            raise too_slow(seconds) from cause
+        raise
+    finally:
+        db.set_progress_handler(None, 0)
 
 
 def version(db: sqlite3.Connection) -> int:

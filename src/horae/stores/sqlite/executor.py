@@ -1,4 +1,7 @@
-"""Runs work on SQLite connections: on a writer thread with group commit and a few reader threads, or inline."""
+"""Runs work on SQLite connections: on a writer thread with group commit and a few reader threads, or inline.
+
+Lists have readers of their own, and a time limit: however many are asked for, the engine does not wait for them.
+"""
 
 import asyncio
 import queue
@@ -6,7 +9,6 @@ import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -14,11 +16,13 @@ from typing import Any, Protocol, TypeVar
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.core.signals import Kind, Signal, merged
-from horae.stores.sqlite.database import Database, execute_when_free, roll_back, translated
+from horae.stores.sqlite.database import Database, Readers, execute_when_free, roll_back, snapshot, translated
 
 T = TypeVar("T")
 
-READERS = 3
+READERS = 3  # for the engine, and for look-ups
+LIST_READERS = 3
+LIST_SECONDS = 2.0  # that a list may take; those that look at a bounded number of rows take far less
 MAX_GROUP = 128  # verbs in one commit; more would make other processes wait too long
 POLL_SECONDS = 0.04  # between checks for commits of other processes
 LOCKED_SECONDS = 10.0  # wait for the write lock; after it the store counts as unavailable
@@ -73,6 +77,9 @@ class SqliteExecutor(Protocol):
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work on one snapshot of the database."""
 
+    async def browse(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run the work of a list as `read` does; raises Unavailable when it takes too long."""
+
     def listen(self, listening: bool) -> None:
         """Switch signals for commits of other processes on or off."""
 
@@ -117,7 +124,10 @@ class InlineExecutor:
         return answer
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return _read(self._connection(), work)
+        return snapshot(self._connection(), work)
+
+    async def browse(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self.read(work)
 
     def listen(self, listening: bool) -> None:
         """Do nothing: a simulation has no other process."""
@@ -147,13 +157,12 @@ class _Write:
 
 
 class ThreadedExecutor:
-    """One writer thread, whose verbs share commits, and a few reader threads."""
+    """One writer thread, whose verbs share commits, and reader threads, some of them for lists alone."""
 
-    def __init__(self, readers: int = READERS) -> None:
+    def __init__(self, readers: int = READERS, *, list_seconds: float = LIST_SECONDS) -> None:
         self._inbox: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()  # None: a flag has changed
-        self._readers = ThreadPoolExecutor(readers, "horae-sqlite-reader")
-        self._local = threading.local()
-        self._read_connections: list[sqlite3.Connection] = []
+        self._readers = Readers("horae-sqlite-reader", readers)
+        self._list_readers = Readers("horae-sqlite-list", LIST_READERS, seconds=list_seconds)
         self._thread: threading.Thread | None = None
         self._writer: sqlite3.Connection | None = None  # None after an error, until the next verb
         self._version = 0  # of the data, when the writer thread last checked for other commits
@@ -190,7 +199,11 @@ class ThreadedExecutor:
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refuse_when_closed()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+        return await self._readers.run(self._database, work)
+
+    async def browse(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._refuse_when_closed()
+        return await self._list_readers.run(self._database, work)
 
     def listen(self, listening: bool) -> None:
         self._listening = listening
@@ -199,16 +212,6 @@ class ThreadedExecutor:
     def _refuse_when_closed(self) -> None:
         if self._thread is None or self._closing:
             raise Unavailable(_CLOSED)
-
-    # --- on a reader thread
-
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        db = getattr(self._local, "db", None)
-        if db is None:
-            with translated():
-                db = self._local.db = self._database.reader()
-            self._read_connections.append(db)
-        return _read(db, work)
 
     # --- on the writer thread
 
@@ -220,9 +223,8 @@ class ThreadedExecutor:
                 self._check_for_other_commits()
         if self._writer is not None:
             self._writer.close()
-        self._readers.shutdown()  # on this thread, because a process that exits cannot start another
-        for db in self._read_connections:
-            db.close()
+        for readers in (self._readers, self._list_readers):
+            readers.close()  # on this thread, because a process that exits cannot start another
         _call_on(self._loop, [lambda: self._ended.set_result(None)])
 
     def _next_group(self) -> list[_Write]:
@@ -330,15 +332,6 @@ def _writer(database: Database) -> sqlite3.Connection:
     db = database.writer()
     db.execute("PRAGMA busy_timeout = 0")
     return db
-
-
-def _read(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    with translated():
-        db.execute("BEGIN")
-        try:
-            return work(db)
-        finally:
-            roll_back(db)
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, functions: Sequence[Callable[[], None]]) -> None:

@@ -1,19 +1,22 @@
 """Queues in SQLite: what administrators say about them, what that leaves to a claim, and how much waits in them."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.decisions.fairness import Rooms
+from horae.core.lifecycle import FINAL
 from horae.core.records import QueueSettings
 from horae.ports.reader import QueueDepth
 from horae.stores.sqlite.codecs import maybe_time, to_micros
 from horae.stores.sqlite.database import STATEMENTS
 
 MAX_DEPTH = 10_000  # how far the runs of a queue, or dead letters, are counted
-MAX_LOOK = 100_000  # due runs of one owner that are looked at
+LEAST_DEPTH = 20  # how far they are counted at least, however many queues there are
+MAX_LOOK = 20_000  # waiting runs that one call looks at
+MAX_ENDED = 10_000  # ended runs that one call looks at
 LATELY = 1_000  # runs of a queue that its lateness is taken from
 
 
@@ -41,25 +44,33 @@ def rooms(db: sqlite3.Connection, known: Mapping[str, QueueSettings], queues: It
     )
 
 
-def queues(db: sqlite3.Connection, now: datetime, owner: str | None) -> list[QueueDepth]:
-    """The queues that have live runs (of an owner), and without an owner those that have settings."""
+def queues(
+    db: sqlite3.Connection, now: datetime, owner: str | None, queue: str | None, after: str, limit: int
+) -> list[QueueDepth]:
+    """The first queues after a name that have live runs (of an owner), and without an owner those with settings."""
     said = settings(db)
-    depths = _depths(db, now) if owner is None else _depths_of_owner(db, now, owner)
+    which = {"now": to_micros(now), "bound": MAX_LOOK, "owner": owner, "after": after, "limit": limit}
+    depths = _depths_beside_lanes(db, which)
     if owner is None:
-        for queue, each in said.items():
-            if each != QueueSettings(queue=queue):
-                depths.setdefault(queue, _Depth())
-    return [
-        QueueDepth(
-            queue=queue,
-            depth=min(depth.waiting, MAX_DEPTH),
-            oldest_due_at=maybe_time(depth.oldest),
-            running=depth.running,
-            paused=queue in said and said[queue].paused,
-            concurrency=said[queue].concurrency if queue in said else None,
-        )
-        for queue, depth in sorted(depths.items())
-    ]
+        for name, each in said.items():
+            if each != QueueSettings(queue=name):
+                depths.setdefault(name, _Depth())
+    for (name,) in db.execute(STATEMENTS["queues_of_lanes"], which):
+        depths.setdefault(name, _Depth())
+    names = sorted(name for name in depths if name > after and queue in (None, name))[:limit]
+    _add_waiting(db, depths, names, which)
+    return [_told(name, depths[name], said.get(name) or QueueSettings(queue=name)) for name in names]
+
+
+def _told(queue: str, depth: "_Depth", said: QueueSettings) -> QueueDepth:
+    return QueueDepth(
+        queue=queue,
+        depth=min(depth.waiting, MAX_DEPTH),
+        oldest_due_at=maybe_time(depth.oldest),
+        running=depth.running,
+        paused=said.paused,
+        concurrency=said.concurrency,
+    )
 
 
 @dataclass(slots=True)
@@ -75,45 +86,45 @@ class _Depth:
             self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
 
 
-def _depths(db: sqlite3.Connection, now: datetime) -> dict[str, _Depth]:
-    bounds = {"now": to_micros(now), "bound": MAX_DEPTH, "owner": None}
+def _depths_beside_lanes(db: sqlite3.Connection, which: Mapping[str, Any]) -> dict[str, _Depth]:
+    """What is held, parked or paused: that is in no lane."""
     depths: dict[str, _Depth] = {}
-    for queue, priority, owner, next_at in db.execute(STATEMENTS["lanes"]).fetchall():
-        depth = depths.setdefault(queue, _Depth())
-        if next_at <= bounds["now"]:
-            which = {**bounds, "queue": queue, "priority": priority, "owner": owner}
-            depth.add(*db.execute(STATEMENTS["depth_of_lane"], which).fetchone())
-    for queue, count, oldest in db.execute(STATEMENTS["parked_by_queue"], bounds).fetchall():
-        depths.setdefault(queue, _Depth()).add(count, oldest)
-    _add_held(db, depths, bounds)
-    for (queue,) in db.execute(STATEMENTS["paused_queues"]).fetchall():
-        depths.setdefault(queue, _Depth())
-    return depths
-
-
-def _depths_of_owner(db: sqlite3.Connection, now: datetime, owner: str) -> dict[str, _Depth]:
-    bounds = {"now": to_micros(now), "bound": MAX_LOOK, "owner": owner}
-    depths: dict[str, _Depth] = {}
-    for queue, count, oldest in db.execute(STATEMENTS["queues_of_owner"], bounds).fetchall():
-        depths.setdefault(queue, _Depth()).add(count, oldest)
-    _add_held(db, depths, bounds)
-    for (queue,) in db.execute(STATEMENTS["queues_ahead_of_owner"], bounds).fetchall():
-        depths.setdefault(queue, _Depth())
-    return depths
-
-
-def _add_held(db: sqlite3.Connection, depths: dict[str, _Depth], bounds: Mapping[str, Any]) -> None:
-    for queue, running, claimed, oldest in db.execute(STATEMENTS["held_by_queue"], bounds).fetchall():
+    for queue, running, claimed, oldest in db.execute(STATEMENTS["held_by_queue"], which):
         depths.setdefault(queue, _Depth()).add(claimed, oldest, running)
+    whose = "" if which["owner"] is None else "_of_owner"
+    for queue, count, oldest in db.execute(STATEMENTS[f"parked_by_queue{whose}"], which):
+        depths.setdefault(queue, _Depth()).add(count, oldest)
+    for (queue,) in db.execute(STATEMENTS[f"paused_queues{whose}"], which):
+        depths.setdefault(queue, _Depth())
+    return depths
 
 
-def lateness(db: sqlite3.Connection, since: datetime, owner: str | None) -> Mapping[str, timedelta]:
-    """For each queue the 99th percentile of the lateness of its latest runs."""
+def _add_waiting(
+    db: sqlite3.Connection, depths: Mapping[str, _Depth], names: Sequence[str], which: Mapping[str, Any]
+) -> None:
+    """Count what waits in the lanes of some queues; each up to a share of what is looked at in all."""
+    lanes = [lane for name in names for lane in db.execute(STATEMENTS["due_lanes_of_queue"], {**which, "queue": name})]
+    bound = min(MAX_DEPTH, max(MAX_LOOK // max(len(lanes), 1), LEAST_DEPTH))
+    for queue, priority, owner in lanes:
+        lane = {"queue": queue, "priority": priority, "owner": owner, "now": which["now"], "bound": bound}
+        depths[queue].add(*db.execute(STATEMENTS["depth_of_lane"], lane).fetchone())
+
+
+def lateness(
+    db: sqlite3.Connection, since: datetime, owner: str | None, after: str, until: str | None
+) -> Mapping[str, timedelta]:
+    """For each queue of a range of names the 99th percentile of the lateness of its latest runs."""
+    which = {"owner": owner, "after": after, "until": until, "since": to_micros(since), "bound": MAX_ENDED}
+    searches = (
+        [("latenesses_of_all", {})]
+        if owner is None
+        else [("latenesses_of_owner", {"state": state.value}) for state in FINAL]
+    )
     latest: dict[str, list[tuple[int, int]]] = {}
-    for whose, queue in db.execute(STATEMENTS["owners_and_queues"], {"owner": owner}).fetchall():
-        which = {"owner": whose, "queue": queue, "since": to_micros(since), "limit": LATELY}
-        latest.setdefault(queue, []).extend(db.execute(STATEMENTS["latenesses"], which))
-    return {queue: timedelta(microseconds=_percentile(found)) for queue, found in latest.items() if found}
+    for name, own in searches:
+        for queue, due_at, late in db.execute(STATEMENTS[name], {**which, **own}):
+            latest.setdefault(queue, []).append((due_at, late))
+    return {queue: timedelta(microseconds=_percentile(found)) for queue, found in latest.items()}
 
 
 def due_soon(db: sqlite3.Connection, now: datetime, until: datetime) -> Mapping[str, int]:

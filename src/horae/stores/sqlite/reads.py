@@ -12,7 +12,7 @@ from horae.core.records import QueueSettings
 from horae.ports.reader import ErrorGroup, Kept, KeptPage, Ledger, RunFilter
 from horae.ports.store import Plannable
 from horae.stores.common.codecs import decode_error
-from horae.stores.common.listing import Ident, Micros, Number, amount_of, decode_cursor, encode_cursor
+from horae.stores.common.listing import WHOLE, Ident, Micros, Number, amount_of, decode_cursor, encode_cursor
 from horae.stores.common.records import KINDS, decode_record
 from horae.stores.sqlite import list_queries
 from horae.stores.sqlite.codecs import FIRST, ROWS, maybe_time, to_blob, to_hex, to_json, to_micros, to_time
@@ -74,9 +74,12 @@ def last_runs(db: sqlite3.Connection, job_ids: Sequence[JobId], now: datetime) -
     return found
 
 
-def ledger(db: sqlite3.Connection, job_id: JobId, start: datetime, end: datetime, limit: int) -> Ledger:
+def ledger(
+    db: sqlite3.Connection, job_id: JobId, start: datetime, end: datetime, limit: int, look: int | None
+) -> Ledger:
     """What is known of the slots of a job within a range, oldest first."""
     which = {"job_id": to_blob(job_id), "start": to_micros(start), "end": to_micros(end), "limit": limit}
+    which["look"] = WHOLE if look is None else look
     return Ledger(
         runs=[ROWS.run(row) for row in db.execute(STATEMENTS["ledger_runs"], which)],
         skips=[ROWS.skip(row) for row in db.execute(STATEMENTS["ledger_skips"], which)],

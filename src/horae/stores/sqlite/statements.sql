@@ -156,9 +156,6 @@ INSERT INTO lanes (queue, priority, owner, next_at) VALUES (?, ?, ?, ?)
 (:queues = '[]' OR queue IN (SELECT value FROM json_each(:queues)))
    AND queue NOT IN (SELECT queue FROM queues WHERE paused);
 
--- name: lanes
-SELECT queue, priority, owner, next_at FROM lanes;
-
 -- name: due_lanes
 -- Not more than :limit, in which the owners take turns, in another order each time.
 SELECT queue, priority, owner
@@ -451,51 +448,6 @@ UPDATE runs SET resolution = ? WHERE id = ?;
 -- name: count_dead_letters
 SELECT count(*) FROM (SELECT 1 FROM letters LIMIT :bound);
 
--- fragment: letter_filter
-letters.due_at >= :start_at AND letters.due_at < :end_at AND (letters.due_at, letters.run) < (:due_at, :seq)
-   AND (:task IS NULL OR task = :task)
-   AND (:queue IS NULL OR queue = :queue)
-   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
- ORDER BY letters.due_at DESC, letters.run DESC LIMIT :limit;
-
--- fragment: letters_of_all
-FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.seq = letters.run WHERE {letter_filter};
-
--- fragment: letters_of_owner
-FROM letters INDEXED BY letters_owner CROSS JOIN runs ON runs.seq = letters.run
- WHERE letters.owner = :owner AND {letter_filter};
-
--- fragment: letters_of_job
-FROM letters INDEXED BY letters_job CROSS JOIN runs ON runs.seq = letters.run
- WHERE letters.job_id = :job_id AND (:owner IS NULL OR letters.owner = :owner) AND {letter_filter};
-
--- name: list_dead_letters_of_all
-SELECT runs.* {letters_of_all};
-
--- name: list_dead_letters_of_owner
-SELECT runs.* {letters_of_owner};
-
--- name: list_dead_letters_of_job
-SELECT runs.* {letters_of_job};
-
--- fragment: group_columns
-task, error, count(*), min(due_at), max(due_at), id;
-
--- fragment: letter_columns
-runs.task, runs.error, letters.due_at, letters.id;
-
--- fragment: by_error
-GROUP BY task, error ORDER BY count(*) DESC, max(due_at) DESC, task, error;
-
--- name: group_dead_letters_of_all
-SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_all}) {by_error};
-
--- name: group_dead_letters_of_owner
-SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_owner}) {by_error};
-
--- name: group_dead_letters_of_job
-SELECT {group_columns} FROM (SELECT {letter_columns} {letters_of_job}) {by_error};
-
 -- ===== small records ================================================================================================
 
 -- name: records
@@ -564,6 +516,15 @@ SELECT queue, count(*), min(due_at) FROM (
      LIMIT :bound)
  GROUP BY queue;
 
+-- name: parked_by_queue_of_owner
+-- Of the runs of an owner that have been due for longest.
+SELECT queue, count(*), min(due_at) FROM (
+    SELECT queue, state, parked, due_at FROM runs INDEXED BY runs_live
+     WHERE owner = :owner AND finished_at IS NULL AND due_at <= :now
+     ORDER BY due_at LIMIT :bound)
+ WHERE parked = 1 AND state = 'scheduled'
+ GROUP BY queue;
+
 -- name: held_by_queue
 SELECT queue, sum(state = 'running'), sum(state = 'claimed' AND due_at <= :now),
        min(CASE WHEN state = 'claimed' AND due_at <= :now THEN due_at END)
@@ -572,54 +533,55 @@ SELECT queue, sum(state = 'running'), sum(state = 'claimed' AND due_at <= :now),
  GROUP BY queue;
 
 -- name: paused_queues
-SELECT DISTINCT queue FROM runs INDEXED BY runs_paused WHERE paused = 1 AND finished_at IS NULL;
-
--- name: queues_of_owner
--- Queues in which an owner has runs that are due, of which at most a bound is looked at, the oldest.
-SELECT queue, sum(state = 'scheduled' AND NOT paused), min(CASE WHEN state = 'scheduled' AND NOT paused THEN due_at END)
-  FROM (SELECT queue, state, paused, due_at FROM runs INDEXED BY runs_live
-         WHERE owner = :owner AND finished_at IS NULL AND due_at <= :now
-         ORDER BY due_at LIMIT :bound)
- GROUP BY queue;
-
--- name: queues_ahead_of_owner
--- Queues in which an owner has runs that are not due yet, found by jumping from one queue to the next.
-WITH RECURSIVE theirs (queue) AS (
-    SELECT min(queue) FROM runs INDEXED BY runs_queue WHERE owner = :owner
+-- Found by jumping from one queue to the next.
+WITH RECURSIVE paused_in (queue) AS (
+    SELECT min(queue) FROM runs INDEXED BY runs_paused WHERE paused = 1 AND finished_at IS NULL AND queue > :after
     UNION ALL
-    SELECT (SELECT min(queue) FROM runs INDEXED BY runs_queue WHERE owner = :owner AND runs.queue > theirs.queue)
-      FROM theirs
-     WHERE queue IS NOT NULL
+    SELECT (SELECT min(queue) FROM runs INDEXED BY runs_paused
+             WHERE paused = 1 AND finished_at IS NULL AND runs.queue > paused_in.queue)
+      FROM paused_in WHERE queue IS NOT NULL
+     LIMIT :limit
 )
-SELECT queue FROM theirs
- WHERE queue IS NOT NULL
-   AND EXISTS (SELECT 1 FROM runs INDEXED BY runs_queue
-                WHERE owner = :owner AND runs.queue = theirs.queue AND due_at > :now AND finished_at IS NULL);
+SELECT queue FROM paused_in WHERE queue IS NOT NULL;
 
--- name: owners_and_queues
--- The (owner, queue) pairs that ever had a run, of one owner or of all, found by jumping from one to the next.
-WITH RECURSIVE pairs (owner, queue) AS (
-    SELECT * FROM (
-        SELECT owner, queue FROM runs INDEXED BY runs_queue
-         WHERE owner >= coalesce(:owner, '')
-         ORDER BY owner, queue LIMIT 1)
-    UNION ALL
-    SELECT runs.owner, runs.queue
-      FROM pairs JOIN runs ON runs.seq = coalesce(
-        (SELECT seq FROM runs INDEXED BY runs_queue
-          WHERE owner = pairs.owner AND queue > pairs.queue
-          ORDER BY queue LIMIT 1),
-        (SELECT seq FROM runs INDEXED BY runs_queue
-          WHERE :owner IS NULL AND owner > pairs.owner
-          ORDER BY owner, queue LIMIT 1))
-)
-SELECT owner, queue FROM pairs WHERE :owner IS NULL OR owner = :owner;
+-- name: paused_queues_of_owner
+SELECT DISTINCT queue FROM (
+    SELECT queue FROM runs INDEXED BY one_shots_paused
+     WHERE owner = :owner AND schedule IS NOT NULL AND finished_at IS NULL AND paused = 1
+     LIMIT :bound)
+ WHERE queue > :after;
 
--- name: latenesses
-SELECT due_at, first_started_at - due_at FROM runs INDEXED BY runs_queue
- WHERE owner = :owner AND queue = :queue AND due_at > :since
-   AND finished_at IS NOT NULL AND first_started_at IS NOT NULL
- ORDER BY due_at DESC LIMIT :limit;
+-- name: queues_of_lanes
+-- A lane that is not due may be empty; one that has runs is never missing.
+SELECT DISTINCT queue FROM lanes
+ WHERE queue > :after AND (:owner IS NULL OR owner = :owner)
+   AND EXISTS (SELECT 1 FROM runs INDEXED BY runs_claim
+                WHERE state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+                  AND runs.queue = lanes.queue AND runs.priority = lanes.priority AND runs.owner = lanes.owner)
+ ORDER BY queue LIMIT :limit;
+
+-- name: due_lanes_of_queue
+SELECT queue, priority, owner FROM lanes
+ WHERE queue = :queue AND (:owner IS NULL OR owner = :owner) AND next_at <= :now;
+
+-- fragment: of_queues
+WHERE late IS NOT NULL AND due_at > :since AND queue > :after AND (:until IS NULL OR queue <= :until);
+
+-- name: latenesses_of_owner
+-- Of the runs of an owner that ended in a state, those that were due last.
+SELECT queue, due_at, late FROM (
+    SELECT queue, due_at, first_started_at - due_at AS late FROM runs INDEXED BY runs_state
+     WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed') AND due_at > :since
+     ORDER BY due_at DESC LIMIT :bound)
+ {of_queues};
+
+-- name: latenesses_of_all
+-- Of the runs that ended last; by a clock that was set back, a run may end a moment before it is due.
+SELECT queue, due_at, late FROM (
+    SELECT queue, due_at, first_started_at - due_at AS late FROM runs INDEXED BY runs_finished
+     WHERE finished_at IS NOT NULL AND finished_at > :since - 60000000
+     ORDER BY finished_at DESC LIMIT :bound)
+ {of_queues};
 
 -- name: due_soon
 -- Of the runs that come due first, and of the jobs that a planner reads first, as many as :bound are looked at.
@@ -716,55 +678,180 @@ SELECT * FROM (
          ORDER BY due_at DESC, seq DESC LIMIT 1))
  ORDER BY due_at DESC, seq DESC LIMIT 1;
 
+-- Lists look at the first :look rows of an index and keep those that fit the filter. The edge of a list is the last row that
+-- it looked at, if there were as many: the next page begins there.
+
+-- fragment: labelled
+(:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(labels) AS label
+         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)));
+
+-- fragment: named
+-- Most texts are ASCII, and need no function of ours, which would wait for Python's lock at each row.
+(:text IS NULL OR iif(:ascii, instr(lower(task), :text) OR instr(lower(name), :text) OR instr(lower(key), :text),
+                       instr(folded(task), :text) OR instr(folded(name), :text) OR instr(folded(key), :text)));
+
 -- fragment: run_filter
 -- Used in every list: conditions that the index of a list has met already cost next to nothing.
-due_at >= :start_at AND due_at < :end_at AND (due_at, seq) < (:due_at, :seq)
-   AND (:owner IS NULL OR owner = :owner)
+(:owner IS NULL OR owner = :owner)
    AND (:job_id IS NULL OR job_id = :job_id)
    AND (:task IS NULL OR task = :task)
    AND (:queue IS NULL OR queue = :queue)
    AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping);
+   AND (:stopping IS NULL OR (finished_at IS NULL AND stop IS 'cancelled') = :stopping)
+   AND (:trigger IS NULL OR trigger = :trigger)
+   AND (:node IS NULL OR node = :node)
+   AND (:error_type IS NULL OR json_extract(error, '$.type') = :error_type)
+   AND (:min_lateness IS NULL OR first_started_at - due_at >= :min_lateness)
+   AND {labelled}
+   AND {named};
 
--- fragment: latest_first
-ORDER BY due_at DESC, seq DESC LIMIT :limit;
+-- fragment: latest_in(rows)
+-- In two streams: for (due_at, rowid) < (...) SQLite seeks the time only, and each page would walk again through all that is
+-- due at the same instant.
+SELECT due_at AS at, rowid AS place {rows} AND due_at = :due_at AND rowid < :seq AND :due_at >= :start_at
+UNION ALL
+SELECT due_at, rowid {rows} AND due_at < :due_at AND due_at >= :start_at
+ ORDER BY at DESC, place DESC LIMIT :look;
 
--- name: list_runs_of_all
-SELECT * FROM runs INDEXED BY runs_due WHERE {run_filter} {latest_first};
+-- fragment: runs_in(rows)
+FROM ({latest_in({rows})}) CROSS JOIN runs ON runs.seq = place WHERE {run_filter};
+
+-- fragment: edge_of_runs(rows)
+SELECT at, place FROM ({latest_in({rows})}) LIMIT 1 OFFSET :look - 1;
+
+-- fragment: few_latest(rows)
+-- Of so few rows that all of them are looked at.
+SELECT * {rows} AND due_at >= :start_at AND (due_at, seq) < (:due_at, :seq) AND {run_filter}
+ ORDER BY due_at DESC, seq DESC LIMIT :limit;
 
 -- name: list_held_runs
 -- Nodes hold few runs at any time.
-SELECT * {held_runs} AND {run_filter} {latest_first};
+{few_latest({held_runs})};
+
+-- fragment: stopping_runs
+FROM runs INDEXED BY runs_stop WHERE stop IS NOT NULL AND finished_at IS NULL;
 
 -- name: list_stopping_runs
 -- Few at any time: a stop request is open only until the node has seen it.
-SELECT * FROM runs INDEXED BY runs_stop WHERE stop IS NOT NULL AND finished_at IS NULL AND {run_filter} {latest_first};
+{few_latest({stopping_runs})};
+
+-- fragment: run_of_one_shot
+FROM runs INDEXED BY runs_id WHERE id = :job_id AND schedule IS NOT NULL;
+
+-- name: list_run_of_one_shot
+{few_latest({run_of_one_shot})};
+
+-- fragment: runs_of_all
+FROM runs INDEXED BY runs_due WHERE true;
+
+-- fragment: runs_of_owner
+FROM runs INDEXED BY runs_owner WHERE owner = :owner;
+
+-- fragment: live_runs_of_owner
+FROM runs INDEXED BY runs_live WHERE owner = :owner AND finished_at IS NULL;
+
+-- fragment: runs_of_task
+FROM runs INDEXED BY runs_task WHERE owner = :owner AND task = :task;
+
+-- fragment: runs_of_queue
+FROM runs INDEXED BY runs_queue WHERE owner = :owner AND queue = :queue;
+
+-- fragment: runs_of_state
+FROM runs INDEXED BY runs_state WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed');
+
+-- fragment: runs_of_job
+FROM runs INDEXED BY runs_job WHERE job_id = :job_id AND schedule IS NULL;
+
+-- fragment: dead_letters_of_all
+FROM letters INDEXED BY letters_due WHERE true;
+
+-- fragment: dead_letters_of_owner
+FROM letters INDEXED BY letters_owner WHERE owner = :owner;
+
+-- fragment: dead_letters_of_job
+FROM letters INDEXED BY letters_job WHERE job_id = :job_id;
+
+-- name: list_runs_of_all
+SELECT runs.* {runs_in({runs_of_all})} LIMIT :limit;
+
+-- name: edge_of_runs_of_all
+{edge_of_runs({runs_of_all})};
 
 -- name: list_runs_of_owner
-SELECT * FROM runs INDEXED BY runs_owner WHERE owner = :owner AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({runs_of_owner})} LIMIT :limit;
+
+-- name: edge_of_runs_of_owner
+{edge_of_runs({runs_of_owner})};
 
 -- name: list_live_runs_of_owner
-SELECT * FROM runs INDEXED BY runs_live WHERE owner = :owner AND finished_at IS NULL AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({live_runs_of_owner})} LIMIT :limit;
+
+-- name: edge_of_live_runs_of_owner
+{edge_of_runs({live_runs_of_owner})};
 
 -- name: list_runs_of_task
-SELECT * FROM runs INDEXED BY runs_task WHERE owner = :owner AND task = :task AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({runs_of_task})} LIMIT :limit;
+
+-- name: edge_of_runs_of_task
+{edge_of_runs({runs_of_task})};
 
 -- name: list_runs_of_queue
-SELECT * FROM runs INDEXED BY runs_queue WHERE owner = :owner AND queue = :queue AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({runs_of_queue})} LIMIT :limit;
+
+-- name: edge_of_runs_of_queue
+{edge_of_runs({runs_of_queue})};
 
 -- name: list_runs_of_state
-SELECT * FROM runs INDEXED BY runs_state
- WHERE owner = :owner AND state = :state AND state NOT IN ('scheduled', 'claimed') AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({runs_of_state})} LIMIT :limit;
 
--- name: list_runs_of_one_shot
-SELECT * FROM runs INDEXED BY runs_id
- WHERE id = :job_id AND schedule IS NOT NULL AND {run_filter};
+-- name: edge_of_runs_of_state
+{edge_of_runs({runs_of_state})};
 
 -- name: list_runs_of_job
-SELECT * FROM runs INDEXED BY runs_job WHERE job_id = :job_id AND schedule IS NULL AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({runs_of_job})} LIMIT :limit;
+
+-- name: edge_of_runs_of_job
+{edge_of_runs({runs_of_job})};
 
 -- name: list_live_runs_of_job
-SELECT * {live_runs_of_job} AND {run_filter} {latest_first};
+SELECT runs.* {runs_in({live_runs_of_job})} LIMIT :limit;
+
+-- name: edge_of_live_runs_of_job
+{edge_of_runs({live_runs_of_job})};
+
+-- name: list_dead_letters_of_all
+SELECT runs.* {runs_in({dead_letters_of_all})} LIMIT :limit;
+
+-- name: edge_of_dead_letters_of_all
+{edge_of_runs({dead_letters_of_all})};
+
+-- name: list_dead_letters_of_owner
+SELECT runs.* {runs_in({dead_letters_of_owner})} LIMIT :limit;
+
+-- name: edge_of_dead_letters_of_owner
+{edge_of_runs({dead_letters_of_owner})};
+
+-- name: list_dead_letters_of_job
+SELECT runs.* {runs_in({dead_letters_of_job})} LIMIT :limit;
+
+-- name: edge_of_dead_letters_of_job
+{edge_of_runs({dead_letters_of_job})};
+
+-- fragment: groups(letters)
+SELECT task, error, count(*), min(due_at), max(due_at), id
+  FROM (SELECT runs.task, runs.error, runs.due_at, runs.id {runs_in({letters})})
+ GROUP BY task, error
+ ORDER BY count(*) DESC, max(due_at) DESC, task, error;
+
+-- name: group_dead_letters_of_all
+{groups({dead_letters_of_all})};
+
+-- name: group_dead_letters_of_owner
+{groups({dead_letters_of_owner})};
+
+-- name: group_dead_letters_of_job
+{groups({dead_letters_of_job})};
 
 -- name: ledger_runs
 SELECT * FROM runs INDEXED BY runs_slot
@@ -772,9 +859,18 @@ SELECT * FROM runs INDEXED BY runs_slot
  ORDER BY slot, seq LIMIT :limit;
 
 -- name: ledger_skips
-SELECT job_id, revision, start_at, end_at, count, reason FROM skips INDEXED BY skips_job
- WHERE job_id = :job_id AND start_at <= :end AND end_at >= :start
- ORDER BY start_at, seq;
+-- Those that begin within the range, and of those that began before it the ones that reach into it, among the last.
+SELECT job_id, revision, start_at, end_at, count, reason FROM (
+    SELECT * FROM skips INDEXED BY skips_job
+     WHERE job_id = :job_id AND start_at < :start
+     ORDER BY start_at DESC, seq DESC LIMIT :look)
+ WHERE end_at >= :start
+UNION ALL
+SELECT job_id, revision, start_at, end_at, count, reason FROM (
+    SELECT * FROM skips INDEXED BY skips_job
+     WHERE job_id = :job_id AND start_at >= :start AND start_at <= :end
+     ORDER BY start_at, seq LIMIT :look)
+ ORDER BY start_at;
 
 -- name: ledger_backfills
 SELECT * FROM backfills
@@ -782,15 +878,12 @@ SELECT * FROM backfills
  ORDER BY start_at;
 
 -- fragment: spec_filter
-id < :before
-   AND (:task IS NULL OR task = :task)
+(:task IS NULL OR task = :task)
    AND (:name IS NULL OR name = :name)
    AND (:key IS NULL OR key = :key)
    AND (:queue IS NULL OR queue = :queue)
-   AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(labels) AS label
-         WHERE label.key = :label AND (:label_value IS NULL OR label.value = :label_value)))
-   AND (:text IS NULL OR instr(folded(task), :text) OR instr(folded(name), :text) OR instr(folded(key), :text));
+   AND {labelled}
+   AND {named};
 
 -- fragment: job_filter
 {spec_filter}
@@ -807,39 +900,101 @@ schedule IS NOT NULL AND {spec_filter}
             WHEN finished_at IS NOT NULL THEN 'finished' WHEN paused THEN 'paused' ELSE 'scheduled' END)
    AND (:last_states IS NULL OR (due_at <= :now AND state IN (SELECT value FROM json_each(:last_states))));
 
--- name: list_jobs_of_owner
--- Merged streams, newest first; each is in the order of ids, and the flags switch off those that cannot match.
-SELECT id FROM jobs INDEXED BY jobs_owner
- WHERE owner = :owner AND {job_filter}
-UNION ALL
-SELECT id FROM runs INDEXED BY one_shots_live
- WHERE :live AND owner = :owner AND finished_at IS NULL AND {one_shot_filter}
-UNION ALL
-SELECT id FROM runs INDEXED BY one_shots_ended
- WHERE :ended AND owner = :owner AND finished_at IS NOT NULL AND {one_shot_filter}
-UNION ALL
-SELECT id FROM runs INDEXED BY one_shots_paused
- WHERE :paused AND owner = :owner AND finished_at IS NULL AND paused = 1 AND {one_shot_filter}
-UNION ALL
-SELECT id FROM runs INDEXED BY one_shots_cancelled
- WHERE :cancelled AND owner = :owner AND (state = 'cancelled' OR stop = 'cancelled') AND {one_shot_filter}
- ORDER BY id DESC LIMIT :limit;
+-- fragment: newest_in(rows)
+SELECT id AS ident, rowid AS place {rows} AND id < :before ORDER BY id DESC LIMIT :look;
 
--- name: list_jobs_of_key
-SELECT id FROM jobs INDEXED BY jobs_key
- WHERE owner = :owner AND key = :key AND key IS NOT NULL AND {job_filter}
-UNION ALL
-SELECT id FROM runs INDEXED BY one_shots_key
- WHERE owner = :owner AND key = :key AND key IS NOT NULL AND {one_shot_filter}
- ORDER BY id DESC LIMIT :limit;
+-- fragment: jobs_in(rows)
+SELECT id FROM ({newest_in({rows})}) CROSS JOIN jobs ON jobs.seq = place WHERE {job_filter} LIMIT :limit;
+
+-- fragment: one_shots_in(rows)
+SELECT id FROM ({newest_in({rows})}) CROSS JOIN runs ON runs.seq = place WHERE {one_shot_filter} LIMIT :limit;
+
+-- fragment: edge_of_newest(rows)
+SELECT ident FROM ({newest_in({rows})}) LIMIT 1 OFFSET :look - 1;
+
+-- fragment: jobs_of_all
+FROM jobs INDEXED BY jobs_id WHERE true;
+
+-- fragment: jobs_of_owner
+FROM jobs INDEXED BY jobs_owner WHERE owner = :owner;
+
+-- fragment: jobs_of_key
+FROM jobs INDEXED BY jobs_key WHERE owner = :owner AND key = :key AND key IS NOT NULL;
+
+-- fragment: one_shots_of_all
+FROM runs INDEXED BY runs_id WHERE true;
+
+-- fragment: one_shots_of_key
+FROM runs INDEXED BY one_shots_key
+ WHERE owner = :owner AND key = :key AND schedule IS NOT NULL AND key IS NOT NULL;
+
+-- fragment: live_one_shots
+FROM runs INDEXED BY one_shots_live WHERE owner = :owner AND schedule IS NOT NULL AND finished_at IS NULL;
+
+-- fragment: ended_one_shots
+FROM runs INDEXED BY one_shots_ended WHERE owner = :owner AND schedule IS NOT NULL AND finished_at IS NOT NULL;
+
+-- fragment: paused_one_shots
+FROM runs INDEXED BY one_shots_paused
+ WHERE owner = :owner AND schedule IS NOT NULL AND finished_at IS NULL AND paused = 1;
+
+-- fragment: cancelled_one_shots
+FROM runs INDEXED BY one_shots_cancelled
+ WHERE owner = :owner AND schedule IS NOT NULL AND (state = 'cancelled' OR stop = 'cancelled');
 
 -- name: list_jobs_of_all
-SELECT id FROM jobs INDEXED BY jobs_id
- WHERE {job_filter}
-UNION ALL
-SELECT id FROM runs INDEXED BY runs_id
- WHERE {one_shot_filter}
- ORDER BY id DESC LIMIT :limit;
+{jobs_in({jobs_of_all})};
+
+-- name: edge_of_jobs_of_all
+{edge_of_newest({jobs_of_all})};
+
+-- name: list_jobs_of_owner
+{jobs_in({jobs_of_owner})};
+
+-- name: edge_of_jobs_of_owner
+{edge_of_newest({jobs_of_owner})};
+
+-- name: list_jobs_of_key
+{jobs_in({jobs_of_key})};
+
+-- name: edge_of_jobs_of_key
+{edge_of_newest({jobs_of_key})};
+
+-- name: list_one_shots_of_all
+{one_shots_in({one_shots_of_all})};
+
+-- name: edge_of_one_shots_of_all
+{edge_of_newest({one_shots_of_all})};
+
+-- name: list_one_shots_of_key
+{one_shots_in({one_shots_of_key})};
+
+-- name: edge_of_one_shots_of_key
+{edge_of_newest({one_shots_of_key})};
+
+-- name: list_live_one_shots
+{one_shots_in({live_one_shots})};
+
+-- name: edge_of_live_one_shots
+{edge_of_newest({live_one_shots})};
+
+-- name: list_ended_one_shots
+{one_shots_in({ended_one_shots})};
+
+-- name: edge_of_ended_one_shots
+{edge_of_newest({ended_one_shots})};
+
+-- name: list_paused_one_shots
+{one_shots_in({paused_one_shots})};
+
+-- name: edge_of_paused_one_shots
+{edge_of_newest({paused_one_shots})};
+
+-- name: list_cancelled_one_shots
+{one_shots_in({cancelled_one_shots})};
+
+-- name: edge_of_cancelled_one_shots
+{edge_of_newest({cancelled_one_shots})};
 
 -- ===== history =======================================================================================================
 

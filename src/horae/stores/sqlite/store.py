@@ -1,15 +1,28 @@
 """The SQLite store: one file on one host, shared by any number of its processes."""
 
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from horae.core.changes import Change, Refusal
 from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.signals import Signal
 from horae.core.values import replace
-from horae.ports.reader import ErrorGroup, JobFilter, Kept, KeptPage, Ledger, Listing, QueueDepth, R, RunFilter
+from horae.ports.reader import (
+    MAX_QUEUES,
+    ErrorGroup,
+    JobFilter,
+    Kept,
+    KeptPage,
+    Ledger,
+    Listing,
+    QueueDepth,
+    R,
+    RunFilter,
+)
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
 from horae.stores.common.schema import expected_version
 from horae.stores.common.subscribers import Subscribers
@@ -23,6 +36,8 @@ from horae.stores.sqlite.codecs import to_micros
 from horae.stores.sqlite.database import Database, create_or_check, migrate, version
 from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
 from horae.stores.sqlite.gates import tidy
+
+T = TypeVar("T")
 
 
 class SqliteStore:
@@ -151,32 +166,52 @@ class SqliteStore:
     async def last_runs(self, job_ids: Sequence[JobId], *, now: datetime) -> Mapping[JobId, Run]:
         return await self._executor.read(lambda db: reads.last_runs(db, job_ids, now))
 
-    async def list_jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Job]:
-        return await self._executor.read(lambda db: list_queries.list_jobs(db, which, cursor, limit))
+    async def list_jobs(
+        self, which: JobFilter, *, cursor: str | None, limit: int, look: int | None = None
+    ) -> Listing[Job]:
+        return await self._reader(look)(lambda db: list_queries.list_jobs(db, which, cursor, limit, look))
 
-    async def list_runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        return await self._executor.read(lambda db: list_queries.list_runs(db, which, cursor, limit))
+    async def list_runs(
+        self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None = None
+    ) -> Listing[Run]:
+        return await self._reader(look)(lambda db: list_queries.list_runs(db, which, cursor, limit, look))
 
-    async def ledger(self, job_id: JobId, *, start: datetime, end: datetime, limit: int) -> Ledger:
-        return await self._executor.read(lambda db: reads.ledger(db, job_id, start, end, limit))
+    async def ledger(
+        self, job_id: JobId, *, start: datetime, end: datetime, limit: int, look: int | None = None
+    ) -> Ledger:
+        return await self._reader(look)(lambda db: reads.ledger(db, job_id, start, end, limit, look))
+
+    def _reader(self, look: int | None) -> Callable[[Callable[[sqlite3.Connection], T]], Awaitable[T]]:
+        """What reads a list: with a bound it is a user's, otherwise the engine or an act needs it."""
+        return self._executor.read if look is None else self._executor.browse
 
     async def nodes(self) -> list[Node]:
         return await self._executor.read(reads.nodes)
 
-    async def queues(self, *, now: datetime, owner: str | None = None) -> list[QueueDepth]:
-        return await self._executor.read(lambda db: queues.queues(db, now, owner))
+    async def queues(
+        self,
+        *,
+        now: datetime,
+        owner: str | None = None,
+        queue: str | None = None,
+        after: str = "",
+        limit: int = MAX_QUEUES,
+    ) -> list[QueueDepth]:
+        return await self._executor.browse(lambda db: queues.queues(db, now, owner, queue, after, limit))
 
-    async def queue_lateness(self, *, since: datetime, owner: str | None = None) -> Mapping[str, timedelta]:
-        return await self._executor.read(lambda db: queues.lateness(db, since, owner))
+    async def queue_lateness(
+        self, *, since: datetime, owner: str | None = None, after: str = "", until: str | None = None
+    ) -> Mapping[str, timedelta]:
+        return await self._executor.browse(lambda db: queues.lateness(db, since, owner, after, until))
 
     async def due_soon(self, *, now: datetime, within: timedelta) -> Mapping[str, int]:
-        return await self._executor.read(lambda db: queues.due_soon(db, now, now + within))
+        return await self._executor.browse(lambda db: queues.due_soon(db, now, now + within))
 
     async def kept_by(self, owner: str, part: Kept, *, cursor: str | None, limit: int) -> KeptPage:
         return await self._executor.read(lambda db: reads.kept_by(db, owner, part, cursor, limit))
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
-        return await self._executor.read(lambda db: reads.dead_letter_groups(db, which))
+        return await self._executor.browse(lambda db: reads.dead_letter_groups(db, which))
 
     async def count_dead_letters(self) -> int:
-        return await self._executor.read(reads.count_dead_letters)
+        return await self._executor.browse(reads.count_dead_letters)

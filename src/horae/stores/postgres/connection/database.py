@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import asyncpg
 
 from horae.core.errors import Misconfigured, Unavailable
+from horae.stores.common.listing import too_slow
 from horae.stores.common.statements import load
 from horae.stores.postgres.connection.connections import Connections
 from horae.stores.postgres.connection.hosts import each_server
@@ -20,6 +21,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 TIMEOUT = 10.0  # seconds that any one command, or a wait for a connection, may take
+LIST_CONNECTIONS = 3  # beside the others: however many lists are asked for, the engine does not wait for them
+LIST_TIMEOUT = 2.0  # seconds that one statement of a list may take; those with a bounded look take far less
 
 # Sent when a connection starts. The statements are made to follow indexes, whatever statistics say: see statements.sql.
 SERVER_SETTINGS = {
@@ -149,8 +152,9 @@ async def prepare_connection(connection: Any) -> None:
 class Session:
     """Named statements on one connection."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, timeout: float | None = None) -> None:
         self._connection = connection
+        self._timeout = timeout  # None: that of the connection
 
     def transaction(self) -> Any:
         """A block of statements, all or none."""
@@ -158,7 +162,8 @@ class Session:
 
     async def rows(self, name: str, *arguments: Any) -> list[Any]:
         """The rows of a statement."""
-        return await self._connection.fetch(_STATEMENTS[name], *arguments)  # type: ignore[no-any-return]
+        found: list[Any] = await self._connection.fetch(_STATEMENTS[name], *arguments, timeout=self._timeout)
+        return found
 
     async def batch(self, name: str, encode: Callable[[T], tuple[Any, ...]], items: Collection[T]) -> list[Any]:
         """The rows of a statement that takes the columns of items as arrays; it is left out when there are no items."""
@@ -176,6 +181,7 @@ class Database:
         self.address = Address(url)
         self._size = pool_size
         self._connections: Connections | None = None
+        self._for_lists: Connections | None = None
 
     async def open(self) -> None:
         """Connect."""
@@ -183,11 +189,13 @@ class Database:
         with door():
             async with connections.one():
                 self._connections = connections
+        self._for_lists = Connections(self.address.connect, size=LIST_CONNECTIONS, patience=TIMEOUT)
 
     async def close(self) -> None:
         """Close every connection, at the latest when busy ones have had their time."""
-        connections, self._connections = self._connections, None
-        if connections is not None:
+        opened = [each for each in (self._connections, self._for_lists) if each is not None]
+        self._connections = self._for_lists = None
+        for connections in opened:
             await connections.close()
 
     async def rows(self, name: str, *arguments: Any) -> list[Any]:
@@ -213,6 +221,23 @@ class Database:
         with door():
             async with self._connections.one() as connection:
                 yield Session(connection)
+
+    async def browse(self, name: str, *arguments: Any) -> list[Any]:
+        """The rows of a statement of a list."""
+        async with self.browsing() as session:
+            return await session.rows(name, *arguments)
+
+    @asynccontextmanager
+    async def browsing(self) -> AsyncIterator[Session]:
+        """Several statements of a list, on a connection for lists; raises Unavailable when one takes too long."""
+        if self._for_lists is None:
+            raise Unavailable("the store is not open")
+        with door():
+            async with self._for_lists.one() as connection:
+                try:
+                    yield Session(connection, LIST_TIMEOUT)
+                except TimeoutError as exc:
+                    raise too_slow(LIST_TIMEOUT) from exc
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
