@@ -20,7 +20,6 @@ from horae.api.schemas.filters import (
     job_filter,
     queried_owner,
     run_filter,
-    run_search,
 )
 from horae.api.schemas.ids import read_job_ids, read_run_ids
 from horae.core.errors import Invalid, NotFound
@@ -30,7 +29,6 @@ from horae.core.values import replace
 from horae.jobs.bulk.acts import MAX_ITEMS
 from horae.jobs.bulk.pages import Find, ReadPage, pages_of_ids, pages_of_lists
 from horae.ports.reader import JobFilter, Listing, Reader, RunFilter
-from horae.queries.run_search import search_runs
 
 JobAction = Literal["pause", "resume", "cancel", "run"]
 RunAction = Literal["cancel", "retry"]
@@ -123,10 +121,10 @@ def selected_runs(body: RunBulk, who: Principal, reader: Reader, find: Find[Run]
         which = run_filter(given, now, owner=queried_owner(given, who))
     except NotFound as exc:
         raise Invalid("filter.job_id is not the id of a job (job_…)", pointer="/filter/job_id") from exc
-    which, search = _changeable(which, body.action), run_search(given)
+    which = _changeable(which, body.action)
 
     async def read(cursor: str | None, limit: int) -> Listing[Run]:
-        return await search_runs(reader, which, search, cursor=cursor, limit=limit)
+        return await reader.list_runs(which, cursor=cursor, limit=limit)
 
     return read
 
