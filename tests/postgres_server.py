@@ -97,7 +97,8 @@ DECLARE
 BEGIN
     SET LOCAL lock_timeout = '2s';
     FOR part IN SELECT relname FROM pg_class
-                 WHERE relnamespace = '%(schema)s'::regnamespace AND relkind = 'r' AND relname <> 'schema_versions' LOOP
+                 WHERE relnamespace = '%(schema)s'::regnamespace AND relkind = 'r'
+                   AND relname NOT IN ('schema_versions', 'applied_migrations') LOOP
         EXECUTE format('DELETE FROM %(schema)s.%%I', part.relname);
     END LOOP;
 END $$

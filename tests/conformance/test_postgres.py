@@ -98,11 +98,11 @@ async def cut_all_connections(url: str) -> None:
 async def test_several_may_migrate_at_once(url: str) -> None:
     steps = await asyncio.gather(*(PostgresStore(url).migrate() for _ in range(5)))
     assert sorted(step for taken in steps for step in taken) == [number for number, _ in migrations("postgres")]
-    assert await PostgresStore(url).status() == (NEWEST, NEWEST)
+    assert (await PostgresStore(url).status())[:2] == (NEWEST, NEWEST)
 
 
 async def test_a_store_that_is_not_migrated_is_not_opened(url: str) -> None:
-    assert await PostgresStore(url).status() == (0, NEWEST)
+    assert (await PostgresStore(url).status())[:2] == (0, NEWEST)
     with pytest.raises(Misconfigured, match="horae db migrate"):
         await PostgresStore(url).open()
 

@@ -149,10 +149,10 @@ async def test_network_file_systems_are_refused(tmp_path: Path, monkeypatch: pyt
 
 async def test_migrating_tells_what_it_did(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "horae.db")
-    assert await store.status() == (0, STEPS[-1])
+    assert (await store.status())[:2] == (0, STEPS[-1])
     assert await store.migrate() == STEPS
     assert await store.migrate() == []
-    assert await store.status() == (STEPS[-1], STEPS[-1])
+    assert (await store.status())[:2] == (STEPS[-1], STEPS[-1])
 
 
 async def test_many_may_start_at_once(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("INSERT INTO migrations VALUES (999, 0)")
-    with pytest.raises(Misconfigured, match="newer than this Horae knows"):
+    with pytest.raises(Misconfigured, match="upgrade Horae"):
         await SqliteStore(path).open()
 
 

@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from horae.stores.sqlite.database import STATEMENTS, Database, migrate
+from horae.stores.sqlite.database import STATEMENTS, Database
+from horae.stores.sqlite.migrations.apply import migrate
 
 
 @pytest.fixture(scope="module")

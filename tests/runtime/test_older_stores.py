@@ -35,8 +35,7 @@ def older(tmp_path: Path) -> str:
 
 
 async def version_of(url: str) -> int:
-    version, _ = await make_store(url).status()
-    return version
+    return (await make_store(url).status()).version
 
 
 async def start(url: str, *, local: bool = False) -> None:

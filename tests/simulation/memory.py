@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from horae.stores.sqlite.database import Database, migrate
+from horae.stores.sqlite.database import Database
 from horae.stores.sqlite.executor import InlineExecutor
+from horae.stores.sqlite.migrations.apply import migrate
 from horae.stores.sqlite.store import SqliteStore
 from tests.simulation.wire import finished
 

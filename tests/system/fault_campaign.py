@@ -144,7 +144,7 @@ def _final(fleet: Fleet) -> list[Line]:
 async def _live_runs(url: str) -> int:
     connection = await asyncpg.connect(url)
     try:
-        return int(await connection.fetchval("SELECT count(*) FROM runs"))
+        return int(await connection.fetchval("SELECT count(*) FROM horae.runs"))
     finally:
         await connection.close()
 

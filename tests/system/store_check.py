@@ -17,7 +17,7 @@ def unnoticed_loss(url: str, job: str) -> list[str]:
 
 
 async def _unnoticed_loss(url: str, job: str) -> list[str]:
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, server_settings={"search_path": "horae"})
     try:
         await connection.execute(
             f"CREATE TABLE lost AS SELECT * FROM history WHERE job_id = '{UUID(job.removeprefix('job_'))}'"

@@ -76,7 +76,7 @@ def _safety(settings: Settings) -> Finding:
 
 
 async def _examine_schema(settings: Settings) -> AsyncIterator[Finding]:
-    """Check that the store exists and has the schema that this version needs."""
+    """Check that the store exists and has a schema that this version can use."""
     if settings.store.startswith("sqlite:"):
         path = sqlite_path(settings.store)
         yield _space(path)
@@ -84,15 +84,14 @@ async def _examine_schema(settings: Settings) -> AsyncIterator[Finding]:
             yield _bad("store", f"{path} does not exist yet; `horae dev` or `horae db migrate` creates it")
             return
     try:
-        version, expected = await make_store(settings.store).status()
+        status = await make_store(settings.store).status()
     except HoraeError as exc:
         yield _bad("store", str(exc))
         return
-    if version == expected:
-        yield _ok("store", f"reachable, schema version {version}")
+    if status.problem is None:
+        yield _ok("store", f"reachable, schema version {status.version}")
     else:
-        todo = "run `horae db migrate`" if version < expected else "upgrade Horae"
-        yield _bad("store", f"its schema is at version {version}, and this Horae needs {expected}: {todo}")
+        yield _bad("store", status.problem)
 
 
 def _space(path: Path) -> Finding:

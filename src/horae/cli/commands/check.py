@@ -112,7 +112,7 @@ async def _check(
 
 @asynccontextmanager
 async def _opened(settings: "Settings") -> AsyncIterator[Any]:
-    """Open the store for reading; raises Misconfigured if its schema is not the one of this version."""
+    """Open the store for reading; raises Misconfigured if its schema is not for this version."""
     from horae.adapters import make_store  # late: it imports the drivers
 
     store = make_store(settings.store)
@@ -130,9 +130,8 @@ async def _refuse_other_schema(url: str, store: Any) -> None:
 
     if url.startswith("sqlite:") and not sqlite_path(url).exists():
         raise Misconfigured(f"there is no store at {sqlite_path(url)}; choose another with --store or HORAE_STORE")
-    version, expected = await store.status()
-    if version != expected:
-        raise Misconfigured(f"the store has schema version {version}, not {expected}: run `horae db migrate` first")
+    if problem := (await store.status()).problem:
+        raise Misconfigured(problem)
 
 
 def _document(store: str, seen: "CheckCounts", found: list["Violation"]) -> dict[str, object]:

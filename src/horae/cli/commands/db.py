@@ -1,6 +1,7 @@
 """`horae db`: migrate the store's schema, and show its version."""
 
 import asyncio
+import sys
 
 from cyclopts import App
 
@@ -12,33 +13,25 @@ app = App(name="db", help="Prepare the store, and show the version of its schema
 
 @app.command(sort_key=0)
 def migrate(*, store: StoreUrl = None) -> None:
-    """Migrate the schema to this version of Horae; safe to repeat, and for several nodes at once."""
+    """Migrate the schema to this version of Horae, while nodes of the release before serve; safe to repeat."""
     from horae.adapters import make_store  # late: it imports the adapters
     from horae.config import load_settings, without_password
 
     url = load_settings({"store": store}).store
-    applied = asyncio.run(make_store(url).migrate())
+    applied = asyncio.run(make_store(url).migrate(lambda line: print(line, file=sys.stderr, flush=True)))
     steps = "nothing to do" if not applied else f"applied {', '.join(map(str, applied))}"
     print_fields({"store": without_password(url), "schema": steps})
 
 
 @app.command(sort_key=1)
 def status(*, store: StoreUrl = None, output: Output = "table") -> int:
-    """Show the version of the schema; the exit code is 1 if this version of Horae needs another."""
+    """Show the version of the schema; the exit code is 1 if this version of Horae cannot use it."""
     from horae.adapters import make_store
     from horae.config import load_settings, without_password
 
     url = load_settings({"store": store}).store
-    version, expected = asyncio.run(make_store(url).status())
+    status = asyncio.run(make_store(url).status())
     shown = without_password(url)
-    document = {"store": shown, "version": version, "expected": expected}
-    print_result(document, {"store": shown, "schema": _verdict(version, expected)}, output)
-    return 0 if version == expected else 1
-
-
-def _verdict(version: int, expected: int) -> str:
-    if version == expected:
-        return f"version {version}, up to date"
-    if version < expected:
-        return f"version {version}, but this Horae needs {expected}: run `horae db migrate`"
-    return f"version {version}, newer than this Horae knows ({expected}): upgrade Horae"
+    document = {"store": shown, "version": status.version, "expected": status.expected, "oldest": status.oldest}
+    print_result(document, {"store": shown, "schema": status.verdict}, output)
+    return 0 if status.problem is None else 1

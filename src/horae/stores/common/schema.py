@@ -1,41 +1,44 @@
-"""Versions of the schema, which are the numbers of its migrations."""
+"""Versions of the schema, which are the numbers of its migrations, and who may use which.
+
+Two tables keep them. `applied_migrations` has every migration. The one before it (`schema_versions` in PostgreSQL,
+`migrations` in SQLite) has the version that the code must have at least: code from before there were two reads only
+that one, and works beside migrations that do not raise it.
+"""
 
 from horae.core.errors import Misconfigured
-from horae.stores.common.statements import migrations
+from horae.ports.database import SchemaStatus
+from horae.stores.common.migrations import Migration, all_migrations
 
 
 def expected_version(dialect: str) -> int:
     """The version of the schema that this code is written for."""
-    return migrations(dialect)[-1][0]
+    return all_migrations(dialect)[-1].number
 
 
-def refuse_unreleased(dialect: str, version: int) -> None:
-    """Raise Misconfigured for a version before the first migration that is still there; 0 is a new schema."""
-    oldest = migrations(dialect)[0][0]
-    if 0 < version < oldest:
+def status_of(dialect: str, *, applied: int, oldest: int) -> SchemaStatus:
+    """The status of a schema by the highest numbers in its two tables; 0 means none.
+
+    Raises Misconfigured for a version before the first migration that is still there.
+    """
+    status = SchemaStatus(version=max(applied, oldest), expected=expected_version(dialect), oldest=oldest)
+    first = all_migrations(dialect)[0].number
+    if 0 < status.version < first:
         raise Misconfigured(
-            f"the schema is at version {version}, which was never released and cannot be migrated to {oldest}: "
+            f"the schema is at version {status.version}, which was never released and cannot be migrated to {first}: "
             "choose a new schema or database in HORAE_STORE"
         )
+    return status
 
 
-def refuse_other_version(dialect: str, version: int) -> None:
-    """Raise Misconfigured unless the schema is at the expected version, and say what to do."""
-    refuse_unreleased(dialect, version)
-    expected = expected_version(dialect)
-    if version < expected:
-        raise Misconfigured(
-            f"the schema is at version {version} and this Horae needs {expected}: run `horae db migrate`"
-        )
-    if version > expected:
-        raise Misconfigured(
-            f"the schema is at version {version}, newer than this Horae knows ({expected}): upgrade Horae"
-        )
+def refuse_unfit(status: SchemaStatus) -> None:
+    """Raise Misconfigured if this code cannot use the schema, and say what to do."""
+    if status.problem is not None:
+        raise Misconfigured(status.problem)
 
 
-def migrations_after(version: int, dialect: str) -> list[tuple[int, str]]:
-    """The migrations that a database at a version still needs; 0 is a new one, which begins with the first of them."""
-    refuse_unreleased(dialect, version)
-    if version > expected_version(dialect):
-        refuse_other_version(dialect, version)
-    return [(number, script) for number, script in migrations(dialect) if number > version]
+def pending(dialect: str, status: SchemaStatus) -> list[Migration]:
+    """The migrations that a schema still needs; raises Misconfigured if it is beyond this code."""
+    needed = [migration for migration in all_migrations(dialect) if migration.number > status.version]
+    if not needed:
+        refuse_unfit(status)
+    return needed

@@ -39,25 +39,79 @@ SELECT current_schema();
 SELECT format('%I.submit_runs', current_schema());
 
 -- name: schema_to_create
--- The statement that creates the first schema of search_path; the server quotes it.
-SELECT format('CREATE SCHEMA IF NOT EXISTS %I', trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)))
+-- The name of the first schema of search_path, and the statement that creates it; none if there is one already.
+SELECT name, format('CREATE SCHEMA IF NOT EXISTS %I', name)
+  FROM (SELECT trim(BOTH '" ' FROM split_part(current_setting('search_path'), ',', 1)) AS name) AS first
  WHERE current_schema() IS NULL;
 
+-- name: find_schema
+-- $1 the schema for our tables. The first column says whether the search_path stays as it is: because the address, the role or
+-- the database say what it is, or because our tables are found by it, of a release that had no schema for them. The second
+-- says whether they are anywhere. A table of versions alone may be another program's.
+WITH ours AS MATERIALIZED (
+    SELECT pg_namespace.nspname
+      FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+     WHERE relname = 'schema_versions'
+       AND EXISTS (SELECT FROM pg_proc WHERE proname = 'submit_runs' AND pronamespace = pg_namespace.oid)
+), stays AS (
+    SELECT EXISTS (SELECT FROM pg_settings
+                    WHERE name = 'search_path' AND source NOT IN ('default', 'session')
+                      AND (source = 'client' OR current_schema() IS DISTINCT FROM 'public')) AS said,
+           NOT EXISTS (SELECT FROM ours WHERE nspname = $1)
+           AND EXISTS (SELECT FROM ours WHERE nspname = ANY(current_schemas(false))) AS there
+)
+SELECT said OR there, EXISTS (SELECT FROM ours WHERE nspname = $1) FROM stays;
+
+-- Two tables, see common/schema.py: `schema_versions` has the version that the code must have at least.
+
 -- name: has_versions
-SELECT to_regclass('schema_versions') IS NOT NULL;
+SELECT to_regclass('schema_versions') IS NOT NULL, to_regclass('applied_migrations') IS NOT NULL;
 
 -- name: create_versions
 CREATE TABLE IF NOT EXISTS schema_versions (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
 
--- name: schema_version
+-- name: create_migrations
+CREATE TABLE IF NOT EXISTS applied_migrations (number integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+
+-- name: oldest_version
 SELECT coalesce(max(version), 0) FROM schema_versions;
 
+-- name: schema_version
+SELECT coalesce(max(number), 0) FROM applied_migrations;
+
 -- name: lock_migrations
--- Held to the end of the transaction: of several nodes that start at once, one migrates.
-SELECT pg_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_schema(), '')));
+-- Whether no other process migrates; held to the end of the transaction.
+SELECT pg_try_advisory_xact_lock(hashtext('horae migrations ' || coalesce(current_schema(), '')));
+
+-- name: lock_briefly
+-- To the end of the transaction: whoever waits for a lock makes others wait behind it, so not for long.
+SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true);
+
+-- name: broken_index
+-- The statement that removes an index of this name that was not finished.
+SELECT format('DROP INDEX CONCURRENTLY %s', indexrelid::regclass)
+  FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid;
+
+-- name: is_partitioned
+SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1);
+
+-- name: parts_without_index
+-- $1 an index of a partitioned table, $2 the table: its partitions that have no part of the index.
+SELECT relname
+  FROM pg_inherits AS part JOIN pg_class ON pg_class.oid = part.inhrelid
+ WHERE part.inhparent = to_regclass($2)
+   AND NOT EXISTS (SELECT FROM pg_index JOIN pg_inherits AS of_index ON of_index.inhrelid = indexrelid
+                    WHERE indrelid = part.inhrelid AND of_index.inhparent = to_regclass($1))
+ ORDER BY relname;
+
+-- name: quoted_schema
+SELECT quote_ident(current_schema());
 
 -- name: add_version
-INSERT INTO schema_versions (version) VALUES ($1);
+INSERT INTO schema_versions (version) VALUES ($1) ON CONFLICT DO NOTHING;
+
+-- name: add_migration
+INSERT INTO applied_migrations (number) VALUES ($1);
 
 -- name: ensure_day
 SELECT ensure_history_day($1);
@@ -215,7 +269,7 @@ SELECT * FROM {given_records} ORDER BY kind, owner, key
 RETURNING kind, owner, key;
 
 -- name: records_among
-SELECT records.*
+SELECT records.kind, records.owner, records.key, records.value, records.at
   FROM unnest($1::text[], $2::text[], $3::text[]) AS given(kind, owner, key)
   JOIN records ON records.kind = given.kind AND records.owner = given.owner AND records.key = given.key;
 

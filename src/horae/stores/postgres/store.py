@@ -5,14 +5,16 @@ from datetime import datetime
 
 from horae.core.signals import Signal
 from horae.ports.blobs import Blobs
+from horae.ports.database import SchemaStatus, Tell, tell_nobody
 from horae.ports.events import EventLog
-from horae.stores.common.schema import refuse_other_version
+from horae.stores.common.schema import refuse_unfit
 from horae.stores.postgres.apply import PostgresApply
 from horae.stores.postgres.blobs import PostgresBlobs
 from horae.stores.postgres.claim import PostgresClaim
 from horae.stores.postgres.connection import schema
 from horae.stores.postgres.create import PostgresCreate
 from horae.stores.postgres.events import PostgresEventLog
+from horae.stores.postgres.migrations.apply import migrate
 from horae.stores.postgres.reads import PostgresReads
 from horae.stores.postgres.runs import PostgresRuns
 from horae.stores.postgres.upkeep import PostgresUpkeep
@@ -28,9 +30,9 @@ class PostgresStore(
 ):
     """A store in one schema of a PostgreSQL database.
 
-    The address is any that libpq takes; options that it does not know become settings of the server: `search_path`
-    chooses the schema. `pooler=1` is for poolers that change connections between transactions. A store that does not
-    listen gets no signals of other processes.
+    The address is any that libpq takes; options that it does not know become settings of the server. Without a
+    `search_path` the schema is `horae`, or the one that the tables are found in. `pooler=1` is for poolers that change
+    connections between transactions. A store that does not listen gets no signals of other processes.
     """
 
     blobs: Blobs
@@ -42,11 +44,11 @@ class PostgresStore(
         self.events = PostgresEventLog(self._db)
 
     async def open(self) -> None:
-        """Connect, and check that the schema is the one this version expects."""
+        """Connect, and check that this version can use the schema."""
         await self._db.open()
         try:
             async with self._db.session() as session:
-                refuse_other_version("postgres", await schema.read_version(session))
+                refuse_unfit(await schema.read_status(session))
                 name = await session.value("current_schema")
             await self._signals.open(name)
         except BaseException:
@@ -58,12 +60,12 @@ class PostgresStore(
         await self._signals.close()
         await self._db.close()
 
-    async def migrate(self) -> list[int]:
+    async def migrate(self, tell: Tell = tell_nobody) -> list[int]:
         """Migrate the schema to the newest version; returns the steps that were taken."""
-        return await schema.migrate(self._db.address)
+        return await migrate(self._db.address, tell)
 
-    async def status(self) -> tuple[int, int]:
-        """The version of the schema, and the one that this code expects."""
+    async def status(self) -> SchemaStatus:
+        """The version of the schema, the one that this code expects, and the oldest that may use it."""
         return await schema.status(self._db.address)
 
     def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The SQLite file: where it may be, its connections and their settings, migrations, and the translation of errors."""
+"""The SQLite file: where it may be, its connections and their settings, and the translation of errors."""
 
 import asyncio
 import os
@@ -8,15 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from horae.core.errors import Misconfigured, Unavailable
 from horae.stores.common.listing import too_slow
-from horae.stores.common.schema import expected_version, migrations_after, refuse_other_version
 from horae.stores.common.statements import load
-from horae.stores.sqlite.codecs import to_micros
 
 OLDEST = (3, 35, 0)  # RETURNING came with it
 BUSY_SECONDS = 5.0
@@ -212,40 +209,6 @@ def _within(seconds: float, db: sqlite3.Connection, work: Callable[[sqlite3.Conn
         raise
     finally:
         db.set_progress_handler(None, 0)
-
-
-def version(db: sqlite3.Connection) -> int:
-    """The number of the last migration that was applied; 0 for a new database."""
-    if db.execute(STATEMENTS["has_versions"]).fetchone() is None:
-        return 0
-    [number] = db.execute(STATEMENTS["schema_version"]).fetchone()
-    return int(number)
-
-
-def create_or_check(db: sqlite3.Connection) -> None:
-    """Create the schema in an empty file; raise Misconfigured for a file whose schema is of another version."""
-    if db.execute(STATEMENTS["has_tables"]).fetchone() is None:
-        migrate(db)
-    else:
-        refuse_other_version("sqlite", version(db))
-
-
-def migrate(db: sqlite3.Connection) -> list[int]:
-    """Bring a database to the expected version; returns the numbers of the migrations that were applied."""
-    if version(db) == expected_version("sqlite"):
-        return []
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        steps = migrations_after(version(db), "sqlite")  # read under the lock: another process may have migrated
-        db.execute(STATEMENTS["create_versions"])
-        for number, script in steps:
-            for statement in script.split(";\n"):  # `executescript` would commit the transaction first
-                db.execute(statement)
-            db.execute(STATEMENTS["add_version"], (number, to_micros(datetime.now(UTC))))
-        db.execute("COMMIT")
-    finally:
-        roll_back(db)
-    return [number for number, _ in steps]
 
 
 def file_system_of(folder: Path, mounts: Callable[[], str] | None = None) -> str | None:

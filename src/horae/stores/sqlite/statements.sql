@@ -1055,8 +1055,13 @@ DELETE FROM blobs WHERE key >= :from AND key < :to;
 
 -- ===== migrations ====================================================================================================
 
+-- Two tables, see common/schema.py: `migrations` has the version that the code must have at least.
+
 -- name: create_versions
 CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
+
+-- name: create_migrations
+CREATE TABLE IF NOT EXISTS applied_migrations (number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
 
 -- name: has_tables
 SELECT 1 FROM sqlite_master LIMIT 1;
@@ -1064,8 +1069,17 @@ SELECT 1 FROM sqlite_master LIMIT 1;
 -- name: has_versions
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations';
 
--- name: schema_version
+-- name: has_migrations
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'applied_migrations';
+
+-- name: oldest_version
 SELECT coalesce(max(number), 0) FROM migrations;
 
+-- name: schema_version
+SELECT coalesce(max(number), 0) FROM applied_migrations;
+
 -- name: add_version
-INSERT INTO migrations (number, applied_at) VALUES (?, ?);
+INSERT OR IGNORE INTO migrations (number, applied_at) VALUES (?, ?);
+
+-- name: add_migration
+INSERT OR IGNORE INTO applied_migrations (number, applied_at) VALUES (?, ?);

@@ -11,6 +11,7 @@ from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.signals import Signal
 from horae.core.values import replace
+from horae.ports.database import SchemaStatus, Tell, tell_nobody
 from horae.ports.reader import (
     MAX_QUEUES,
     ErrorGroup,
@@ -24,7 +25,6 @@ from horae.ports.reader import (
     RunFilter,
 )
 from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
-from horae.stores.common.schema import expected_version
 from horae.stores.common.subscribers import Subscribers
 from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
@@ -33,9 +33,10 @@ from horae.stores.sqlite.batches import claimed
 from horae.stores.sqlite.blobs import SqliteBlobs
 from horae.stores.sqlite.claim import claim
 from horae.stores.sqlite.codecs import to_micros
-from horae.stores.sqlite.database import Database, create_or_check, migrate, version
+from horae.stores.sqlite.database import Database
 from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
 from horae.stores.sqlite.gates import tidy
+from horae.stores.sqlite.migrations.apply import create_or_check, migrate, read_status
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class SqliteStore:
         self.events = events.SqliteEventLog(self._executor)
 
     async def open(self) -> None:
-        """Open the file, creating a new one; raises Misconfigured if its schema is of another version."""
+        """Open the file, creating a new one; raises Misconfigured if its schema is not for this version."""
         await self._executor.run(lambda: self._database.use(create_or_check))
         await self._executor.open(
             self._database,
@@ -70,13 +71,13 @@ class SqliteStore:
     async def close(self) -> None:
         await self._executor.close()
 
-    async def migrate(self) -> list[int]:
+    async def migrate(self, tell: Tell = tell_nobody) -> list[int]:
         """Bring the file to the version of this code, making it if there is none; the migrations that were applied."""
-        return await self._executor.run(lambda: self._database.use(migrate))
+        return await self._executor.run(lambda: self._database.use(lambda db: migrate(db, tell)))
 
-    async def status(self) -> tuple[int, int]:
-        """The version of the file, and the one that this code expects."""
-        return await self._executor.run(lambda: self._database.use(version)), expected_version("sqlite")
+    async def status(self) -> SchemaStatus:
+        """The version of the file, the one that this code expects, and the oldest that may use it."""
+        return await self._executor.run(lambda: self._database.use(read_status))
 
     def subscribe(self, heard: Callable[[Signal], None]) -> Callable[[], None]:
         unsubscribe = self._subscribers.add(heard)

@@ -1,4 +1,4 @@
-"""Named statements on connections to PostgreSQL: addresses, settings, timeouts, and errors of the driver."""
+"""Named statements on connections to PostgreSQL: settings, timeouts, transactions, and errors of the driver."""
 
 import functools
 import socket
@@ -23,6 +23,7 @@ T = TypeVar("T")
 TIMEOUT = 10.0  # seconds that any one command, or a wait for a connection, may take
 LIST_CONNECTIONS = 3  # beside the others: however many lists are asked for, the engine does not wait for them
 LIST_TIMEOUT = 2.0  # seconds that one statement of a list may take; those with a bounded look take far less
+SCHEMA = "horae"  # of the tables, unless the search_path says otherwise, or they are somewhere else already
 
 # Sent when a connection starts. The statements are made to follow indexes, whatever statistics say: see statements.sql.
 SERVER_SETTINGS = {
@@ -45,6 +46,11 @@ SERVER_SETTINGS = {
     "TimeZone": "UTC",
 }
 
+_COLLIDED = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.InvalidCachedStatementError,  # a migration changed what a statement answers; it is prepared anew
+)
 _GONE = (
     OSError,
     TimeoutError,
@@ -88,7 +94,7 @@ def door() -> Iterator[None]:
     """Translate errors of the driver into ours."""
     try:
         yield
-    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as exc:
+    except _COLLIDED as exc:
         raise Collision("PostgreSQL gave up a transaction that collided with another; try again") from exc
     except _REFUSED as exc:
         raise Misconfigured(f"PostgreSQL refused the connection: {exc}; check HORAE_STORE") from exc
@@ -106,6 +112,8 @@ class Address:
         # Behind a pooler that changes connections between transactions nothing may be kept in a session: no prepared
         # statements, no settings, no LISTEN.
         self.pooled = options.pop("pooler", "0") not in ("", "0", "false") or cache_size == "0"
+        self._is_placed = "search_path" in options  # we know which schema the tables are in
+        self._local_path = options.pop("search_path", None) if self.pooled else None  # for each transaction
         ours = {} if self.pooled else SERVER_SETTINGS
         self._settings = {name: value for name, value in ours.items() if name not in options}
         self._servers = each_server(parts, options)  # the one that answered last comes first
@@ -133,8 +141,29 @@ class Address:
         except ValueError as exc:
             raise Misconfigured(f"HORAE_STORE is no address of PostgreSQL: {exc}") from exc
         await prepare_connection(connection)
+        if not self._is_placed:
+            await self._place(connection)
         self._servers = [url, *(server for server in self._servers if server != url)]
         return connection
+
+    async def _place(self, connection: Any) -> None:
+        """Find the schema of our tables, and lead this connection there, and all later ones if there are any."""
+        stays, there = await connection.fetchrow(_STATEMENTS["find_schema"], SCHEMA)
+        self._is_placed = stays or there
+        if stays:
+            return
+        if self.pooled:
+            self._local_path = SCHEMA
+        else:
+            await connection.execute(f"SET search_path = {SCHEMA}")
+            if there:
+                self._settings["search_path"] = SCHEMA
+
+    def session(self, connection: Any, timeout: float | None = None) -> "Session":
+        """Named statements on one of our connections, each within `timeout` seconds (None: as the connection says)."""
+        if self._local_path is None:
+            return Session(connection, timeout)
+        return PooledSession(connection, timeout, self._local_path)
 
 
 async def prepare_connection(connection: Any) -> None:
@@ -172,6 +201,33 @@ class Session:
     async def value(self, name: str, *arguments: Any) -> Any:
         """The first column of the first row, or None."""
         return await self._connection.fetchval(_STATEMENTS[name], *arguments)
+
+
+class PooledSession(Session):
+    """Named statements on a connection to a pooler: the search_path is set for each transaction, and ends with it."""
+
+    def __init__(self, connection: Any, timeout: float | None, search_path: str) -> None:
+        super().__init__(connection, timeout)
+        literal = search_path.replace("'", "''")
+        self._set_path = f"SELECT set_config('search_path', '{literal}', true)"
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        async with self._connection.transaction():
+            await self._connection.execute(self._set_path)
+            yield
+
+    async def rows(self, name: str, *arguments: Any) -> list[Any]:
+        if self._connection.is_in_transaction():
+            return await super().rows(name, *arguments)
+        async with self.transaction():
+            return await super().rows(name, *arguments)
+
+    async def value(self, name: str, *arguments: Any) -> Any:
+        if self._connection.is_in_transaction():
+            return await super().value(name, *arguments)
+        async with self.transaction():
+            return await super().value(name, *arguments)
 
 
 class Database:
@@ -220,7 +276,7 @@ class Database:
             raise Unavailable("the store is not open")
         with door():
             async with self._connections.one() as connection:
-                yield Session(connection)
+                yield self.address.session(connection)
 
     async def browse(self, name: str, *arguments: Any) -> list[Any]:
         """The rows of a statement of a list."""
@@ -235,7 +291,7 @@ class Database:
         with door():
             async with self._for_lists.one() as connection:
                 try:
-                    yield Session(connection, LIST_TIMEOUT)
+                    yield self.address.session(connection, LIST_TIMEOUT)
                 except TimeoutError as exc:
                     raise too_slow(LIST_TIMEOUT) from exc
 

@@ -21,7 +21,7 @@ from horae.core.errors import Misconfigured, Unavailable
 from horae.core.model import NodeId
 from horae.core.signals import Kind, Signal, merged
 from horae.stores.common.subscribers import Subscribers
-from horae.stores.postgres.connection.database import TIMEOUT, Address, Session, door
+from horae.stores.postgres.connection.database import TIMEOUT, Address, door
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class Signals:
         if listening.is_set():
             self._subscribers.tell([Signal(kind=Kind.ANY)])  # signals may have been lost meanwhile
         listening.set()
-        session = Session(connection)
+        session = self._address.session(connection)
         while True:
             await self._next_turn()
             if connection.is_closed():

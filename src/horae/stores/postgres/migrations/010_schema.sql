@@ -1,5 +1,6 @@
 -- The schema of Horae, with 011. Migrations 1 to 9 were never released; this one replaces them.
 -- Text that is compared or indexed is in the "C" collation: cheaper, and the same on every machine.
+-- contract: since 10
 
 -- ---------------------------------------------------------------------------------------------------------------- runs
 -- Columns that several tables share are written once, in tables that are dropped again at the end of this section. Columns

@@ -1,5 +1,6 @@
 -- One table for small records: the keys of unfinished jobs, idempotency records, versions of declared schedules, and tasks
 -- that a node ever registered. Keys of several texts are JSON arrays, written as the code writes them.
+-- contract: since 11
 
 CREATE TABLE records (
     kind             text        COLLATE "C" NOT NULL,

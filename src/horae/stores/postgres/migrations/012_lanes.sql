@@ -1,6 +1,7 @@
 -- Runs of one queue, priority and owner wait in a lane, which knows when the first of them wakes. A claim looks only into
 -- the lanes that are due, however many there are; lanes that nobody uses any more are removed. Runs that were put into lanes
 -- of several owners stay there: these have no owner, and go when they are empty.
+-- contract: since 12
 
 ALTER TABLE lanes DROP CONSTRAINT lanes_queue_priority_band_key;
 ALTER TABLE lanes DROP COLUMN band;

@@ -1,4 +1,5 @@
 -- The schema of a new database. Times are microseconds since 1970 in UTC, ids the 16 bytes of a UUID.
+-- contract: since 4
 --
 -- Live and ended runs share one table: a run is inserted once and updated in place. The indexes for claims, gates and
 -- nodes cover live runs only, so history does not slow them down. Moving each ended run to a second table was measured

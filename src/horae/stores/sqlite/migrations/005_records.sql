@@ -1,5 +1,6 @@
 -- One table for small records instead of one for each kind. Keys of several texts are JSON arrays, written as the code
 -- writes them.
+-- contract: since 5
 
 CREATE TABLE records (
     kind TEXT NOT NULL,

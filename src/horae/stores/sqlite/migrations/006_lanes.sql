@@ -1,5 +1,6 @@
 -- Runs of one queue, priority and owner wait in a lane, which knows when the first of them wakes. A claim looks only into
 -- the lanes that are due, however many there are.
+-- contract: since 6
 CREATE TABLE lanes (
     queue TEXT NOT NULL,
     priority INTEGER NOT NULL,

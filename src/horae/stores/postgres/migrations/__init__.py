@@ -1,0 +1,1 @@
+"""The migrations of PostgreSQL, and what applies them."""

@@ -1,0 +1,1 @@
+"""The migrations of SQLite, and what applies them."""
