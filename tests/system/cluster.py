@@ -130,10 +130,15 @@ class Cluster:
             **self._settings,
         }
 
-    def migrate(self) -> None:
-        """`horae db migrate`."""
+    def migrate(self, settings: Mapping[str, str] | None = None) -> None:
+        """`horae db migrate`; `settings` are for this process alone."""
         done = subprocess.run(
-            [HORAE, "db", "migrate"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+            [HORAE, "db", "migrate"],
+            cwd=self.folder,
+            env=self.environment | dict(settings or {}),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"horae db migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 

@@ -24,10 +24,11 @@ _open: list[Cluster] = []
 
 
 @contextmanager
-def open_cluster(kind: str, folder: Path, **settings: str) -> Iterator[Cluster]:
-    """Open a cluster without processes on a migrated scratch store."""
+def open_cluster(kind: str, folder: Path, *, migrated: bool = True, **settings: str) -> Iterator[Cluster]:
+    """Open a cluster without processes on a scratch store, which is migrated unless the test does that itself."""
     with without_loop(scratch_store(kind, folder)) as store, Cluster(folder, store, **settings) as cluster:
-        cluster.migrate()
+        if migrated:
+            cluster.migrate()
         _open.append(cluster)
         try:
             yield cluster
@@ -74,10 +75,10 @@ def new_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open
     """A function that opens clusters, which end with the test."""
     with ExitStack() as stack:
 
-        def opened(kind: str, **settings: str) -> Cluster:
+        def opened(kind: str, *, migrated: bool = True, **settings: str) -> Cluster:
             folder = tmp_path / f"cluster-{kind}"
             folder.mkdir(parents=True)
-            cluster = stack.enter_context(open_cluster(kind, folder, **settings))
+            cluster = stack.enter_context(open_cluster(kind, folder, migrated=migrated, **settings))
             cluster.patience = patience(request)
             return cluster
 
