@@ -108,8 +108,17 @@ async def test_a_search_path_that_somebody_set_decides(url: str, said: str) -> N
         await assert_works(store)
 
 
+async def test_tables_that_are_there_are_found_whatever_search_path_a_database_gets_later(url: str) -> None:
+    await PostgresStore(url).migrate()
+    await execute(url, "CREATE SCHEMA theirs")
+    await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET search_path = theirs")
+    assert await PostgresStore(url).migrate() == []
+    async with opened(url) as store:
+        await assert_works(store)
+
+
 async def test_a_table_that_is_in_the_way_is_named_with_what_to_do(url: str) -> None:
-    with pytest.raises(Misconfigured, match=r"relation \"jobs\" already exists.*leave out search_path"):
+    with pytest.raises(Misconfigured, match=r"relation \"jobs\" already exists.*search_path=horae in HORAE_STORE"):
         await PostgresStore(f"{url}&search_path=public").migrate()
 
 

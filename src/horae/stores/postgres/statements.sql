@@ -45,22 +45,23 @@ SELECT name, format('CREATE SCHEMA IF NOT EXISTS %I', name)
  WHERE current_schema() IS NULL;
 
 -- name: find_schema
--- $1 the schema for our tables. The first column says whether the search_path stays as it is: because the address, the role or
--- the database say what it is, or because our tables are found by it, of a release that had no schema for them. The second
--- says whether they are anywhere. A table of versions alone may be another program's.
+-- $1 the schema for our tables. The first column says whether the search_path stays as it is: because the address says it, or
+-- because our tables are found by it, of a release that had no schema for them, or because they are nowhere yet and the role or
+-- the database says it. The second says whether they are in our schema. A table of versions alone may be another program's.
 WITH ours AS MATERIALIZED (
-    SELECT pg_namespace.nspname
+    SELECT nspname
       FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
      WHERE relname = 'schema_versions'
        AND EXISTS (SELECT FROM pg_proc WHERE proname = 'submit_runs' AND pronamespace = pg_namespace.oid)
-), stays AS (
-    SELECT EXISTS (SELECT FROM pg_settings
-                    WHERE name = 'search_path' AND source NOT IN ('default', 'session')
-                      AND (source = 'client' OR current_schema() IS DISTINCT FROM 'public')) AS said,
-           NOT EXISTS (SELECT FROM ours WHERE nspname = $1)
-           AND EXISTS (SELECT FROM ours WHERE nspname = ANY(current_schemas(false))) AS there
+), path AS MATERIALIZED (
+    SELECT source = 'client' AS of_address,
+           source NOT IN ('default', 'session') AND current_schema() IS DISTINCT FROM 'public' AS chosen,
+           EXISTS (SELECT FROM ours WHERE nspname = ANY(current_schemas(false))) AS leads_to_ours,
+           EXISTS (SELECT FROM ours WHERE nspname = $1) AS there
+      FROM pg_settings
+     WHERE name = 'search_path'
 )
-SELECT said OR there, EXISTS (SELECT FROM ours WHERE nspname = $1) FROM stays;
+SELECT of_address OR NOT there AND (leads_to_ours OR chosen), there FROM path;
 
 -- Two tables, see common/schema.py: `schema_versions` has the version that the code must have at least.
 

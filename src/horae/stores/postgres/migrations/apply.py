@@ -51,8 +51,8 @@ async def migrate(address: Address, tell: Tell) -> list[int]:
                 return [await migrator.apply(step) for step in await migrator.steps()]
         except _TAKEN as exc:
             raise Misconfigured(
-                f"a table in the schema of HORAE_STORE is not Horae's ({exc}): leave out search_path, so that the"
-                f" tables of Horae go to the schema {SCHEMA}, or name another"
+                f"a table where those of Horae should go is not Horae's ({exc}): name a schema for Horae alone, by"
+                f" ?search_path={SCHEMA} in HORAE_STORE"
             ) from exc
         except _FORBIDDEN as exc:
             raise Misconfigured(
