@@ -19,4 +19,4 @@ def test_an_upgrade_of_seven_nodes_needs_no_stop_and_loses_nothing(
 ) -> None:
     before, after = previous_release(tmp_path), next_release(tmp_path, LATER)
     cluster = new_cluster(kind, migrated=False)
-    report_figure(check_upgrade(cluster, before, after, ROLES, per_second=40, latest=2))
+    report_figure(check_upgrade(cluster, before, after, ROLES, per_second=40, latest=1))
