@@ -51,6 +51,20 @@ async def test_runs_are_listed_by_due_time_latest_first(api: Api) -> None:
     assert rest["next_cursor"] is None
 
 
+async def test_a_list_of_runs_may_begin_with_what_is_due(api: Api) -> None:
+    for minute in (58, 59):
+        await api.create(schedule=f"2026-03-01T11:{minute}:00Z")
+    await api.create()
+    await api.create(schedule="2026-03-01T12:00:01Z")
+    due = await api.get("/v1/runs?due=true&limit=2")
+    assert [run["due_at"][11:16] for run in due["items"]] == ["12:00", "11:59"], "due at this instant is due"
+    rest = await api.get("/v1/runs", params={"due": "true", "cursor": due["next_cursor"]})
+    assert [run["due_at"][11:16] for run in rest["items"]] == ["11:58"]
+    assert len((await api.get("/v1/runs?due=false"))["items"]) == 4
+    assert (await api.get("/v1/runs?due=true&end_time=2026-03-01T11:59:00Z"))["items"][0]["due_at"][11:16] == "11:58"
+    assert "due must be one of true, false" in (await api.get("/v1/runs?due=1", 422))["detail"]
+
+
 async def test_runs_are_listed_by_why_they_exist(api: Api) -> None:
     job = await api.create(schedule="2026-03-01T13:00:00Z")
     again = await api.post(f"/v1/jobs/{job['id']}/run", status=202)

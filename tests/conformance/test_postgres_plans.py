@@ -231,6 +231,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
     "kept_jobs": (lambda: ("ada", PAGE, 0, LOWEST), {"jobs_owner"}),
     "kept_live": (lambda: ("ada", PAGE, 0, 1, datetime(2026, 6, 1, tzinfo=UTC), LOWEST), {"runs_shelf"}),
     "kept_ended": (lambda: ("ada", PAGE, 0, 1, NOW - timedelta(days=5), LOWEST), {"shelf_due_at_id"}),
+    "ids": (lambda: (LOWEST, HIGHEST, 20), {"jobs_pkey", "runs_pkey", "history_20260310_pkey"}),
     "attempts": (lambda: ([new_id()],), {"attempts_20260310_pkey"}),
     "ended_runs_among": (lambda: ([new_id()], NOW.date()), {"history_20260310_pkey"}),
     "records": (lambda: ("idempotency", "ada", "7"), {"records_pkey"}),

@@ -63,6 +63,7 @@ INDEXES = {
     "held_by": {"runs_held"},
     "run": {"runs_id"},
     "job": {"jobs_id"},
+    "ids": {"jobs_id", "runs_id"},
     "last_run": {"runs_id", "runs_job"},
     "list_run_of_one_shot": {"runs_id"},
     "list_runs_of_job": {"runs_job"},

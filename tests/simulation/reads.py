@@ -21,6 +21,7 @@ READ_CALLS: Mapping[str, ReadCall] = {
     "last_runs": lambda store, run, now: store.last_runs([run.job_id], now=now),
     "list_jobs": lambda store, run, now: store.list_jobs(JobFilter(), cursor=None, limit=5),
     "list_runs": lambda store, run, now: store.list_runs(RunFilter(), cursor=None, limit=5),
+    "ids": lambda store, run, now: store.ids(run.id, run.id, limit=5),
     "ledger": lambda store, run, now: store.ledger(run.job_id, start=now - MINUTE, end=now, limit=5),
     "ahead_of": lambda store, run, now: store.ahead_of(run),
     "records": lambda store, run, now: store.records(Declaration, owner=LOCAL),

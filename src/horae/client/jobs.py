@@ -66,6 +66,7 @@ class JobFilters(TypedDict, total=False):
     label: str | None  # `name` or `name:value`
     owner: str | None
     q: str | None  # part of a name, task or key
+    id_prefix: str | None  # the first digits of the id; only with `owner`
 
 
 def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[JobFilters]) -> Pages[Job]:

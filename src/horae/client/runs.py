@@ -33,6 +33,8 @@ class RunFilters(TypedDict, total=False):
     worker_id: str | None
     error_type: str | None
     min_lateness_ms: int | None
+    due: bool | None  # True: only runs whose due time has come
+    id_prefix: str | None  # the first digits of the id; only with `owner`
 
 
 def listed(*, limit: int | None = None, cursor: str | None = None, **filters: Unpack[RunFilters]) -> Pages[Run]:

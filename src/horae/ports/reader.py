@@ -122,6 +122,15 @@ class KeptPage(Value, frozen=True, kw_only=True):
     cursor: str | None
 
 
+class KnownId(Value, frozen=True, kw_only=True):
+    """An id that is in use, and whose; a job that runs once and its run share one."""
+
+    id: str
+    owner: str
+    job: bool  # whether it is that of a job
+    run: bool
+
+
 class Reader(Protocol):
     """Look-ups and lists. Look-ups by id find rows of any owner; `horae.lookup` checks whose they are."""
 
@@ -148,6 +157,9 @@ class Reader(Protocol):
         Jobs are searched by the time of their creation. Lists of users have a bound, and what others need does not
         wait for them; None is for acts and the engine, which need a whole page.
         """
+
+    async def ids(self, first: str, last: str, *, limit: int) -> list[KnownId]:
+        """Return the ids of jobs and runs from `first` to `last`, of any owner, newest first."""
 
     async def list_runs(
         self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None = None

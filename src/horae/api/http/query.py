@@ -46,6 +46,11 @@ class Query:
                 raise Invalid(f"{name} cannot contain the character NUL", pointer=f"/{name}")
             self._values[name] = value
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the parameters that are given."""
+        return frozenset(self._values)
+
     def text(self, name: str, longest: int = MAX_TEXT) -> str | None:
         """Return a text that is not empty; None when it is absent."""
         value = self._values.get(name)
@@ -73,6 +78,10 @@ class Query:
         """Return a member of an enum; None when it is absent."""
         value = self.one_of(name, list(kind))
         return None if value is None else kind(value)
+
+    def flag(self, name: str) -> bool:
+        """Return whether it is `true`; absent is `false`."""
+        return self.one_of(name, ("true", "false")) == "true"
 
     def time(self, name: str) -> datetime | None:
         """Return a timestamp with an offset; an unescaped `+`, which arrives as a blank, is accepted."""

@@ -20,8 +20,8 @@ from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Count, Query
 from horae.api.routes.logs import job_log, log_operation
 from horae.api.routes.runs import run_page
-from horae.api.schemas.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, run_filter
-from horae.api.schemas.ids import read_job_id, read_key
+from horae.api.schemas.filters import JOB_FILTERS, RUNS_OF_A_JOB, job_filter, reached_owner, run_filter
+from horae.api.schemas.ids import ID_PREFIX, read_id_prefix, read_job_id, read_key
 from horae.api.schemas.job_requests import (
     JobBody,
     PatchBody,
@@ -47,6 +47,7 @@ from horae.core.records import IdempotencyRecord
 from horae.jobs.idempotency import Issue
 from horae.lookup import find_job_by_key
 from horae.ports.reader import Listing
+from horae.queries.id_prefix import jobs_beginning
 from horae.queries.jobs import Overview
 from horae.queries.ledger import SlotEntry
 
@@ -75,12 +76,21 @@ async def create(request: Request) -> Response:
     return await run_once(request, principal(request), data, act, respond)
 
 
-@Operation(scope=Scope.READ, tag="jobs", params=(*JOB_FILTERS, *PAGING), answers={200: PageView[JobView]}, listing=True)
+@Operation(
+    scope=Scope.READ,
+    tag="jobs",
+    params=(*JOB_FILTERS, ID_PREFIX, *PAGING),
+    answers={200: PageView[JobView]},
+    listing=True,
+)
 async def list_jobs(request: Request) -> Response:
     """List jobs, newest first."""
-    services = services_of(request)
-    query = Query(request)
-    which = job_filter(query, principal(request), services.clock.now())
+    services, query, who = services_of(request), Query(request), principal(request)
+    prefix = read_id_prefix(query, "job")
+    if prefix is not None:
+        found = await jobs_beginning(services.store, prefix, owner=reached_owner(query, who), limit=query.limit)
+        return page_response([job_view(each) for each in await services.queries.overviews_of(found)], None)
+    which = job_filter(query, who, services.clock.now())
 
     async def read(cursor: str | None, limit: int) -> Listing[Overview]:
         return await services.queries.jobs(which, cursor=cursor, limit=limit)

@@ -13,20 +13,23 @@ from horae.api.dispatch.acts import acts_of
 from horae.api.dispatch.context import Services, services_of
 from horae.api.dispatch.idempotency import run_once
 from horae.api.dispatch.pages import bounded_page
-from horae.api.dispatch.responses import PageView, json_response, location_header
+from horae.api.dispatch.responses import PageView, json_response, location_header, page_response
 from horae.api.dispatch.router import resource
 from horae.api.http.body import EmptyBody, decode, read_body, read_empty_body
 from horae.api.http.operation import Operation, Scope
 from horae.api.http.problems import Problem
 from horae.api.http.query import PAGING, Query
 from horae.api.routes.logs import log_operation, run_log
-from horae.api.schemas.filters import RUN_FILTERS, queried_owner, run_filter
-from horae.api.schemas.ids import read_run_id
+from horae.api.schemas.filters import DUE, RUN_FILTERS, queried_owner, reached_owner, run_filter
+from horae.api.schemas.ids import ID_PREFIX, read_id_prefix, read_run_id
 from horae.api.schemas.run_views import RunView, listed_run_view, run_view
 from horae.core.model import Run, RunId
 from horae.core.records import IdempotencyRecord
+from horae.core.schedule.timestamps import TICK
+from horae.core.values import replace
 from horae.jobs.idempotency import Issue
 from horae.ports.reader import Listing, RunFilter
+from horae.queries.id_prefix import runs_beginning
 
 
 class AgainBody(Struct, forbid_unknown_fields=True):
@@ -46,14 +49,21 @@ class WhyView(Struct):
 @Operation(
     scope=Scope.READ,
     tag="runs",
-    params=(*RUN_FILTERS, *PAGING),
+    params=(*RUN_FILTERS, DUE, ID_PREFIX, *PAGING),
     answers={200: PageView[RunView], 404: Problem},
     listing=True,
 )
 async def list_runs(request: Request) -> Response:
     """List runs, by due time, latest first."""
-    services, query = services_of(request), Query(request)
-    which = run_filter(query, services.clock.now(), owner=queried_owner(query, principal(request)))
+    services, query, who = services_of(request), Query(request), principal(request)
+    now = services.clock.now()
+    prefix = read_id_prefix(query, "run")
+    if prefix is not None:
+        found = await runs_beginning(services.store, prefix, owner=reached_owner(query, who), limit=query.limit)
+        return page_response([listed_run_view(run, now) for run in found], None)
+    which = run_filter(query, now, owner=queried_owner(query, who))
+    if query.flag(DUE.name):
+        which = replace(which, end_at=min(now + TICK, which.end_at or now + TICK))
     return await run_page(services, which, query)
 
 

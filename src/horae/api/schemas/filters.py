@@ -64,6 +64,7 @@ RUNS_OF_A_JOB = (
     *SEARCHES,
 )
 RUN_FILTERS = (Param("job_id", JobIdText, "runs of this job"), OWNER, *RUNS_OF_A_JOB)
+DUE = Param("due", Literal["true", "false"], "`true`: only runs whose due time has come")
 
 LETTER_FILTERS = (
     Param("job_id", JobIdText, "dead letters of this job"),
@@ -158,6 +159,11 @@ def letter_filter(query: Query, who: Principal, now: datetime) -> RunFilter:
 def queried_owner(query: Query, who: Principal) -> str | None:
     """Return whose jobs, runs or events a query is about, None for every owner's; raises Forbidden for another's."""
     return owner_allowed(query.text("owner"), who)
+
+
+def reached_owner(query: Query, who: Principal) -> str | None:
+    """Return the owner that a query names; without one whatever the caller may see, None for every owner's."""
+    return queried_owner(query, who) if OWNER.name in query.names else who.reach
 
 
 def owner_allowed(owner: str | None, who: Principal) -> str | None:

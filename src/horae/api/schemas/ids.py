@@ -1,13 +1,40 @@
 """Reads the ids and keys that requests name jobs and runs by."""
 
+import re
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
+from horae.api.http.operation import Param
+from horae.api.http.query import Query
 from horae.core.errors import Invalid, NotFound
 from horae.core.ids import is_id
 from horae.core.limits import Key
 from horae.core.model import JobId, RunId
+
+ID_PREFIX = Param(
+    "id_prefix",
+    Annotated[str, Meta(pattern="^((job|run)_)?[0-9a-f]{1,32}$")],
+    "the first digits of the id; only with `owner` and `limit`, and finds 20 at most",
+)
+_WITH_A_PREFIX = frozenset({ID_PREFIX.name, "owner", "limit"})
+
+
+def read_id_prefix(query: Query, kind: Literal["job", "run"]) -> str | None:
+    """Return the first digits of an id; None when they are not asked for. Raises Invalid beside other filters."""
+    text = query.text(ID_PREFIX.name)
+    if text is None:
+        return None
+    if others := sorted(query.names - _WITH_A_PREFIX):
+        raise Invalid(f"id_prefix cannot be combined with {', '.join(others)}", pointer="/id_prefix")
+    digits = text.removeprefix(f"{kind}_")
+    if re.fullmatch("[0-9a-f]{1,32}", digits) is None:
+        raise Invalid(
+            f"id_prefix must be 1 to 32 of the digits 0-9 and a-f, after {kind}_ or alone", pointer="/id_prefix"
+        )
+    return digits
 
 
 def read_job_id(text: str) -> JobId:

@@ -18,6 +18,7 @@ from horae.ports.reader import (
     JobFilter,
     Kept,
     KeptPage,
+    KnownId,
     Ledger,
     Listing,
     QueueDepth,
@@ -127,6 +128,10 @@ class PostgresReads(PostgresBase):
         cut = page(found.values(), limit, lambda job: (job.id,), [(edge,) for edge in edges])
         searched_to = None if cut.edge is None else born_at(str(cut.edge[0]))
         return Listing(items=cut.rows, cursor=cut.cursor, searched_to=searched_to)
+
+    async def ids(self, first: str, last: str, *, limit: int) -> list[KnownId]:
+        found = await self._db.rows("ids", first, last, limit)
+        return [KnownId(id=ident, owner=owner, job=job, run=run) for ident, owner, job, run in found]
 
     def _session(self, look: int | None) -> AbstractAsyncContextManager[Session]:
         """A session for a list: with a bound it is a user's, otherwise the engine or an act needs it."""

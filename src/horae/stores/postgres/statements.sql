@@ -1068,6 +1068,20 @@ SELECT run.*
   FROM unnest($1::uuid[]) AS given(id)
  CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = given.id AND ended_on >= $2) AS run;
 
+-- name: ids
+-- $1 the first, $2 the last, $3 how many. Each part stops at the limit: a wide range costs no more than a narrow one.
+SELECT *
+  FROM ((SELECT id, owner, true AS job, false AS run FROM jobs
+          WHERE id >= $1::uuid AND id <= $2::uuid ORDER BY id DESC LIMIT $3)
+         UNION ALL
+        (SELECT id, owner, schedule IS NOT NULL, true FROM runs
+          WHERE id >= $1::uuid AND id <= $2::uuid ORDER BY id DESC LIMIT $3)
+         UNION ALL
+        (SELECT id, owner, schedule IS NOT NULL, true FROM history
+          WHERE id >= $1::uuid AND id <= $2::uuid ORDER BY id DESC LIMIT $3)) AS found
+ ORDER BY id DESC
+ LIMIT $3;
+
 -- name: attempts
 SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts
  WHERE run_id = ANY($1::uuid[])

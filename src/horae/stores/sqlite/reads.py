@@ -9,7 +9,7 @@ from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.drafts import MAX_INLINE_PARAMS
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
 from horae.core.records import QueueSettings
-from horae.ports.reader import ErrorGroup, Kept, KeptPage, Ledger, RunFilter
+from horae.ports.reader import ErrorGroup, Kept, KeptPage, KnownId, Ledger, RunFilter
 from horae.ports.store import Plannable
 from horae.stores.common.codecs import decode_error
 from horae.stores.common.listing import WHOLE, Ident, Micros, Number, amount_of, decode_cursor, encode_cursor
@@ -38,6 +38,15 @@ def runs(db: sqlite3.Connection, run_ids: Sequence[RunId], ended: bool) -> Mappi
     rows = (db.execute(statement, {"id": to_blob(run_id)}).fetchone() for run_id in run_ids)
     found = (ROWS.run(row) for row in rows if row is not None)
     return {run.id: run for run in found}
+
+
+def ids(db: sqlite3.Connection, first: str, last: str, limit: int) -> list[KnownId]:
+    """The ids of jobs and runs within a range, newest first."""
+    which = {"first": to_blob(first), "last": to_blob(last), "limit": limit}
+    return [
+        KnownId(id=to_hex(ident), owner=owner, job=bool(job), run=bool(run))
+        for ident, owner, job, run in db.execute(STATEMENTS["ids"], which)
+    ]
 
 
 def attempts(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> Mapping[RunId, Sequence[Attempt]]:

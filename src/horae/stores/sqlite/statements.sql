@@ -668,6 +668,17 @@ SELECT * FROM runs WHERE id = :id AND schedule IS NOT NULL;
 -- name: attempts
 SELECT run_id, number, fence, node, started_at, ended_at, outcome, error FROM attempts WHERE run_id = ? ORDER BY fence;
 
+-- name: ids
+-- Each part stops at the limit, so that a wide range costs no more than a narrow one.
+SELECT * FROM (
+    SELECT id, owner, 1, 0 FROM jobs INDEXED BY jobs_id
+     WHERE id >= :first AND id <= :last ORDER BY id DESC LIMIT :limit)
+UNION ALL
+SELECT * FROM (
+    SELECT id, owner, schedule IS NOT NULL, 1 FROM runs INDEXED BY runs_id
+     WHERE id >= :first AND id <= :last ORDER BY id DESC LIMIT :limit)
+ ORDER BY 1 DESC LIMIT :limit;
+
 -- name: last_run
 SELECT * FROM (
     SELECT * FROM runs INDEXED BY runs_id WHERE id = :job_id AND schedule IS NOT NULL AND due_at <= :now

@@ -18,6 +18,7 @@ from horae.ports.reader import (
     JobFilter,
     Kept,
     KeptPage,
+    KnownId,
     Ledger,
     Listing,
     QueueDepth,
@@ -176,6 +177,9 @@ class SqliteStore:
         self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None = None
     ) -> Listing[Run]:
         return await self._reader(look)(lambda db: list_queries.list_runs(db, which, cursor, limit, look))
+
+    async def ids(self, first: str, last: str, *, limit: int) -> list[KnownId]:
+        return await self._executor.read(lambda db: reads.ids(db, first, last, limit))
 
     async def ledger(
         self, job_id: JobId, *, start: datetime, end: datetime, limit: int, look: int | None = None
