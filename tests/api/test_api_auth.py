@@ -185,6 +185,22 @@ async def test_every_owner_s_lists_are_for_administrators_whatever_an_owner_is_c
     assert method == "HEAD" or any(one in everybody_s.text for one in world.ids)
 
 
+async def test_another_owner_s_queues_are_for_administrators(
+    matrix: Matrix, client: httpx2.AsyncClient, world: World
+) -> None:
+    async def names(sub: str, scope: str, status: int = 200, **params: str) -> list[str]:
+        answer = await client.get("/v1/queues", headers=bearer(matrix, sub, scope), params=params)
+        assert answer.status_code == status
+        return [queue["name"] for queue in answer.json().get("items", [])]
+
+    for owner in (OWNER, "*", "nobody"):
+        await names(STRANGER, EVERY_SCOPE, 403, owner=owner)
+    assert MARKER in await names(STRANGER, "admin", owner=OWNER)
+    assert MARKER in await names(STRANGER, "admin", owner="*")
+    assert MARKER not in await names(STRANGER, "admin", owner=STRANGER)
+    assert MARKER in await names(OWNER, EVERY_SCOPE, owner=OWNER)
+
+
 async def test_filters_do_not_reach_what_is_another_s(matrix: Matrix, client: httpx2.AsyncClient, world: World) -> None:
     for path, params in [
         ("/v1/runs", {"job_id": world.jobs[0]}),

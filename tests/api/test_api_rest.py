@@ -7,6 +7,9 @@ import pytest
 
 from horae.api.app import create_app
 from horae.api.dispatch.context import Services
+from horae.core.ids import Ids
+from horae.core.model import Node, NodeId
+from tests import acts
 from tests.api.harness import Api
 
 
@@ -52,6 +55,20 @@ async def test_tasks_are_listed_with_their_schemas(api: Api) -> None:
 async def test_workers_are_listed(api: Api) -> None:
     [worker] = (await api.get("/v1/workers"))["items"]
     assert (worker["id"], worker["name"], worker["concurrency"]) == (api.hand.id, "hand", 8)
+    assert worker["alive"] is True
+
+
+async def test_nodes_are_listed_by_their_role_and_the_dead_are_told(api: Api) -> None:
+    now = api.clock.now()
+    planner = Node(
+        id=NodeId(Ids()()), name="another", roles=("api", "planner"), version="test", started_at=now, beat_at=now
+    )
+    await acts.register(api.store, planner)
+    for role, names in (("any", ["another", "hand"]), ("planner", ["another"]), ("worker", ["hand"])):
+        assert [node["name"] for node in (await api.get(f"/v1/workers?role={role}"))["items"]] == names
+    api.clock.advance(seconds=16)
+    assert [node["alive"] for node in (await api.get("/v1/workers?role=any"))["items"]] == [False, False]
+    assert "role must be one of api, planner, worker, any" in (await api.get("/v1/workers?role=boss", 422))["detail"]
 
 
 async def test_health_readiness_and_the_front_page_answer(api: Api) -> None:

@@ -321,7 +321,7 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """A node that runs tasks."""
+    """A node, by default one that runs tasks."""
 
     id: str
     name: str
@@ -332,6 +332,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     running: int = 0
     started_at: datetime | None = None
     last_seen_at: datetime | None = None
+    alive: bool = True  # whether its heartbeats arrive
 
 
 class Task(Struct, frozen=True, kw_only=True):

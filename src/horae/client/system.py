@@ -1,10 +1,14 @@
 """`client.queues`, `client.workers`, `client.tasks` and `client.usage`."""
 
+from typing import Literal
+
 from msgspec import UNSET, UnsetType
 
 from horae.client.call import Call, Steps, change, get, path_to
 from horae.client.methods import Methods, TransportT, call_method
 from horae.client.models import Page, QueueView, Task, Usage, Worker
+
+Role = Literal["api", "planner", "worker", "any"]
 
 
 def queues(*, owner: str | None = None) -> Steps[list[QueueView]]:
@@ -38,9 +42,9 @@ def resume(name: str) -> Call[QueueView]:
     return update(name, paused=False)
 
 
-def workers() -> Steps[list[Worker]]:
-    """Return the nodes that run tasks."""
-    page: Page[Worker] = yield get(path_to("workers"), Page[Worker])
+def workers(*, role: Role | None = None) -> Steps[list[Worker]]:
+    """Return the nodes that run tasks, or those with another role."""
+    page: Page[Worker] = yield get(path_to("workers"), Page[Worker], role=role)
     return page.items
 
 

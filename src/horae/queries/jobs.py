@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from horae.batcher import Batcher
 from horae.core.errors import Invalid, NotFound
 from horae.core.job_rules import job_of, next_run_at
-from horae.core.model import Attempt, Job, JobId, JobStatus, Node, Run, RunId
+from horae.core.model import Attempt, Job, JobId, JobStatus, Run, RunId
 from horae.core.schedule.evaluate import jittered
 from horae.core.schedule.preview import preview
 from horae.core.schedule.timestamps import TICK, parse_timestamp, rfc3339
@@ -197,12 +197,6 @@ class JobQueries:
             return slot_entries(job, ledger, start=start, end=end, now=now), True
         found = slot_entries(job, ledger, start=start, end=known_to, now=now)
         return [entry for entry in found if entry.end <= known_to], False
-
-    # --- nodes
-
-    async def workers(self) -> list[Node]:
-        """Return the registered nodes that run tasks."""
-        return [node for node in await self._store.nodes() if "worker" in node.roles]
 
 
 def _refuse_far(job: Job, end: datetime | None, now: datetime) -> None:

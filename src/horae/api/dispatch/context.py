@@ -23,6 +23,7 @@ from horae.ports.clock import Clock
 from horae.ports.store import Store
 from horae.queries.jobs import JobQueries
 from horae.queries.log_tail import LogTails
+from horae.queries.nodes import NodeQueries
 from horae.queries.why import StartExplainer
 from horae.secrets.sealer import Sealer
 
@@ -35,6 +36,7 @@ class Services:
     queries: JobQueries
     dead_letters: DeadLetters
     queues: Queues
+    nodes: NodeQueries
     why: StartExplainer
     tasks: TaskCatalog
     feed: Feed
@@ -82,6 +84,7 @@ class Services:
             queries=queries,
             dead_letters=DeadLetters(store=store, clock=clock, preparation=jobs.preparation, new_id=new_id),
             queues=Queues(store, clock),
+            nodes=NodeQueries(store, clock, dead_after=dead_after),
             why=StartExplainer(store, clock, dead_after=dead_after),
             tasks=tasks,
             feed=Feed(store, queries, clock),

@@ -14,6 +14,7 @@ from horae.api.dispatch.router import resource
 from horae.api.http.body import decode, read_body
 from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.query import MAX_LIMIT, Count, Cursor, Query
+from horae.api.schemas.filters import OWNER, reached_owner
 from horae.api.schemas.wire import milliseconds_of, seconds_of
 from horae.core.errors import NotFound
 from horae.core.limits import Queue
@@ -47,14 +48,15 @@ class QueueView(Struct):
     concurrency: int | None
 
 
-@Operation(scope=Scope.READ, tag="queues", params=QUEUE_PAGING, answers={200: PageView[QueueView]}, listing=True)
+@Operation(
+    scope=Scope.READ, tag="queues", params=(OWNER, *QUEUE_PAGING), answers={200: PageView[QueueView]}, listing=True
+)
 async def list_queues(request: Request) -> Response:
-    """List queues by name with their depth and lateness, as autoscalers need them."""
+    """List queues by name with their depth and lateness, as autoscalers need them; to administrators of every owner."""
     query = Query(request)
+    owner = reached_owner(query, principal(request))
     limit = query.number("limit", MAX_LIMIT, MAX_LIMIT)
-    found = await services_of(request).queues.list(
-        owner=principal(request).reach, after=query.cursor or "", limit=limit
-    )
+    found = await services_of(request).queues.list(owner=owner, after=query.cursor or "", limit=limit)
     return page_response([_view(one) for one in found.items], found.cursor)
 
 
