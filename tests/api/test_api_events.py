@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -442,3 +443,24 @@ async def test_open_streams_are_counted_until_they_end(services: Services, path:
                 await asyncio.sleep(0.005)
         async with http.stream("GET", path, headers=headers) as answer:
             assert answer.status_code == 200
+
+
+async def test_what_happened_since_a_time_is_read_to_its_end(ada: AsyncClient, hand: Hand, clock: StoreClock) -> None:
+    begin = clock.now()
+    job = await ada.jobs.create("demo.echo")
+    await finish(hand)
+    async with asyncio.timeout(PATIENCE):
+        happened = [event async for event in ada.events(since=begin, follow=False)]
+        assert types(happened) == ["job.created", "run.succeeded"]
+        assert {event.job_id for event in happened} == {job.id}
+        assert [event async for event in ada.events(since=clock.now(), follow=False)] == []
+        assert types([e async for e in ada.events(since=begin, types=["run.*"], follow=False)]) == ["run.succeeded"]
+        assert [event async for event in ada.events(follow=False)] == [], "without a time it begins now"
+
+
+async def test_what_is_no_longer_kept_cannot_be_asked_for(ada: AsyncClient, clock: StoreClock) -> None:
+    with pytest.raises(TooOld, match="events are kept for 24 h, so ask for a later time than 2"):
+        async for _ in ada.events(since=clock.now() - timedelta(days=2), follow=False):
+            pass
+    with pytest.raises(RequestInvalid, match="follow must be one of 0, 1"):
+        await ada.request("GET", "/v1/events", query={"follow": 2})

@@ -292,6 +292,18 @@ def test_events_go_on_after_a_break_where_they_were() -> None:
     assert script.asked[0].url.params["types"] == "job.*"
 
 
+def test_what_has_happened_ends_and_only_then() -> None:
+    gone = b'event: run.failed\ndata: {"type": "run.failed", "at": "2026-01-01T00:00:00Z", "job_id": null}\n\n'
+    script = Script(streamed(event(1, "1"), broken=True), streamed(gone + event(2, "2") + b"event: end\ndata: {}\n\n"))
+    with script.client() as client:
+        heard = list(client.events(since=datetime(2026, 1, 1, tzinfo=UTC), follow=False))
+    assert [one.job_id for one in heard] == ["job_1", None, "job_2"], "a run that was deleted has no job any more"
+    assert [dict(request.url.params) for request in script.asked] == [
+        {"since": "2026-01-01T00:00:00+00:00", "follow": "0"}
+    ] * 2
+    assert script.asked[1].headers["last-event-id"] == "1"
+
+
 async def test_the_asynchronous_client_goes_on_too() -> None:
     def body(*chunks: bytes) -> httpx2.Response:
         async def chunked() -> AsyncIterator[bytes]:

@@ -389,3 +389,23 @@ async def test_large_batches_are_told_of(store: Store) -> None:
     await acts.create(store, runs)
     [batch] = await batches_of(store)
     assert sorted(batch.subjects) == sorted(run.id for run in runs)
+
+
+async def test_a_position_before_a_time_is_found(store: Store) -> None:
+    """No event from that time on comes before it, and what is much older does not come after it."""
+    begin = await store.events.last()
+    await acts.create(store, [one_shot()])
+    [first] = await batches_of(store, begin)
+    for _ in range(20):
+        await acts.create(store, [one_shot()])
+    batches = await batches_of(store, begin)
+    assert len(batches) == 21
+    long_ago = await store.events.last(before=first.at - timedelta(days=1))
+    assert [batch.position for batch in await batches_of(store, long_ago)][-21:] == [
+        batch.position for batch in batches
+    ]
+    middle = await store.events.last(before=batches[10].at)
+    assert {batch.position for batch in batches[10:]} <= {batch.position for batch in await batches_of(store, middle)}
+    later = await store.events.last(before=batches[-1].at + timedelta(hours=1))
+    assert await batches_of(store, later) == []
+    assert await store.events.last(before=batches[-1].at + timedelta(hours=1)) == await store.events.last()

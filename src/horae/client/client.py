@@ -37,14 +37,24 @@ def events(
     types: Iterable[str] = (),
     job_id: str | None = None,
     owner: str | None = None,
+    since: datetime | None = None,
+    follow: bool = True,
     last_event_id: str | None = None,
 ) -> Stream[Event]:
-    """Iterate over events from now on, or after `last_event_id`; reconnects without loss or repetition.
+    """Iterate over events from now on, `since` a time or after `last_event_id`; reconnects without loss or repetition.
+
+    Without `follow` the iteration ends with what has happened by now.
 
     `types` such as `run.failed` or `job.*` select events. `run.started` and `run.progress` are best effort; all others
     are always delivered. Raises TooOld when the events after `last_event_id` are no longer kept.
     """
-    query = given(types=",".join(types) or None, job_id=job_id, owner=owner)
+    query = given(
+        types=",".join(types) or None,
+        job_id=job_id,
+        owner=owner,
+        since=None if since is None else since.isoformat(),
+        follow=None if follow else 0,
+    )
     return EventStream(Call(method="GET", path=path_to("events"), read=bytes, query=(*query.items(),)), last_event_id)
 
 

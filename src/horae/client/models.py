@@ -362,7 +362,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
     type: str
     at: datetime
-    job_id: str
+    job_id: str | None = None  # None if its run has been deleted
     run_id: str | None = None
     job: Job | None = None
     run: Run | None = None

@@ -164,11 +164,14 @@ class LogStream(_ResumableStream[str]):
 
 
 class EventStream(_ResumableStream[Event]):
-    """The events of jobs and runs; it never ends."""
+    """The events of jobs and runs; it ends only if the server was asked for what has happened, and no more."""
 
     def feed(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         for message in self._parser.feed(data):
+            if message.name == "end":
+                self._ended = True
+                break
             event = msgspec.json.decode(message.data, type=Event)
             events.append(msgspec.structs.replace(event, id=message.last_id))
         return events

@@ -58,10 +58,12 @@ class EventFilter:
     owner: str | None  # None means every owner
     kinds: frozenset[EventKind] = frozenset(EventKind)
     job_id: JobId | None = None
+    since: datetime | None = None  # None means any time
 
     def matches(self, event: FeedEvent) -> bool:
         """Whether the listener gets this event."""
-        return self.job_id in (None, event.job_id) and event.kind in self.kinds and self.owner in (None, event.owner)
+        wanted = self.job_id in (None, event.job_id) and event.kind in self.kinds and self.owner in (None, event.owner)
+        return wanted and (self.since is None or event.at >= self.since)
 
 
 def sort_key(position: str) -> tuple[int, ...]:

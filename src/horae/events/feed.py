@@ -11,14 +11,15 @@ from itertools import chain, islice
 
 import structlog
 
-from horae.core.errors import Unavailable
+from horae.core.errors import Gone, Unavailable
 from horae.core.events import EventKind
+from horae.core.schedule.timestamps import rfc3339
 from horae.core.signals import Signal
-from horae.events.event import EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key
+from horae.events.event import MARGIN, EventFilter, EventId, EventLoader, FeedEvent, read_event_id, sort_key
 from horae.events.progress import BEST_EFFORT, ProgressPoll
 from horae.loop import Loop
 from horae.ports.clock import Clock
-from horae.ports.events import EventBatch
+from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.ports.store import Store
 from horae.queries.jobs import JobQueries
 
@@ -223,6 +224,11 @@ class Listener:
                 self._pass_by()
                 return []
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that has happened was returned."""
+        return self._number is not None and not self._waiting and self._number == self._tail.end
+
     def resume_id(self, now: datetime) -> EventId:
         """Return the id to resume after once everything that was returned so far has been delivered."""
         if self._number is not None and not self._waiting:
@@ -328,6 +334,14 @@ class Feed:
         if last_id is None:
             return EventId(position=last, count=0, at=now)
         return read_event_id(last_id, like=last, now=now)
+
+    async def position_at(self, since: datetime) -> EventId:
+        """Return where to start for what happened since a time; raises Gone if such events may have expired."""
+        now = self._clock.now()
+        if since < now - EVENT_LIFE + MARGIN:
+            hours = EVENT_LIFE // timedelta(hours=1)
+            raise Gone(f"events are kept for {hours} h, so ask for a later time than {rfc3339(since)}")
+        return EventId(position=await self._store.events.last(before=since), count=0, at=min(since, now))
 
     @contextmanager
     def listen(self, which: EventFilter, after: EventId) -> Iterator[Listener]:

@@ -29,5 +29,8 @@ class EventLog(Protocol):
         A batch is returned only when none can be committed before it any more. `owner` None means any owner.
         """
 
-    async def last(self) -> str:
-        """Return a position after which `read` returns everything that is committed from now on."""
+    async def last(self, *, before: datetime | None = None) -> str:
+        """Return a position after which `read` returns everything that is committed from now on.
+
+        With `before` it is an earlier one: after it comes everything that was committed at that time or later.
+        """

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -32,8 +33,13 @@ PARAMS = (
     Param("types", Text, "only these types, such as `run.failed,job.*`"),
     Param("job_id", JobIdText, "only events of this job and its runs"),
     OWNER,
+    Param("since", datetime, "begin with what happened at this time, at most a day ago, instead of now"),
+    Param(
+        "follow", Literal["0", "1"], "`0` ends the stream with the message `end` when all that has happened was sent"
+    ),
     *sse.RESUME,
 )
+LOOK_SECONDS = 0.5  # of a stream that does not follow, for what has happened
 
 
 class EventView(Struct):
@@ -63,23 +69,32 @@ async def listen(request: Request) -> Response:
     services = services_of(request)
     query = Query(request)
     which = await _filter(services, query, principal(request))
-    after = await services.feed.position(sse.last_event_id(request, query))
-    return sse.stream(_messages(services, sse.StreamLifetime(request), which, after))
+    last_id = sse.last_event_id(request, query)
+    if last_id is None and which.since is not None:
+        after = await services.feed.position_at(which.since)
+    else:
+        after = await services.feed.position(last_id)
+    follows = query.one_of("follow", ("0", "1")) != "0"
+    return sse.stream(_messages(services, sse.StreamLifetime(request), which, after, follows=follows))
 
 
 async def _messages(
-    services: Services, lifetime: sse.StreamLifetime, which: EventFilter, after: EventId
+    services: Services, lifetime: sse.StreamLifetime, which: EventFilter, after: EventId, *, follows: bool
 ) -> AsyncIterator[bytes]:
+    patience = sse.KEEP_ALIVE_SECONDS if follows else LOOK_SECONDS
     with services.feed.listen(which, after) as listener, MESSAGES.used():
         yield sse.OPENING + sse.message(ident=str(after))
         while not lifetime.ended:
             try:
-                found = await listener.next(lifetime.at_most(sse.KEEP_ALIVE_SECONDS))
+                found = await listener.next(lifetime.at_most(patience))
             except Unavailable as error:  # the client reconnects, and resumes when the store is available
                 yield sse.comment(str(error))
                 return
             if found:
                 yield b"".join(map(MESSAGES, found))
+            elif not follows and listener.caught_up:
+                yield sse.message(b"{}", event="end")
+                return
             else:  # the id lets the client resume here instead of after the last event that it received
                 yield sse.KEEP_ALIVE + sse.message(ident=str(listener.resume_id(services.clock.now())))
 
@@ -111,7 +126,8 @@ async def _filter(services: Services, query: Query, who: Principal) -> EventFilt
     owner = queried_owner(query, who)
     types, job = query.text("types"), query.text("job_id")
     kinds = frozenset(EventKind) if types is None else _kinds(types)
-    return EventFilter(owner=owner, kinds=kinds, job_id=None if job is None else await _job(services, job, owner))
+    job_id = None if job is None else await _job(services, job, owner)
+    return EventFilter(owner=owner, kinds=kinds, job_id=job_id, since=query.time("since"))
 
 
 async def _job(services: Services, text: str, owner: str | None) -> JobId:

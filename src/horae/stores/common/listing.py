@@ -6,7 +6,7 @@ the last row that a stream looked at is its edge. Above all edges nothing is mis
 
 import base64
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
@@ -24,6 +24,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 WHOLE = 2**40  # rows: more than any list has
 LAST_NUMBER = 2**63 - 1  # of a row, and of a position in the event log
+COMMIT_MARGIN = timedelta(minutes=1)  # by which the times of events may differ from the order of their commits
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -109,6 +110,25 @@ def event_position(text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= len(str(LAST_NUMBER)) and int(text) <= LAST_NUMBER:
         return int(text)
     raise Invalid("the position is not one that this server gave out; begin without it")
+
+
+async def last_position_before(
+    before: datetime, last: int, first_after: Callable[[int], Awaitable[datetime | None]]
+) -> int:
+    """The last position of an event log before a time, by bisection: positions and times have the same order.
+
+    `first_after` returns the time of the first event after a position. Events of other transactions may be committed a
+    little later than those after them, so a margin is left.
+    """
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        at = await first_after(middle)
+        if at is not None and at < before - COMMIT_MARGIN:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def micros_of(moment: datetime) -> int:

@@ -8,12 +8,13 @@ transactions that write something else do not hold up the feed.
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from horae.core.errors import Unavailable
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
-from horae.stores.common.listing import event_position
+from horae.stores.common.listing import event_position, last_position_before
 from horae.stores.postgres.connection.database import TIMEOUT, Database, Session
 
 LOOKS = 5  # of one read, to see whether the writers of the moment are done
@@ -64,7 +65,20 @@ class PostgresEventLog:
             found = await session.rows(name, since, self._horizon.settled, limit, *whose)
         return [_batch(row) for row in found]
 
-    async def last(self) -> str:
+    async def last(self, *, before: datetime | None = None) -> str:
+        last = await self._settled()
+        if before is None:
+            return str(last)
+        async with self._db.session() as session:
+
+            async def first_after(position: int) -> datetime | None:
+                found = await session.rows("events_of_all", position, last, 1)
+                return _batch(found[0]).at if found else None
+
+            return str(await last_position_before(before, last, first_after))
+
+    async def _settled(self) -> int:
+        """The last number given out, once everything up to it is committed."""
         try:
             async with asyncio.timeout(TIMEOUT), self._db.session() as session:
                 last = await self._look(session)
@@ -73,7 +87,7 @@ class PostgresEventLog:
                     await self._look(session)
         except TimeoutError as exc:
             raise Unavailable("a transaction that writes an event does not end; try again") from exc
-        return str(last)
+        return last
 
     async def _look(self, session: Session) -> int:
         """Look once; returns the last number given out."""

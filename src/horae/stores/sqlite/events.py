@@ -6,7 +6,7 @@ from datetime import datetime
 
 from horae.core.events import EventKind
 from horae.ports.events import EventBatch
-from horae.stores.common.listing import event_position
+from horae.stores.common.listing import event_position, last_position_before
 from horae.stores.sqlite.codecs import to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import SqliteExecutor, Transaction
@@ -36,8 +36,16 @@ class SqliteEventLog:
         since = 0 if after is None else event_position(after)
         return await self._executor.read(lambda db: _read(db, since, owner, limit))
 
-    async def last(self) -> str:
-        return str(await self._executor.read(_last))
+    async def last(self, *, before: datetime | None = None) -> str:
+        last = await self._executor.read(_last)
+        if before is None:
+            return str(last)
+
+        async def first_after(position: int) -> datetime | None:
+            found = await self._executor.read(lambda db: _read(db, position, None, 1))
+            return found[0].at if found else None
+
+        return str(await last_position_before(before, last, first_after))
 
 
 def _read(db: sqlite3.Connection, since: int, owner: str | None, limit: int) -> list[EventBatch]:
