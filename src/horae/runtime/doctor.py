@@ -1,5 +1,6 @@
 """Checks a set-up: its store, its nodes, its queues and its server."""
 
+import asyncio
 import platform
 import shutil
 import time
@@ -55,16 +56,42 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
 
 
-def examine_server() -> Finding:
-    """Check that the server at HORAE_URL answers and accepts HORAE_TOKEN."""
+async def examine_server(settings: Settings) -> Finding:
+    """Check the server at HORAE_URL, without changing or creating anything."""
+    return await asyncio.to_thread(_server, await _known_nodes(settings))
+
+
+def _server(known: frozenset[str] | None) -> Finding:
+    """Check that the server at HORAE_URL answers, accepts HORAE_TOKEN, and has the store that the settings name.
+
+    `known` are the nodes that are registered in that store; None if it cannot be read.
+    """
     with Client(retries=0) as client:
         try:
             tasks = len(list(client.tasks.list()))
+            nodes = {node.id for node in client.workers.list(role="any")}
         except Unavailable as exc:
             return _warning("server", str(exc))
         except Refused as exc:
             return _bad("server", f"{client.url} refuses the request: {exc}")
+    if known is not None and nodes.isdisjoint(known):
+        detail = f"{client.url} has another store: none of its nodes is registered in the one of these settings"
+        return _bad("server", f"{detail}; set HORAE_URL or HORAE_STORE so that both are of one cluster")
     return _ok("server", f"{client.url} answers and knows {tasks} tasks")
+
+
+async def _known_nodes(settings: Settings) -> frozenset[str] | None:
+    """Return the nodes that are registered in the store; None if it cannot be read, which `examine` tells."""
+    if settings.store.startswith("sqlite:") and not sqlite_path(settings.store).exists():
+        return None
+    try:
+        version, expected = await make_store(settings.store).status()
+        if version != expected:
+            return None
+        async with opened_store(settings.store) as store:
+            return frozenset(node.id for node in await store.nodes())
+    except HoraeError:
+        return None
 
 
 def _safety(settings: Settings) -> Finding:
@@ -143,7 +170,8 @@ def _ahead(offset: timedelta) -> str:
 
 def _role(role: str, nodes: Sequence[Node]) -> Finding:
     if not nodes:
-        return _warning(f"{role} nodes", f"none alive; start one with `horae serve --roles {role}`")
+        found = _bad if role == "worker" else _warning  # without a worker nothing runs at all
+        return found(f"{role} nodes", f"none alive; start one with `horae serve --roles {role}`")
     versions = sorted({node.version for node in nodes})
     mixed = "" if len(versions) == 1 else f", of versions {' and '.join(versions)}"
     return _ok(f"{role} nodes", f"{len(nodes)} alive{mixed}")

@@ -24,7 +24,8 @@ def doctor(
 ) -> int:
     """Show each setting and where it came from, and check the store, the nodes, the queues and the server.
 
-    Nothing is changed. The exit code is 1 if something is bad; warnings do not count.
+    Nothing is changed. The exit code is 1 if something is bad: also if no worker is alive, or if the server has another
+    store than these settings name. Warnings do not count.
     """
     from horae.config import load_settings, shown_settings
 
@@ -48,7 +49,7 @@ async def _findings(settings: "Settings") -> list["Finding"]:
     from horae.runtime.doctor import examine, examine_server  # late: it imports the adapters
 
     found = [finding async for finding in examine(settings)]
-    return [*found, await asyncio.to_thread(examine_server)]
+    return [*found, await examine_server(settings)]
 
 
 def _row(finding: "Finding") -> tuple[str, Text, str]:
