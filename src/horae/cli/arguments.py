@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter, validators
 
+from horae.cli.times import future
 from horae.core.errors import Malformed
 
 Flag = Parameter(negative=(), show_default=False)  # a switch without a --no- form
@@ -15,9 +17,12 @@ Positive = Parameter(validator=validators.Number(gte=1))
 Several = Parameter(negative=())  # an option that may be repeated
 Flat = Parameter(name="*")  # a dataclass whose fields are options of the command
 
-JobName = Annotated[str, Parameter(help="Its id (job_…), or its key or name if only one job has that.")]
+JobName = Annotated[
+    str, Parameter(help="Its id (job_…) or how that begins, or its key or name if only one job has that.")
+]
 StoreUrl = Annotated[str | None, Parameter(help="The store's address (HORAE_STORE).")]
 Limit = Annotated[int, Positive, Parameter(help="The size of a page, up to 1000.")]
+Owner = Annotated[str | None, Parameter(help="Another owner's, or '*' for everybody's; needs the scope admin.")]
 Cursor = Annotated[str | None, Parameter(help="Where the last page ended.")]
 ChangedParam = Annotated[list[str] | None, Several, Parameter(help="A parameter to change, as key=value.")]
 ChangedParams = Annotated[str | None, Parameter(help="Parameters to change, as a JSON object.")]
@@ -84,7 +89,10 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 
 def schedule_of(text: str, timezone: str | None = None) -> str | dict[str, Any]:
     """Return a schedule as the API takes it: as text, or as an object if it is JSON or has a time zone."""
-    value: str | dict[str, Any] = json_object(text, "the schedule") if text.lstrip().startswith("{") else text
+    if text.lstrip().startswith("{"):
+        value: str | dict[str, Any] = json_object(text, "the schedule")
+    else:
+        value = future(text, None if timezone is None else _zone(timezone)) or text
     if timezone is None:
         return value
     if isinstance(value, str):
@@ -93,6 +101,15 @@ def schedule_of(text: str, timezone: str | None = None) -> str | dict[str, Any]:
         value = schedule_to_wire(parse_schedule(value, now=datetime.now(UTC)))
         value.pop("anchor", None)  # an interval is anchored by the server's clock, not by this machine's
     return {**value, "timezone": timezone}
+
+
+def _zone(name: str) -> ZoneInfo:
+    """Return a time zone by its name; raises InvalidSchedule."""
+    from horae.core.schedule.zone_names import check_zone_name
+    from horae.core.schedule.zones import zone_named
+
+    check_zone_name(name, "/schedule/timezone")
+    return zone_named(name)
 
 
 def _split(pair: str, option: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from horae.cli.arguments import StoreUrl
 from horae.cli.commands.check_history import judge_files, print_verdict, violation_documents
 from horae.cli.output import Column, Format, Output, print_fields, print_json, print_note, print_table
 from horae.cli.progress import progress_line
+from horae.cli.times import past
 from horae.core.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MOST = 1000  # violations after which the check ends
 COLUMNS = (Column(title="violation"), Column(title="subject"), Column(title="detail"))
 
 Since = Annotated[
-    datetime | None, Parameter(help="Check only what was due since then, for example 2026-03-01T00:00:00Z.")
+    str | None, Parameter(help="Check only what was due since then: 2d (ago), yesterday, 2026-03-01 or a timestamp.")
 ]
 History = Annotated[
     list[Path] | None,
@@ -59,7 +60,8 @@ def check(
     if history:
         return _check_history(history, None if store is None else settings, prove, output)
     with progress_line("opening the store") as show:
-        seen, found = asyncio.run(_check(settings, since, lambda seen: show(_progress(seen))))
+        due_since = None if since is None else datetime.fromisoformat(past(since, "--since"))
+        seen, found = asyncio.run(_check(settings, due_since, lambda seen: show(_progress(seen))))
     if output == "json":
         print_json(_document(without_password(settings.store), seen, found))
     elif found:
@@ -98,7 +100,7 @@ async def _check(
         kept_since = await store.time() - settings.retention + timedelta(days=1)
         checker = Checker(
             store,
-            since=kept_since if since is None else max(_aware(since), kept_since),
+            since=kept_since if since is None else max(since, kept_since),
             tolerance=Tolerance(lead=settings.lead_seconds),
             progress=progress,
         )
@@ -149,7 +151,3 @@ def _progress(seen: "CheckCounts") -> str:
 
 def _amount(seen: "CheckCounts") -> str:
     return f"{seen.runs:,} runs and {seen.jobs:,} recurring jobs"
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
