@@ -32,6 +32,7 @@ COMMANDS = {  # in the order of the help page; the help is written here so that 
         "horae.cli.commands.explain:explain",
         "Describe a schedule and when it fires next; needs no server.",
     ),
+    "completion": ("horae.cli.commands.completion:completion", "Print the script for tab completion in a shell."),
 }
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3

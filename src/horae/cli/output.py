@@ -8,12 +8,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise, takewhile
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -24,7 +25,10 @@ Format = Literal["table", "json"]
 Output = Annotated[Format, Parameter(name=["--output", "-o"], help="Print a table for people, or JSON.")]
 
 NOTHING = "–"
+PIPE_WIDTH = 10_000
 GAP = 2  # blanks between columns
+LEAST_ID = 20  # characters of an id: its milliseconds and some random digits
+SPARE_DIGITS = 2  # beyond those that tell the ids of one table apart, for ids that are not in it
 STYLES = {
     **dict.fromkeys(("succeeded", "finished"), "green"),
     **dict.fromkeys(("running", "queued"), "cyan"),
@@ -43,16 +47,22 @@ class Column:
     rank: int = 0  # 0 is always shown
     least: int | None = None  # the width down to which it may be truncated; None: not at all
     right: bool = False
+    cut: Literal["end", "middle", "id"] = "end"  # where it is truncated; an id keeps the digits that tell it apart
 
 
 def console() -> Console:
     """Return a console that fits lines to a terminal, and leaves them whole in a pipe."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=10_000 if piped else None)
+    return Console(highlight=False, markup=False, emoji=False, width=PIPE_WIDTH if piped else None)
 
 
 def print_json(value: object) -> None:
     print(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def print_json_line(value: object) -> None:
+    """Print one of many values, each in a line of its own, at once."""
+    print(printable_json(json.dumps(value, ensure_ascii=False)), flush=True)
 
 
 def print_text(text: str = "", *, flush: bool = False) -> None:
@@ -63,14 +73,33 @@ def print_text(text: str = "", *, flush: bool = False) -> None:
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, empty: str) -> None:
     """Print aligned columns; `empty` is the sentence for no rows."""
     out = console()
+    for line in table_lines(columns, rows, out.width) or [Text(empty)]:
+        out.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], room: int) -> list[Text]:
+    """Return the lines of a table, with its titles; none without rows."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     if not cells:
-        out.print(empty)
-        return
+        return []
     titles = [Text(column.title, style="bold") for column in columns]
-    widths = _widths(columns, [titles, *cells], out.width)
-    for row in [titles, *cells]:
-        out.print(_line(columns, row, widths), no_wrap=True, overflow="ignore", crop=False)
+    columns = [_told_apart(column, [row[i].plain for row in cells]) for i, column in enumerate(columns)]
+    widths = _widths(columns, [titles, *cells], room)
+    return [_line(columns, row, widths) for row in [titles, *cells]]
+
+
+def print_cells(widths: Sequence[int], cells: Sequence[str]) -> None:
+    """Print one line of a list that has no end; on a terminal each cell has its width, and the last what remains."""
+    out = console()
+    texts = [_cell(cell).copy() for cell in cells]
+    for place, width in enumerate(widths):
+        if out.width < PIPE_WIDTH:
+            texts[place] = _shortened(texts[place], width, "middle")
+        texts[place].align("left", max(width, texts[place].cell_len))
+    line = Text(" " * GAP).join(texts)
+    line.rstrip()
+    out.print(line, no_wrap=True, overflow="ellipsis")
+    out.file.flush()
 
 
 def print_fields(fields: Mapping[str, str | Text | None]) -> None:
@@ -165,6 +194,11 @@ def local(moment: datetime, now: datetime) -> str:
     return f"{here:%Y-%m-%d %H:%M}"
 
 
+def day_time(moment: datetime) -> str:
+    """Format a time in the local zone, with its date only if it is not today."""
+    return local(moment, datetime.now(UTC))
+
+
 def hint(text: str | None, now: datetime | None = None) -> str:
     """Format how far away a timestamp is, for narrow tables."""
     moment = instant(text)
@@ -176,8 +210,7 @@ def distance(moment: datetime, now: datetime) -> str:
     far = abs(moment - now)
     if far < timedelta(seconds=1):
         return "now"
-    amount = next((f"{far // unit} {name}" for unit, name in UNITS if far >= 2 * unit), f"{far.total_seconds():.0f} s")
-    return f"in {amount}" if moment > now else f"{amount} ago"
+    return f"in {_amount(far)}" if moment > now else f"{_amount(far)} ago"
 
 
 def milliseconds(value: float | None) -> str:
@@ -186,12 +219,21 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.1f} ms" if value < 1000 else f"{value / 1000:.1f} s"
 
 
+def seconds(value: float | None) -> str:
+    """Format a length of time in its largest unit of which there are at least two."""
+    return NOTHING if value is None else _amount(timedelta(seconds=value))
+
+
 def took(run: Mapping[str, Any]) -> str:
     """Format how long the last attempt of a run took."""
     started, finished = instant(run.get("started_at")), instant(run.get("finished_at"))
     if started is None or finished is None:
         return NOTHING
     return milliseconds(max((finished - started).total_seconds(), 0) * 1000)
+
+
+def _amount(far: timedelta) -> str:
+    return next((f"{far // unit} {name}" for unit, name in UNITS if far >= 2 * unit), f"{far.total_seconds():.0f} s")
 
 
 def one_line(value: object) -> str:
@@ -224,12 +266,45 @@ def _fault(fault: Fault, sentence: str) -> str:
 def _line(columns: Sequence[Column], row: Sequence[Text], widths: Mapping[int, int]) -> Text:
     line = Text()
     for i, width in widths.items():
-        cell = row[i].copy()
-        cell.truncate(width, overflow="ellipsis")
+        cell = _shortened(row[i], width, columns[i].cut)
         cell.align("right" if columns[i].right else "left", width)
         line.append_text(cell).append(" " * GAP)
     line.rstrip()
     return line
+
+
+def _told_apart(column: Column, texts: Sequence[str]) -> Column:
+    """Return a column of ids with the width down to which none of them begins like another."""
+    if column.cut != "id":
+        return column
+    alike = (_alike(one, other) for one, other in pairwise(sorted(set(texts))))
+    return replace(column, least=max(LEAST_ID, max(alike, default=0) + SPARE_DIGITS))
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _shortened(cell: Text, width: int, cut: str) -> Text:
+    """Return a cell that is no wider; an id is cut without a mark, so that it can be copied."""
+    short = cell.copy()
+    if cell.cell_len > width and cut == "id":
+        short.truncate(width, overflow="crop")
+    elif cell.cell_len > width and cut == "middle":
+        short = Text(_without_middle(cell.plain, width), style=cell.style)
+    else:
+        short.truncate(width, overflow="ellipsis")
+    return short
+
+
+def _without_middle(text: str, width: int) -> str:
+    """Return the beginning and the end of a text that is wider."""
+    start = len(text)
+    while cell_len(text[start - 1 :]) <= (width - 1) // 2:
+        start -= 1
+    end = text[start:]
+    return f"{set_cell_size(text, width - 1 - cell_len(end))}…{end}"
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> dict[int, int]:
@@ -242,7 +317,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
     while (excess := sum(widths.values()) + GAP * (len(widths) - 1) - room) > 0:
         spare = {i: max(widths[i] - (columns[i].least or widths[i]), 0) for i in widths}
         if sum(spare.values()) >= excess:
-            return _shrink(widths, spare, excess)
+            return _shrink(columns, widths, spare, excess)
         last = max(widths, key=lambda i: columns[i].rank)
         if columns[last].rank == 0:
             break
@@ -250,9 +325,15 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
     return widths
 
 
-def _shrink(widths: Mapping[int, int], spare: Mapping[int, int], excess: int) -> dict[int, int]:
-    """Shrink the widest columns first, so that short texts stay whole."""
+def _shrink(
+    columns: Sequence[Column], widths: Mapping[int, int], spare: Mapping[int, int], excess: int
+) -> dict[int, int]:
+    """Shrink ids, which say nothing, and then the widest columns, so that short texts stay whole."""
     shrunk = dict(widths)
+    for place in widths:
+        if columns[place].cut == "id":
+            shrunk[place] -= min(spare[place], excess)
+            excess -= widths[place] - shrunk[place]
     for _ in range(excess):
         widest = max((i for i in shrunk if widths[i] - shrunk[i] < spare[i]), key=shrunk.__getitem__)
         shrunk[widest] -= 1

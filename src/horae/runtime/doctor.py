@@ -85,8 +85,7 @@ async def _known_nodes(settings: Settings) -> frozenset[str] | None:
     if settings.store.startswith("sqlite:") and not sqlite_path(settings.store).exists():
         return None
     try:
-        version, expected = await make_store(settings.store).status()
-        if version != expected:
+        if (await make_store(settings.store).status()).problem:
             return None
         async with opened_store(settings.store) as store:
             return frozenset(node.id for node in await store.nodes())

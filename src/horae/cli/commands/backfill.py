@@ -1,7 +1,7 @@
 """`horae jobs backfill`: run the past slots of a job, and follow the progress."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -9,26 +9,29 @@ from cyclopts import Parameter
 
 from horae.cli.arguments import Flag, JobName
 from horae.cli.client import CommandClient, Document
-from horae.cli.commands.runs import FINAL
+from horae.cli.following import FINAL, Steps
 from horae.cli.output import Output, print_note, print_result
 from horae.cli.progress import progress_bar
+from horae.cli.times import past
 from horae.client import Run
 
 POLL_SECONDS = 1.0
+MOST = 5  # failed runs whose errors are told
 
 
 def backfill(
     job: JobName,
     /,
     *,
-    start: Annotated[str, Parameter(help="Run the slots from this timestamp on.")],
-    end: Annotated[str, Parameter(help="Run the slots up to this timestamp, which is not in the future.")],
+    start: Annotated[str, Parameter(help="Run the slots from this time on: 2d (ago), 2026-01-05, a timestamp.")],
+    end: Annotated[str, Parameter(help="Run the slots up to this time, which is not in the future; now is one.")],
     follow: Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Wait until every run has ended.")] = False,
     output: Output = "table",
 ) -> int:
     """Run the slots of a job from --start to --end again. With --follow the exit code is 1 if a run failed."""
+    slots = {"start": past(start, "--start"), "end": past(end, "--end")}
     with CommandClient() as client:
-        started: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", {"start": start, "end": end})
+        started: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", slots)
         if not follow:
             return _report(started, None, output)
         try:
@@ -41,14 +44,28 @@ def backfill(
 def _follow(client: CommandClient, started: Document) -> dict[str, int]:
     """Wait until all runs have ended, and return how many ended in which status."""
     ended: dict[str, str] = {}
+    steps = Steps(client)
     with progress_bar("backfilling") as advance:
         while len(ended) < started["runs"]:
-            ended |= {run.id: run.status for run in _runs(client, started) if run.ended}
+            runs = list(_runs(client, started))
+            just_ended = [run for run in runs if run.ended and run.id not in ended]
+            _tell_failures(just_ended, told=list(ended.values()).count("failed"))
+            ended |= {run.id: run.status for run in just_ended}
             advance(len(ended), started["runs"])
             if len(ended) < started["runs"]:
+                if not just_ended and (waiting := [run for run in runs if not run.ended and run.status != "running"]):
+                    steps.explain(waiting[-1].id)  # the one that is due first
                 time.sleep(POLL_SECONDS)
     statuses = list(ended.values())
     return {status: statuses.count(status) for status in FINAL if status in statuses}
+
+
+def _tell_failures(runs: Sequence[Run], *, told: int) -> None:
+    """Print the errors of the first few runs that failed."""
+    failed = [run for run in runs if run.status == "failed" and run.error is not None]
+    for run in failed[: max(MOST - told, 0)]:
+        assert run.error is not None
+        print_note(f"{run.id} failed: {run.error.type}: {run.error.message}")
 
 
 def _runs(client: CommandClient, started: Document) -> Iterator[Run]:

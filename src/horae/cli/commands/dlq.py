@@ -1,6 +1,6 @@
 """`horae dlq`: list dead letters, requeue or discard some or all of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from horae.cli.arguments import ChangedParam, ChangedParams, Cursor, Flag, Flat, Limit
-from horae.cli.client import CommandClient, Document, run_id
+from horae.cli.client import CommandClient, Document
 from horae.cli.commands import runs
 from horae.cli.commands.acts.many import NOT_MANY, ManyOptions, Perform, act_on_many, selected
 from horae.cli.output import Column, Output, hint, print_page
@@ -17,7 +17,7 @@ from horae.client import BulkResult, Resolved
 
 app = App(name="dlq", help="List, requeue or discard failed runs (dead letters).")
 
-Ids = Annotated[list[str] | None, Parameter(help="Ids (run_…), instead of the options.")]
+Ids = Annotated[list[str] | None, Parameter(help="Ids (run_…) or how they begin, instead of the options.")]
 
 
 @Flat
@@ -31,10 +31,10 @@ class Filters(runs.FilterOptions):
 NO_FILTERS = Filters()
 GROUPS = (
     Column(title="COUNT", right=True),
-    Column(title="TASK", least=10),
+    Column(title="TASK", least=10, cut="middle"),
     Column(title="ERROR", least=20),
     Column(title="NEWEST", rank=1),
-    Column(title="EXAMPLE", rank=2),
+    Column(title="EXAMPLE", rank=2, cut="id"),
 )
 
 
@@ -76,7 +76,7 @@ def requeue(
 ) -> int:
     """Retry dead letters, each as a new run; the exit code is 1 if some are left."""
     with CommandClient() as client:
-        which = _selection(ids, filters.query(client), many)
+        which = _selection(client, ids, filters, many)
         edits = task_parameters(client, lambda: _task(client, ids, filters), params, param)
         perform = _perform(client, which, partial(client.dead_letters.requeue, which, params=edits or None))
         return act_on_many(perform, "requeue", "dead letters", many, output)
@@ -93,14 +93,14 @@ def discard(
 ) -> int:
     """Resolve dead letters without running them again; they stay in the history."""
     with CommandClient() as client:
-        which = _selection(ids, filters.query(client), many)
+        which = _selection(client, ids, filters, many)
         perform = _perform(client, which, partial(client.dead_letters.discard, which))
         return act_on_many(perform, "discard", "dead letters", many, output)
 
 
-def _selection(ids: list[str] | None, filters: Mapping[str, str], many: ManyOptions) -> Any:
-    which = selected(ids, filters, many, "dead letters")
-    return [run_id(one) for one in which] if isinstance(which, list) else which
+def _selection(client: CommandClient, ids: list[str] | None, filters: Filters, many: ManyOptions) -> Any:
+    which = selected(ids, filters.query(client), many, "dead letters")
+    return [client.run_id(one, filters.owner) for one in which] if isinstance(which, list) else which
 
 
 def _perform(client: CommandClient, which: Any, resolve: Callable[..., Resolved]) -> Perform:
@@ -128,7 +128,9 @@ def _bulk_result(resolved: Resolved) -> BulkResult:
 
 def _task(client: CommandClient, ids: list[str] | None, filters: Filters) -> str | None:
     """Return the task of the selected dead letters, if one is known to be that of all; ids are taken to be alike."""
-    return str(client.get(f"/v1/runs/{run_id(ids[0])}")["task"]) if ids else filters.task
+    if not ids:
+        return filters.task
+    return str(client.get(f"/v1/runs/{client.run_id(ids[0], filters.owner)}")["task"])
 
 
 def _group(group: Document) -> list[Any]:

@@ -11,6 +11,7 @@ from horae.cli.arguments import (
     Flat,
     JobName,
     Limit,
+    Owner,
     Positive,
     Several,
     changes,
@@ -19,6 +20,7 @@ from horae.cli.arguments import (
 )
 from horae.cli.client import CommandClient, Document
 from horae.cli.commands.create_batch import create_from
+from horae.cli.completers import queue_names, task_names
 from horae.cli.option_words import told_in_options
 from horae.cli.output import (
     NOTHING,
@@ -38,13 +40,14 @@ from horae.core.errors import Malformed
 app = App(name="jobs", help="Create, list, change and cancel jobs.")
 
 COLUMNS = (
-    Column(title="ID"),
-    Column(title="NAME", least=16),
+    Column(title="ID", cut="id"),
+    Column(title="NAME", least=16, cut="middle"),
+    Column(title="LAST", rank=1),
     Column(title="STATUS"),
-    Column(title="NEXT", rank=1),
-    Column(title="LAST", rank=2),
-    Column(title="SCHEDULE", rank=3, least=24),
-    Column(title="TASK", rank=4, least=10),
+    Column(title="NEXT", rank=2),
+    Column(title="SCHEDULE", rank=3, least=16),
+    Column(title="TASK", rank=4, least=10, cut="middle"),
+    Column(title="AT", rank=5),
 )
 ACTS = {  # each on one job, or on many
     "pause": "Stop the schedule of jobs until they are resumed; runs that are already due still run.",
@@ -62,7 +65,9 @@ class NewJobOptions:
 
     name: Annotated[str | None, Parameter(help="A name for people.")] = None
     key: Annotated[str | None, Parameter(help="Unique among your unfinished jobs.")] = None
-    queue: Annotated[str | None, Parameter(help="The queue of its runs (default `default`).")] = None
+    queue: Annotated[
+        str | None, Parameter(help="The queue of its runs (default `default`).", completer=queue_names)
+    ] = None
     priority: Annotated[int | None, Parameter(help="-100 to 100; higher first.", allow_leading_hyphen=True)] = None
     ordering_key: Annotated[str | None, Parameter(help="Runs with the same key run one after another.")] = None
     on_failure: Annotated[
@@ -97,12 +102,13 @@ NO_OPTIONS = NewJobOptions()
 
 @app.command(sort_key=0)
 def create(
-    task: Annotated[str | None, Parameter(help="The task's name, such as http.request.")] = None,
+    task: Annotated[str | None, Parameter(help="The task's name, such as http.request.", completer=task_names)] = None,
     /,
     *,
     file: Annotated[str | None, Parameter(help="Create many jobs from one JSON object a line; - is stdin.")] = None,
     schedule: Annotated[
-        str | None, Parameter(help="now (default), a timestamp, cron, 'every 5m', or an object.")
+        str | None,
+        Parameter(help="now (default), 'in 10m', 'tomorrow 9:00', a timestamp, cron, 'every 5m', or an object."),
     ] = None,
     tz: Annotated[str | None, Parameter(help="The time zone of a schedule.")] = None,
     param: Annotated[list[str] | None, Several, Parameter(help="A parameter, as key=value; JSON or text.")] = None,
@@ -147,11 +153,12 @@ class JobSelection:
     """The options that select jobs."""
 
     status: Annotated[JobStatus | None, Parameter(help="Only jobs with this status.")] = None
-    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None
+    task: Annotated[str | None, Parameter(help="Only jobs of this task.", completer=task_names)] = None
     name: Annotated[str | None, Parameter(help="Only jobs with this name.")] = None
     key: Annotated[str | None, Parameter(help="Only the job with this key.")] = None
-    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None
+    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.", completer=queue_names)] = None
     label: Annotated[str | None, Parameter(help="Only jobs with this label: key, or key=value.")] = None
+    owner: Owner = None
 
     def query(self) -> dict[str, str]:
         """Return the filters as the API takes them; empty if none is given."""
@@ -256,11 +263,12 @@ def _row(job: Document) -> list[Any]:
     return [
         job["id"],
         job.get("name") or job.get("key") or job["task"],
+        status(last.get("status")),
         status(job["status"]),
         hint(job.get("next_run_at")),
-        status(last.get("status")),
         job.get("description") or NOTHING,
         job["task"],
+        when(job["next_run_at"]).partition(" · ")[0] if job.get("next_run_at") else "",
     ]
 
 

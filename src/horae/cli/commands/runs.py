@@ -1,21 +1,23 @@
 """`horae runs` and `horae run`: list and show runs, cancel or retry one, and run a job now."""
 
-import time
 from dataclasses import asdict, dataclass
-from threading import Thread
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from horae.cli import following
 from horae.cli.arguments import (
     Cursor,
     Flag,
     Flat,
     JobName,
     Limit,
+    Owner,
     Several,
 )
-from horae.cli.client import CommandClient, Document, run_id
+from horae.cli.client import CommandClient, Document
+from horae.cli.completers import queue_names, task_names
+from horae.cli.following import error_words
 from horae.cli.output import (
     NOTHING,
     Column,
@@ -25,7 +27,6 @@ from horae.cli.output import (
     one_line,
     print_fields,
     print_json,
-    print_note,
     print_page,
     print_result,
     print_table,
@@ -35,35 +36,36 @@ from horae.cli.output import (
     when,
 )
 from horae.cli.task_parameters import task_parameters
+from horae.cli.times import past
 from horae.client.runs import RunStatus, Trigger
 
 app = App(name="runs", help="List runs, show how they ended, cancel or retry one.")
 
-RunName = Annotated[str, Parameter(help="Its id (run_…).")]
+RunName = Annotated[str, Parameter(help="Its id (run_…), or how that begins.")]
 Follow = Annotated[
     bool,
     Flag,
     Parameter(name=["--follow", "-f"], help="Print the log until the run ends; the exit code is its result."),
 ]
 
-FINAL = ("succeeded", "failed", "cancelled", "skipped")
-POLL_SECONDS = 0.2
-LAST_LINES_SECONDS = 10.0  # how long to wait for the end of the log after the end of the run
 COLUMNS = (
-    Column(title="ID"),
-    Column(title="TASK", rank=2, least=10),
-    Column(title="STATUS"),
-    Column(title="DUE", rank=1),
-    Column(title="LATE", rank=3, right=True),
-    Column(title="TOOK", rank=4, right=True),
-    Column(title="TRY", rank=5, right=True),
-    Column(title="WHY", rank=6, least=20),
+    Column(title="ID", cut="id"),
+    Column(title="JOB", least=12, cut="middle"),
+    Column(title="WHY", least=22),
+    Column(title="STATUS", rank=1),
+    Column(title="DUE", rank=2),
+    Column(title="TASK", rank=4, least=10, cut="middle"),
+    Column(title="LATE", rank=5, right=True),
+    Column(title="TOOK", rank=3, right=True),
+    Column(title="TRY", rank=6, right=True),
+    Column(title="QUEUE", rank=7, least=8, cut="middle"),
+    Column(title="AT", rank=8),
 )
 ATTEMPTS = (
     Column(title="TRY", right=True),
-    Column(title="STARTED"),
-    Column(title="OUTCOME"),
     Column(title="ERROR", least=20),
+    Column(title="OUTCOME"),
+    Column(title="STARTED", rank=1),
 )
 
 
@@ -73,16 +75,28 @@ class FilterOptions:
     """The options that select runs."""
 
     job: Annotated[str | None, Parameter(help="Only those of this job: its id, key or name.")] = None
-    task: Annotated[str | None, Parameter(help="Only those of this task.")] = None
-    queue: Annotated[str | None, Parameter(help="Only those of this queue.")] = None
-    start_time: Annotated[str | None, Parameter(help="Due from this timestamp on.")] = None
-    end_time: Annotated[str | None, Parameter(help="Due before this timestamp.")] = None
+    task: Annotated[str | None, Parameter(help="Only those of this task.", completer=task_names)] = None
+    queue: Annotated[str | None, Parameter(help="Only those of this queue.", completer=queue_names)] = None
+    start_time: Annotated[
+        str | None,
+        Parameter(
+            name=["--since", "--start-time"],
+            help="Due from this time on: 1h (ago), yesterday, 14:30, 2026-01-31 or a timestamp.",
+        ),
+    ] = None
+    end_time: Annotated[
+        str | None, Parameter(name=["--until", "--end-time"], help="Due before this time, written like --since.")
+    ] = None
+    owner: Owner = None
 
     def query(self, client: CommandClient) -> dict[str, str]:
         """Return the filters as the API takes them; empty if none is given."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
+        for field, option in (("start_time", "--since"), ("end_time", "--until")):
+            if field in given:
+                given[field] = past(given[field], option)
         if self.job is not None:
-            given["job_id"] = client.job_id(given.pop("job"))
+            given["job_id"] = client.job_id(given.pop("job"), self.owner)
         if "label" in given:
             given["label"] = given["label"].replace("=", ":", 1)
         return given
@@ -109,17 +123,20 @@ NO_FILTERS = StatusFilters()
 def ls(
     *, filters: StatusFilters = NO_FILTERS, limit: Limit = 50, cursor: Cursor = None, output: Output = "table"
 ) -> None:
-    """List runs by due time, newest first."""
+    """List runs by due time, latest first. A table begins with what is due; --status scheduled has what is to come."""
+    happened = output != "json" and filters.status is None and filters.end_time is None
     with CommandClient() as client:
-        page = client.page("/v1/runs", **filters.query(client), limit=limit, cursor=cursor)
-    print_page(page, output, COLUMNS, row, empty="no runs")
+        query = {**filters.query(client), **({"due": "true"} if happened else {})}
+        page = client.page("/v1/runs", **query, limit=limit, cursor=cursor)
+    empty = "no runs; `horae runs ls --status scheduled` lists those to come" if happened else "no runs"
+    print_page(page, output, COLUMNS, row, empty=empty)
 
 
 @app.command(sort_key=1)
 def show(run: RunName, /, *, output: Output = "table") -> None:
     """Show a run: when it was due, when it started, its attempts and how it ended."""
     with CommandClient() as client:
-        found = client.get(f"/v1/runs/{run_id(run)}")
+        found = client.get(f"/v1/runs/{client.run_id(run)}")
     if output == "json":
         print_json(found)
         return
@@ -140,8 +157,11 @@ def logs(
 ) -> None:
     """Print the log of a run."""
     with CommandClient() as client:
-        for line in client.runs.logs(run_id(run), follow=follow):
-            print_text(line, flush=follow)
+        if follow:
+            following.follow(client, client.run_id(run), with_log=True)
+            return
+        for line in client.runs.logs(client.run_id(run)):
+            print_text(line)
 
 
 app.command(
@@ -162,7 +182,7 @@ app.command(
 def why(run: RunName, /, *, output: Output = "table") -> None:
     """Explain why a run has not started, and what to do about it."""
     with CommandClient() as client:
-        found = client.get(f"/v1/runs/{run_id(run)}/why")
+        found = client.get(f"/v1/runs/{client.run_id(run)}/why")
     expected = when(found["expected_at"]) if found.get("expected_at") else None
     print_result(found, {"reason": found["reason"], "why": found["detail"], "expected": expected}, output)
 
@@ -187,7 +207,7 @@ def start(
 def report_new(client: CommandClient, run: Document, *, follow: bool, output: str) -> int:
     """Print a new run, or follow it to its end, and return the exit code."""
     if follow:
-        run = _follow(client, run, quiet=output == "json")
+        run = following.follow(client, run["id"], with_log=output != "json")
     if output == "json":
         print_json(run)
     elif not follow:
@@ -195,70 +215,28 @@ def report_new(client: CommandClient, run: Document, *, follow: bool, output: st
     return 1 if follow and run["status"] != "succeeded" else 0
 
 
-def _follow(client: CommandClient, run: Document, *, quiet: bool) -> Document:
-    """Wait until a run ends; print changes of its status to stderr and its log to stdout."""
-    log = Thread(target=_print_log, args=(run["id"],), daemon=True)  # a daemon, so that Ctrl-C ends it, too
-    shown = ""
-    try:
-        if not quiet:
-            log.start()
-        while True:
-            run = client.get(f"/v1/runs/{run['id']}")
-            if run["status"] in FINAL:
-                break
-            shown = shown if quiet else _print_step(run, shown)
-            time.sleep(POLL_SECONDS)
-    except KeyboardInterrupt:
-        print_note(f"the run continues; stop it with `horae runs cancel {run['id']}`")
-        raise
-    if not quiet:
-        log.join(LAST_LINES_SECONDS)
-        _print_step(run, shown)
-    return run
-
-
-def _print_log(run: str) -> None:
-    """Print the log as it is written."""
-    with CommandClient() as client:
-        for line in client.runs.logs(run, follow=True):
-            print_text(line, flush=True)
-
-
-def _print_step(run: Document, shown: str) -> str:
-    step = _step(run)
-    if step != shown:
-        print_note(f"{run['id']} {step}")
-    return step
-
-
-def _step(run: Document) -> str:
-    words: str = run["status"]
-    if run["status"] in ("running", "retrying") and run["attempt"] > 1:
-        words += f" (attempt {run['attempt']})"
-    if run["status"] == "failed" and run.get("error"):
-        words += f": {_error(run['error'])}"
-    if run["status"] == "succeeded" and run.get("result") is not None:
-        words += f": {one_line(run['result'])}"
-    return words
-
-
 def row(run: Document) -> list[Any]:
+    """Return the cells of a run; what is already said by its job is left out."""
+    job = run.get("name") or run.get("key")
     return [
         run["id"],
-        run.get("task") or NOTHING,
+        job or run["task"],
+        error_words(run.get("error")) or run.get("reason") or "",
         status(run["status"]),
         hint(run["due_at"]),
+        run["task"] if job else "",
         milliseconds(run.get("lateness_ms")),
         took(run),
         str(run["attempt"] or NOTHING),
-        _error(run.get("error")) or run.get("reason") or "",
+        run["queue"],
+        when(run["due_at"]).partition(" · ")[0],
     ]
 
 
 def _fields(run: Document) -> dict[str, Any]:
     return {
         "id": run["id"],
-        "job": run["job_id"],
+        "job": _job(run),
         "task": run.get("task"),
         "status": status(run["status"]),
         "reason": run.get("reason"),
@@ -274,10 +252,15 @@ def _fields(run: Document) -> dict[str, Any]:
         "params": one_line(run["params"]) if run.get("params") else None,
         "progress": f"{run['progress']:.0%}" if run.get("progress") is not None else None,
         "result": one_line(run["result"]) if run.get("result") is not None else None,
-        "error": _error(run.get("error")) or None,
+        "error": error_words(run.get("error")) or None,
         "replaces": run.get("requeue_of"),
         "resolved": _resolved(run.get("resolution")),
     }
+
+
+def _job(run: Document) -> str:
+    named = run.get("name") or run.get("key")
+    return f"{named} ({run['job_id']})" if named else str(run["job_id"])
 
 
 def _resolved(resolution: str | None) -> str | None:
@@ -286,12 +269,8 @@ def _resolved(resolution: str | None) -> str | None:
 
 def _attempt(attempt: Document) -> list[str]:
     return [
-        str(attempt.get("number", "")),
+        str(attempt["number"]),
+        error_words(attempt.get("error")),
+        attempt["outcome"],
         when(attempt.get("started_at")),
-        str(attempt.get("outcome") or attempt.get("status") or NOTHING),
-        _error(attempt.get("error")),
     ]
-
-
-def _error(error: Document | None) -> str:
-    return f"{error['type']}: {error['message']}" if error else ""

@@ -13,7 +13,10 @@ from horae.cli.commands.jobs import NO_FILTERS, JobSelection, report
 from horae.cli.output import Output
 from horae.core.errors import Malformed
 
-Names = Annotated[list[str] | None, Parameter(help="Jobs, by id (job_…), or by key or name if only one job has that.")]
+Names = Annotated[
+    list[str] | None,
+    Parameter(help="Jobs, by their ids (job_…) or how these begin, or by key or name if only one job has that."),
+]
 Action = Literal["pause", "resume", "cancel", "run"]
 Missed = Literal["skip", "once", "all"]
 
@@ -30,7 +33,7 @@ def pause(
     with CommandClient() as client:
         if (job := only(jobs, filters.query(), many)) is None:
             return _on_many(client, "pause", jobs, filters, many, output)
-        paused = client.post(f"/v1/jobs/{client.job_id(job)}/pause")
+        paused = client.post(f"/v1/jobs/{client.job_id(job, filters.owner)}/pause")
     report("paused", paused, output)
     return 0
 
@@ -51,7 +54,7 @@ def resume(
         if (job := only(jobs, filters.query(), many)) is None:
             return _on_many(client, "resume", jobs, filters, many, output, missed=missed)
         body = {} if missed is None else {"missed": missed}
-        resumed = client.post(f"/v1/jobs/{client.job_id(job)}/resume", body)
+        resumed = client.post(f"/v1/jobs/{client.job_id(job, filters.owner)}/resume", body)
     report("resumed", resumed, output)
     return 0
 
@@ -91,7 +94,9 @@ def cancel(
             if keep_running:
                 raise Malformed("--keep-running is for one job; cancel the waiting runs with `horae runs cancel`")
             return _on_many(client, "cancel", jobs, filters, many, output)
-        cancelled = client.delete(f"/v1/jobs/{client.job_id(job)}", running="keep" if keep_running else None)
+        cancelled = client.delete(
+            f"/v1/jobs/{client.job_id(job, filters.owner)}", running="keep" if keep_running else None
+        )
     report("cancelled", cancelled, output)
     return 0
 
@@ -107,5 +112,5 @@ def _on_many(
     missed: Missed | None = None,
 ) -> int:
     which = selected(jobs, filters.query(), many, "jobs")
-    found = [client.job_id(job) for job in which] if isinstance(which, list) else which
+    found = [client.job_id(job, filters.owner) for job in which] if isinstance(which, list) else which
     return act_on_many(partial(client.jobs.bulk, action, found, missed=missed), action, "jobs", many, output)

@@ -31,7 +31,7 @@ FORMS = {  # of each act: in progress, and done
 class ManyOptions:
     """The options of acts on many."""
 
-    everything: Annotated[bool, Flag, Parameter(name="--all", help="All of your own.")] = False
+    everything: Annotated[bool, Flag, Parameter(name="--all", help="All that you own, or that --owner owns.")] = False
     dry_run: Annotated[bool, Flag, Parameter(help="Only count them, and change nothing.")] = False
     yes: Annotated[
         bool, Flag, Parameter(name=["--yes", "-y"], help="Do not ask on a terminal before many are changed.")
@@ -49,15 +49,20 @@ class Perform(Protocol):
 
 def only(names: Sequence[str] | None, filters: Mapping[str, Any], many: ManyOptions) -> str | None:
     """Return the name if exactly one is given, and nothing else selects; None for an act on many."""
-    alone = names is not None and len(names) == 1 and not filters and not many.everything and not many.dry_run
+    alone = names is not None and len(names) == 1 and not (_selects(filters) or many.everything or many.dry_run)
     return names[0] if names is not None and alone else None
 
 
 def selected(names: Sequence[str] | None, filters: Mapping[str, Any], many: ManyOptions, subject: str) -> Any:
     """Return the names, or the filter; only one way is allowed, so that no slip selects all."""
-    if sum(map(bool, (names, filters, many.everything))) != 1:
+    if sum(map(bool, (names, _selects(filters), many.everything))) != 1:
         raise Malformed(f"select {subject} by naming them, by options such as --queue and --task, or with --all")
     return [*names] if names else filters
+
+
+def _selects(filters: Mapping[str, Any]) -> bool:
+    """Whether a filter says more than whose."""
+    return bool(filters.keys() - {"owner"})
 
 
 def act_on_many(perform: Perform, action: str, subject: str, many: ManyOptions, output: str) -> int:

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from horae.cli.arguments import ChangedParam, ChangedParams
-from horae.cli.client import CommandClient, Document, run_id
+from horae.cli.client import CommandClient, Document
 from horae.cli.commands.acts.many import NOT_MANY, ManyOptions, act_on_many, only, selected
 from horae.cli.commands.runs import NO_FILTERS, Follow, StatusFilters, report_new
 from horae.cli.output import Output, print_result
 from horae.cli.task_parameters import task_parameters
 from horae.core.errors import Malformed
 
-Names = Annotated[list[str] | None, Parameter(help="Runs, by id (run_…).")]
+Names = Annotated[list[str] | None, Parameter(help="Runs, by their ids (run_…) or how these begin.")]
 
 
 def cancel(
@@ -28,8 +28,8 @@ def cancel(
     with CommandClient() as client:
         query = filters.query(client)
         if (run := only(runs, query, many)) is None:
-            return _on_many(client, "cancel", selected(runs, query, many, "runs"), many, output)
-        cancelled = client.post(f"/v1/runs/{run_id(run)}/cancel")
+            return _on_many(client, "cancel", selected(runs, query, many, "runs"), filters, many, output)
+        cancelled = client.post(f"/v1/runs/{client.run_id(run, filters.owner)}/cancel")
     print_result(cancelled, {cancelled["status"]: cancelled["id"]}, output)
     return 0
 
@@ -51,15 +51,20 @@ def retry(
         if (run := only(runs, query, many)) is None:
             if param or params or follow:
                 raise Malformed("--param, --params and --follow are for one run; `horae dlq requeue` edits many")
-            return _on_many(client, "retry", selected(runs, query, many, "runs"), many, output)
-        path = f"/v1/runs/{run_id(run)}"
+            return _on_many(client, "retry", selected(runs, query, many, "runs"), filters, many, output)
+        path = f"/v1/runs/{client.run_id(run, filters.owner)}"
         given = task_parameters(client, lambda: client.get(path)["task"], params, param)
         again: Document = client.create(f"{path}/retry", {"params": given} if given else {})
         return report_new(client, again, follow=follow, output=output)
 
 
 def _on_many(
-    client: CommandClient, action: Literal["cancel", "retry"], which: Any, many: ManyOptions, output: str
+    client: CommandClient,
+    action: Literal["cancel", "retry"],
+    which: Any,
+    filters: StatusFilters,
+    many: ManyOptions,
+    output: str,
 ) -> int:
-    found = [run_id(run) for run in which] if isinstance(which, list) else which
+    found = [client.run_id(run, filters.owner) for run in which] if isinstance(which, list) else which
     return act_on_many(partial(client.runs.bulk, action, found), action, "runs", many, output)
