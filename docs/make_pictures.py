@@ -28,6 +28,7 @@ SCENES: dict[str, Sequence[Sequence[str]]] = {
         ("runs", "ls", "--status", "succeeded", "--limit", "4"),
         ("run", "demo-flaky", "--follow"),
     ),
+    "top": (("top", "--once"), ("queues",), ("workers",)),
     "explain": (("explain", "30 2 * * *", "--tz", "Europe/Paris", "--count", "3"),),
     "doctor": (("doctor",), ("check",)),
 }

@@ -96,3 +96,11 @@ def test_ids_keep_the_digits_that_tell_them_apart() -> None:
     assert shown == [each[:31] for each in ids], "two digits more than are needed"
     [only] = [line.split()[0] for line in lines_of(columns, [(ids[0], "x" * 60)], 50)[1:]]
     assert only == ids[0][:20]
+
+
+def test_a_time_that_the_server_tells_is_shown_as_people_read_it() -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=5, seconds=1)
+    told = output.in_local_time(f"it is tried again at {soon.isoformat().replace('+00:00', 'Z')}")
+    assert told.endswith(" · in 5 min")
+    assert f"{soon.astimezone():%H:%M}" in told
+    assert output.in_local_time("the queue is paused at night") == "the queue is paused at night"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Thread
 
 from horae.cli.client import CommandClient, Document
-from horae.cli.output import one_line, print_note, print_text
+from horae.cli.output import in_local_time, one_line, print_note, print_text
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped")
 POLL_SECONDS = 0.2
@@ -39,7 +39,7 @@ class Steps:
         found = self._client.get(f"/v1/runs/{run_id}/why")
         if found["detail"] != self._reason and found["reason"] not in ("started", "ended"):
             self._reason = found["detail"]
-            print_note(f"{run_id} waits: {self._reason}")
+            print_note(f"{run_id} waits: {in_local_time(self._reason)}")
 
 
 def follow(client: CommandClient, run_id: str, *, with_log: bool) -> Document:

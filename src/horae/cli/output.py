@@ -6,6 +6,7 @@ controls the terminal.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ STYLES = {
     "failed": "red",
     **dict.fromkeys(("cancelled", "skipped"), "bright_black"),
 }
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
 UNITS = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min"))
 
 
@@ -197,6 +199,14 @@ def local(moment: datetime, now: datetime) -> str:
 def day_time(moment: datetime) -> str:
     """Format a time in the local zone, with its date only if it is not today."""
     return local(moment, datetime.now(UTC))
+
+
+def in_local_time(sentence: str) -> str:
+    """Return a sentence of the server with the timestamp that it ends with as people here read it."""
+    begin, at, end = sentence.rpartition(" at ")
+    if _TIMESTAMP.fullmatch(end) is None:
+        return sentence
+    return f"{begin}{at}{when(end)}"
 
 
 def hint(text: str | None, now: datetime | None = None) -> str:

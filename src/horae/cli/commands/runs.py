@@ -23,6 +23,7 @@ from horae.cli.output import (
     Column,
     Output,
     hint,
+    in_local_time,
     milliseconds,
     one_line,
     print_fields,
@@ -184,7 +185,9 @@ def why(run: RunName, /, *, output: Output = "table") -> None:
     with CommandClient() as client:
         found = client.get(f"/v1/runs/{client.run_id(run)}/why")
     expected = when(found["expected_at"]) if found.get("expected_at") else None
-    print_result(found, {"reason": found["reason"], "why": found["detail"], "expected": expected}, output)
+    print_result(
+        found, {"reason": found["reason"], "why": in_local_time(found["detail"]), "expected": expected}, output
+    )
 
 
 def start(
