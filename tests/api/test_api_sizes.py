@@ -164,9 +164,9 @@ async def test_few_runs_are_in_memory_at_a_time(api: Api, monkeypatch: pytest.Mo
     asked: list[int] = []
     list_runs = api.store.list_runs
 
-    async def counted(which: Any, *, cursor: str | None, limit: int) -> Any:
+    async def counted(which: Any, *, cursor: str | None, limit: int, look: int) -> Any:
         asked.append(limit)
-        return await list_runs(which, cursor=cursor, limit=limit)
+        return await list_runs(which, cursor=cursor, limit=limit, look=look)
 
     monkeypatch.setattr(api.store, "list_runs", counted)
     await api.get("/v1/runs", params={"limit": 1000})

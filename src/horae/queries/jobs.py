@@ -98,9 +98,9 @@ class JobQueries:
         last_run = job.run if job.run is not None and job.run.due_at <= now else None
         return _overview(job, last_run, await self._parameters.of(job.spec), now)
 
-    async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int) -> Listing[Overview]:
-        """Return a page of jobs, without large parameters."""
-        page = await self._store.list_jobs(which, cursor=cursor, limit=limit, look=MAX_LOOK)
+    async def jobs(self, which: JobFilter, *, cursor: str | None, limit: int, reads: int = 1) -> Listing[Overview]:
+        """Return a page of jobs, without large parameters; it may be a part of one that takes several reads."""
+        page = await self._store.list_jobs(which, cursor=cursor, limit=limit, look=MAX_LOOK // reads)
         return Listing(items=await self.overviews_of(page.items), cursor=page.cursor, searched_to=page.searched_to)
 
     async def overviews_of(self, jobs: Sequence[Job]) -> list[Overview]:
@@ -138,9 +138,9 @@ class JobQueries:
         found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
         return [found.get(run_id) for run_id in run_ids]
 
-    async def runs(self, which: RunFilter, *, cursor: str | None, limit: int) -> Listing[Run]:
-        """Return a page of runs, the latest `due_at` first."""
-        return await self._store.list_runs(which, cursor=cursor, limit=limit, look=MAX_LOOK)
+    async def runs(self, which: RunFilter, *, cursor: str | None, limit: int, reads: int = 1) -> Listing[Run]:
+        """Return a page of runs, the latest `due_at` first; it may be a part of one that takes several reads."""
+        return await self._store.list_runs(which, cursor=cursor, limit=limit, look=MAX_LOOK // reads)
 
     async def params_of(self, run: Run) -> str:
         """Return the parameters of a run as JSON text, whole."""

@@ -92,10 +92,10 @@ async def list_jobs(request: Request) -> Response:
         return page_response([job_view(each) for each in await services.queries.overviews_of(found)], None)
     which = job_filter(query, who, services.clock.now())
 
-    async def read(cursor: str | None, limit: int) -> Listing[Overview]:
-        return await services.queries.jobs(which, cursor=cursor, limit=limit)
+    async def read(cursor: str | None, limit: int, reads: int) -> Listing[Overview]:
+        return await services.queries.jobs(which, cursor=cursor, limit=limit, reads=reads)
 
-    return await bounded_page(query, read, job_view, lambda found: found.job.created_at)
+    return await bounded_page(query, read, job_view)
 
 
 @Operation(scope=Scope.READ, tag="jobs", answers={200: JobView}, headers=("ETag",))
@@ -244,10 +244,10 @@ async def slots(request: Request) -> Response:
     query = Query(request)
     start, end = query.time("start"), query.time("end")
 
-    async def read(cursor: str | None, limit: int) -> Listing[SlotEntry]:
+    async def read(cursor: str | None, limit: int, _reads: int) -> Listing[SlotEntry]:
         return await services.queries.slots(job.id, owner=who.reach, start=start, end=end, cursor=cursor, limit=limit)
 
-    return await bounded_page(query, read, slot_view, lambda entry: entry.end)
+    return await bounded_page(query, read, slot_view)
 
 
 @log_operation("jobs")

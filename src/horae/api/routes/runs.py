@@ -140,10 +140,10 @@ async def run_page(services: Services, which: RunFilter, query: Query) -> Respon
     """Return one page of the runs that a filter and the query select."""
     now = which.now or services.clock.now()
 
-    async def read(cursor: str | None, limit: int) -> Listing[Run]:
-        return await services.queries.runs(which, cursor=cursor, limit=limit)
+    async def read(cursor: str | None, limit: int, reads: int) -> Listing[Run]:
+        return await services.queries.runs(which, cursor=cursor, limit=limit, reads=reads)
 
-    return await bounded_page(query, read, lambda run: listed_run_view(run, now), lambda run: run.due_at)
+    return await bounded_page(query, read, lambda run: listed_run_view(run, now))
 
 
 async def _run_response(services: Services, run_id: RunId, who: Principal) -> Response:
