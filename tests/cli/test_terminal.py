@@ -61,6 +61,8 @@ def test_no_way_to_print_lets_controls_through(
     output.print_json({EVIL: [EVIL]})
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     assert output.confirmed(EVIL)
+    output.print_json_line({EVIL: [EVIL]})
+    output.print_cells((40,), [EVIL, EVIL])
     output.print_error(Invalid(EVIL, faults=[Fault(EVIL, EVIL), Fault("/x", EVIL)]))
     with pytest.raises(SystemExit):
         run([EVIL])

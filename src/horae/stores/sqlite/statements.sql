@@ -756,12 +756,6 @@ FROM runs INDEXED BY runs_id WHERE id = :job_id AND schedule IS NOT NULL;
 -- fragment: runs_of_all
 FROM runs INDEXED BY runs_due WHERE true;
 
--- fragment: runs_of_owner
-FROM runs INDEXED BY runs_owner WHERE owner = :owner;
-
--- fragment: live_runs_of_owner
-FROM runs INDEXED BY runs_live WHERE owner = :owner AND finished_at IS NULL;
-
 -- fragment: runs_of_task
 FROM runs INDEXED BY runs_task WHERE owner = :owner AND task = :task;
 

@@ -1,7 +1,4 @@
--- Traces of what is gone are removed: shelves that nobody uses any more, like lanes, and recurring jobs that were cancelled,
--- once their history is.
-
-CREATE INDEX jobs_cancelled ON jobs (updated_at) WHERE status = 'cancelled';
+-- Shelves that nobody uses any more are removed, like lanes.
 
 ALTER TABLE shelves ADD COLUMN used_at timestamptz NOT NULL DEFAULT clock_timestamp();  -- when a node last learned of it
 
