@@ -128,20 +128,23 @@ class _Scan:
         if not share:
             self.more = True
             return
+        limited = queue in self._rooms.left
         for row in self._rows(offer.lane, share):
             if row.gate is None or self._passes(row, row.gate):
                 got += 1
-                self.gave.add(offer.lane)
                 self.taken.append(row)
-                self._rooms.take(queue)
+                if limited:
+                    self._rooms.take(queue)
             if len(self.contested) >= MAX_CONTESTED:
                 self.more = True
-                return
-            if self._rooms.is_full(queue):
+                break
+            if limited and self._rooms.is_full(queue):
                 self._look_beyond({**self._which(offer.lane), "after": row.wake_at, "seq": row.seq})
                 break
             if got == share:
                 break
+        if got:
+            self.gave.add(offer.lane)
         self.more = self.more or (got > 0 and got == share and offer.count >= min(share + 1, self._part))
 
     def _passes(self, row: Waiting, gate: str) -> bool:
