@@ -224,7 +224,10 @@ class Reader(Protocol):
         """Count a page of what an owner keeps, of at most `limit` rows; jobs that have ended count only their bytes."""
 
     async def dead_letter_groups(self, which: RunFilter) -> list[ErrorGroup]:
-        """Group the latest 10,000 dead letters by task and error, the most frequent first."""
+        """Group about the latest 10,000 dead letters by task and error, the most frequent first.
+
+        Of each of very many tasks and queues fewer may be counted.
+        """
 
     async def count_dead_letters(self) -> int:
         """Count failed runs that are not resolved, up to 10,000."""

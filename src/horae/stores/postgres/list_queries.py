@@ -175,7 +175,10 @@ class JobQuery:
         label, value = which.label or (None, None)
         common = (which.owner, which.task, which.queue, self.limit, which.name, which.key, label, value, which.text)
         by_day = (max(self.floor(found), edge), *search.days, len(found) < self.limit) if search.days else ()
-        return (*common, self.before, self.look, *search.own, *by_day)
+        # The last run of a recurring job is looked up for each, in all days of the history.
+        costly = which.last_run_states is not None and search.name.startswith("jobs")
+        look = max(self.look // 4, self.limit) if costly else self.look
+        return (*common, self.before, look, *search.own, *by_day)
 
 
 def _live_search(which: JobFilter, own: tuple[Any, ...]) -> Search:
