@@ -56,15 +56,18 @@ EVENING = (
     Step(name="groups", types="horae dlq ls --group"),
     Step(name="letter", types="horae dlq show {letter}"),
     Step(name="log", types="horae runs logs {letter} | grep INFO"),
+    Step(name="pause", types="horae queues pause mail"),
     Step(name="why", types="horae runs why {waiting}"),
     Step(name="count", types="horae jobs cancel --label campaign=spring --dry-run"),
     Step(name="cancel", types="horae jobs cancel --label campaign=spring --yes"),
+    Step(name="resume", types="horae queues resume mail"),
     Step(name="mend", types="horae runs retry {letter} \\\n  --param template=receipt --follow"),
     Step(
         name="alike",
         types="horae dlq requeue --task mail.receipt --error LookupError \\\n  --param template=receipt --yes",
     ),
     Step(name="after", types="horae dlq ls --group"),
+    Step(name="top", types="horae top --once"),
 )
 
 
@@ -173,6 +176,8 @@ def _comparable(text: str) -> str:
         (r"\b[A-Z][a-z]{2} \d\d [A-Z][a-z]{2} \d\d:\d\d\b", "TIME"),
         (r"\b\d\d:\d\d:\d\d(\.\d+)?\b", "TIME"),
         (r"\b(in )?\d+(\.\d+)? (ms|s|min|h)( ago)?\b|\bnow\b", "SPAN"),
+        (r"http://127\.0\.0\.1:\d+", "ADDRESS"),
+        (r"(?m)^runs  .*$", "RATES"),  # of `horae top`
         (r"(?m)^run_ID (queued|running|waits: .*)\n", ""),  # as quick as it was looked at
         (r"[ \t]+", " "),
     ):

@@ -42,7 +42,14 @@ def test_the_operator_finds_what_fails_and_why(evening: Evening) -> None:
     assert f" {FAILING}  mail.receipt  LookupError: there is no" in screens["groups"].shown
     assert "'template': 'reciept'" in screens["letter"].shown.replace('"', "'")
     assert "template reciept" in screens["log"].shown
-    assert screens["why"].shown.startswith("reason    not_due\n")
+
+
+def test_the_operator_stops_the_queue_and_lets_it_go_on(evening: Evening) -> None:
+    live, screens = evening
+    assert (screens["pause"].code, screens["resume"].code, screens["top"].code) == (0, 0, 0)
+    assert "mail" in screens["top"].shown
+    [queue] = [queue for queue in asked(live, "queues ls")["items"] if queue["name"] == "mail"]
+    assert not queue["paused"]
 
 
 def test_the_operator_mends_one_letter_and_requeues_all_alike(evening: Evening) -> None:
