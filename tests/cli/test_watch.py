@@ -30,6 +30,14 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROWS, COLUMNS = 24, 80
 
 
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """Let commands be interrupted also where the tests run in the background, which ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def queue_named(json_of: JsonOf, name: str) -> Any:
     [found] = [queue for queue in json_of("queues")["items"] if queue["name"] == name]
     return found
@@ -127,9 +135,10 @@ def test_what_happens_is_followed(server: Live, command: RunCommand, json_of: Js
             job = json_of("jobs", "create", "demo.echo", "--name", "followed")["id"]
             assert follower.stdout is not None
             assert any(json.loads(line)["job_id"] == job for line in follower.stdout)
-        finally:
             follower.send_signal(signal.SIGINT)
-        assert follower.wait(20) == 130
+            assert follower.wait(20) == 130
+        finally:
+            follower.kill()
 
 
 # --- top
