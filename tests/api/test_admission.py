@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from horae.api.app import create_app
 from horae.api.dispatch.context import Services
-from horae.api.http.admission import MAX_REQUESTS, MAX_STREAMS, SHARE, Admission
+from horae.api.http.admission import MAX_REQUESTS, MAX_STREAMS, MAX_STREAMS_OF_OWNER, SHARE, Admission
 from horae.api.http.body import MAX_BATCH_BODY
 from horae.api.http.problems import RateLimited
 from horae.api.http.protocol import MAX_CONNECTIONS
@@ -80,6 +80,15 @@ def test_streams_have_a_limit_of_their_own_for_each_owner_and_for_all() -> None:
     for stream in streams[1:]:
         stream.leave()
     assert not admission._streams
+
+
+def test_one_owner_has_no_more_streams_than_can_be_written_to_beside_other_work() -> None:
+    admission = Admission(streams=10_000)
+    for _ in range(MAX_STREAMS_OF_OWNER):
+        admission.open_stream("ann")
+    with pytest.raises(RateLimited, match=f"{MAX_STREAMS_OF_OWNER} streams"):
+        admission.open_stream("ann")
+    admission.open_stream("bob")
 
 
 def test_all_requests_and_streams_of_one_owner_leave_connections_for_others() -> None:

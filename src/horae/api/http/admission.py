@@ -13,6 +13,7 @@ MIB = 1024 * 1024
 MAX_REQUESTS = 1_000  # in progress in one process; more would not be faster
 MAX_BYTES = 256 * MIB  # of their bodies
 MAX_STREAMS = MAX_CONNECTIONS // 2  # open in one process; each keeps a connection
+MAX_STREAMS_OF_OWNER = 500  # each may be written to several times a second
 SHARE = 2  # one owner may use 1/SHARE of each limit
 RETRY_SECONDS = 1
 
@@ -92,7 +93,7 @@ class Admission:
 
     def open_stream(self, owner: str) -> AdmittedStream:
         """Admit a stream; raises RateLimited when its owner has too many open, Unavailable when all have."""
-        most = self._max_streams // SHARE
+        most = min(self._max_streams // SHARE, MAX_STREAMS_OF_OWNER)
         if self._streams[owner] >= most:
             raise RateLimited(RETRY_SECONDS, f"{most} streams are open, as many as one owner may have; close some")
         if self._streams.total() >= self._max_streams:
