@@ -265,6 +265,18 @@ async def test_of_several_that_migrate_one_does_it_and_the_others_say_that_they_
     assert "another process migrates the schema: waiting for it" in lines
 
 
+async def test_an_index_is_built_while_others_wait_for_their_turn_to_migrate(url: str, release: Release) -> None:
+    release(
+        f"{ADD}SELECT pg_sleep(0.5);\n",
+        "-- way: concurrently\nCREATE INDEX CONCURRENTLY IF NOT EXISTS runs_name ON {schema}.runs (name);\n",
+    )
+    lines: list[str] = []
+    async with asyncio.timeout(30):
+        done = await asyncio.gather(*(PostgresStore(url).migrate(lines.append) for _ in range(3)))
+    assert sorted(done) == [[], [], [NEXT, NEXT + 1]]
+    assert "another process migrates the schema: waiting for it" in lines
+
+
 async def test_a_lock_that_never_comes_free_ends_the_migration_with_what_to_do(
     url: str, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:

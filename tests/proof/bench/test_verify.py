@@ -38,8 +38,7 @@ async def problems_of(connection: Connection, submitted: int) -> list[str]:
 
 async def given_jobs(connection: Connection, *numbers: int) -> list[Run]:
     """Jobs with these numbers, held by a node."""
-    writer = JobWriter(connection)
-    await writer.write(await writer.due_now(numbers))
+    await JobWriter(connection).create_due_at(numbers, [NOW] * len(numbers))
     return await claimed(connection.store, once.name)
 
 

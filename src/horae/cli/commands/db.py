@@ -1,12 +1,11 @@
 """`horae db`: migrate the store's schema, and show its version."""
 
 import asyncio
-import sys
 
 from cyclopts import App
 
 from horae.cli.arguments import StoreUrl
-from horae.cli.output import Output, print_fields, print_result
+from horae.cli.output import Output, print_fields, print_note, print_result
 
 app = App(name="db", help="Prepare the store, and show the version of its schema.")
 
@@ -18,7 +17,7 @@ def migrate(*, store: StoreUrl = None) -> None:
     from horae.config import load_settings, without_password
 
     url = load_settings({"store": store}).store
-    applied = asyncio.run(make_store(url).migrate(lambda line: print(line, file=sys.stderr, flush=True)))
+    applied = asyncio.run(make_store(url).migrate(print_note))
     steps = "nothing to do" if not applied else f"applied {', '.join(map(str, applied))}"
     print_fields({"store": without_password(url), "schema": steps})
 

@@ -48,7 +48,8 @@ async def migrate(address: Address, tell: Tell) -> list[int]:
                 return []
             await migrator.create_schema()
             async with _one_at_a_time(address, tell):
-                return [await migrator.apply(step) for step in await migrator.steps()]
+                new = await migrator.is_new()
+                return [await migrator.apply(step, new=new) for step in await migrator.steps()]
         except _TAKEN as exc:
             raise Misconfigured(
                 f"a table where those of Horae should go is not Horae's ({exc}): name a schema for Horae alone, by"
@@ -63,16 +64,24 @@ async def migrate(address: Address, tell: Tell) -> list[int]:
 
 @asynccontextmanager
 async def _one_at_a_time(address: Address, tell: Tell) -> AsyncIterator[None]:
-    """Hold the lock of migrations, in a transaction of its own that lasts as long as they do."""
-    async with connected(address) as connection, (session := address.session(connection)).transaction():
-        if not await session.value("lock_migrations"):
-            tell("another process migrates the schema: waiting for it")
-            while not await session.value("lock_migrations"):  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(TURN_SECONDS)
-        # It is idle from here on. A plain command also ends the portal of the statement before, and with it the
-        # snapshot that builds of indexes would wait for.
-        await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        yield
+    """Hold the lock of migrations, in a transaction of its own that lasts as long as they do.
+
+    Whoever waits for it has no transaction open meanwhile, or the builds of indexes would wait for them in turn.
+    """
+    async with connected(address) as connection:
+        session, told = address.session(connection), False
+        while True:
+            async with session.transaction():
+                if await session.value("lock_migrations"):
+                    # It is idle from here on. A plain command also ends the portal of the statement before, and with it
+                    # the snapshot that builds of indexes would wait for.
+                    await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    yield
+                    return
+            if not told:
+                tell("another process migrates the schema: waiting for it")
+                told = True
+            await asyncio.sleep(TURN_SECONDS)
 
 
 class _Migrator:
@@ -88,6 +97,10 @@ class _Migrator:
         """The migrations that the schema needs."""
         return pending("postgres", await read_status(self._session))
 
+    async def is_new(self) -> bool:
+        """Whether there is no table yet, so that nobody can wait for a lock."""
+        return (await read_status(self._session)).version == 0
+
     async def create_schema(self) -> None:
         """Create the first schema of search_path if there is none."""
         for name, statement in await self._session.rows("schema_to_create"):
@@ -98,9 +111,11 @@ class _Migrator:
             except asyncpg.UniqueViolationError:
                 return  # another process was first
 
-    async def apply(self, step: Migration) -> int:
-        """Apply a migration in its way; returns its number."""
+    async def apply(self, step: Migration, *, new: bool) -> int:
+        """Apply a migration in its way, or at once to a new store; returns its number."""
         match step.way:
+            case Way.CONCURRENTLY if new:
+                await self._in_transaction(partial(self._build_at_once, step), step)
             case Way.TRANSACTION:
                 await self._at_once(step)
             case Way.BATCHES:
@@ -137,18 +152,30 @@ class _Migrator:
 
     async def _concurrently(self, step: Migration) -> None:
         """Build indexes one by one, those of a partitioned table part by part."""
-        schema = await self._session.value("quoted_schema")
         if not self._address.pooled:  # a build waits for every transaction that is open, and nobody waits behind it
             await self._connection.execute("SET lock_timeout = 0; SET statement_timeout = 0")
-        for statement in step.script.split(";\n"):
-            if found := _INDEX.search(statement):
-                self._tell(f"migration {step.number}: building the index {found['name']}")
-                index = _Index(schema, found["kind"], found["name"], found["table"], statement[found.end() :])
-                if await self._session.value("is_partitioned", index.on):
-                    await self._build_in_parts(index, step)
-                else:
-                    await self._build(index)
+        for index in await self._indexes(step):
+            self._tell(f"migration {step.number}: building the index {index.name}")
+            if await self._session.value("is_partitioned", index.on):
+                await self._build_in_parts(index, step)
+            else:
+                await self._build(index)
         await self._in_transaction(lambda: self._note(step), step)
+
+    async def _build_at_once(self, step: Migration) -> None:
+        """Build the indexes of tables that are empty."""
+        for index in await self._indexes(step):
+            await self._connection.execute(index.statement("", "ON"))
+        await self._note(step)
+
+    async def _indexes(self, step: Migration) -> "list[_Index]":
+        schema = await self._session.value("quoted_schema")
+        found = [(_INDEX.search(statement), statement) for statement in step.script.split(";\n")]
+        return [
+            _Index(schema, match["kind"], match["name"], match["table"], statement[match.end() :])
+            for match, statement in found
+            if match
+        ]
 
     async def _build(self, index: "_Index") -> None:
         """Build one index; one that an earlier try left unfinished is built anew."""
