@@ -158,13 +158,13 @@ class Reader(Protocol):
         wait for them; None is for acts and the engine, which need a whole page.
         """
 
-    async def ids(self, first: str, last: str, *, limit: int) -> list[KnownId]:
-        """Return the ids of jobs and runs from `first` to `last`, of any owner, newest first."""
-
     async def list_runs(
         self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None = None
     ) -> Listing[Run]:
         """Return a page of runs, the latest `due_at` first, that looks at about `look` rows at most, as `list_jobs`."""
+
+    async def ids(self, first: str, last: str, *, limit: int) -> list[KnownId]:
+        """Return the ids of jobs and runs from `first` to `last`, of any owner, newest first."""
 
     async def ledger(
         self, job_id: JobId, *, start: datetime, end: datetime, limit: int, look: int | None = None
