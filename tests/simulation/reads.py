@@ -6,7 +6,7 @@ from typing import Any
 
 from horae.core.model import LOCAL, Run
 from horae.core.records import Declaration
-from horae.ports.reader import JobFilter, RunFilter
+from horae.ports.reader import JobFilter, Kept, RunFilter
 from horae.ports.store import Store
 
 MINUTE = timedelta(minutes=1)
@@ -29,6 +29,7 @@ READ_CALLS: Mapping[str, ReadCall] = {
     "queues": lambda store, run, now: store.queues(now=now),
     "queue_lateness": lambda store, run, now: store.queue_lateness(since=now - MINUTE),
     "due_soon": lambda store, run, now: store.due_soon(now=now, within=MINUTE),
+    "kept_by": lambda store, run, now: store.kept_by(run.owner, Kept.LIVE, cursor=None, limit=5),
     "dead_letter_groups": lambda store, run, now: store.dead_letter_groups(LETTERS),
     "count_dead_letters": lambda store, run, now: store.count_dead_letters(),
     "events.read": lambda store, run, now: store.events.read(after=None, owner=None, limit=5),
