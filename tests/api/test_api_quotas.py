@@ -51,9 +51,14 @@ async def fill(ann: Tenant) -> None:
 
 
 async def count_again(ann: Tenant, services: Services, clock: ManualClock) -> None:
-    """Let the node count what an owner keeps."""
+    """Let the node count what an owner keeps, after the counts in progress: these may count a new job twice."""
+    await counts_end(services)
     clock.advance(seconds=6)
     await ann.done("GET", "/v1/usage")
+    await counts_end(services)
+
+
+async def counts_end(services: Services) -> None:
     async with asyncio.timeout(5):
         while not all(account.idle for account in services.usage._accounts.values()):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.001)
