@@ -593,6 +593,29 @@ async def test_a_lane_that_nobody_uses_any_more_is_removed(store: PostgresStore,
     assert left == ["later", "paused", "recent"]
 
 
+async def test_many_new_lanes_are_quick_though_there_was_one_when_they_were_last_counted(
+    store: PostgresStore, url: str
+) -> None:
+    """The server plans for what it counted: each verb would take longer than a statement may."""
+    connection = await Address(url).connect()
+    await connection.execute(
+        "INSERT INTO lanes (queue, priority, owner) SELECT 'last ' || n, 0, 'ada' FROM generate_series(1, 5000) AS n"
+    )
+    await connection.execute("DELETE FROM lanes WHERE queue <> 'last 5000'")
+    await connection.execute("VACUUM ANALYZE lanes")
+    await connection.close()
+    node = await given_node(store)
+    runs = [one_shot(NOW - SECOND, queue=f"queue {number}") for number in range(1000)]
+    await acts.create(store, runs)
+    taken: list[Run] = []
+    for turn in range(60):
+        taken += (await claims_of(store, node, limit=100, now=NOW + turn * 2 * SECOND)).runs
+    assert sorted(ids(taken)) == sorted(ids(runs))
+    await store.settle([succeed(start(run, NOW), None, NOW) for run in taken])
+    assert not (await claims_of(store, node)).runs
+    await store.tidy(now=NOW)
+
+
 async def test_a_shelf_that_nobody_uses_any_more_is_removed(store: PostgresStore, url: str) -> None:
     connection = await Address(url).connect()
     await given_ended(store, one_shot(queue="ended"))

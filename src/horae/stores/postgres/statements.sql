@@ -159,26 +159,34 @@ SELECT *, 'infinity' FROM unnest($1::text[], $2::smallint[], $3::text[])
  WHERE lanes.used_at < clock_timestamp() - interval '10 min';
 
 -- name: lanes_among
-SELECT queue, priority, owner, lanes.id
+-- Looked up one by one, however few there were when they were last counted.
+SELECT queue, priority, owner, lane.id
   FROM unnest($1::text[], $2::smallint[], $3::text[]) AS given(queue, priority, owner)
-  JOIN lanes USING (queue, priority, owner);
+ CROSS JOIN LATERAL (SELECT id FROM lanes
+                      WHERE lanes.queue = given.queue AND lanes.priority = given.priority AND lanes.owner = given.owner
+                      LIMIT 1) AS lane;
 
 -- fragment: wake_lanes
--- Note when the first runs of lanes wake, from woken(lane, moment), unless others wake before them.
-UPDATE lanes SET next_at = first.moment
-  FROM (SELECT lanes.id, woken.moment
-          FROM woken JOIN lanes ON lanes.id = woken.lane
-         WHERE lanes.next_at > woken.moment
-         ORDER BY lanes.id
-           FOR NO KEY UPDATE OF lanes) AS first
- WHERE lanes.id = first.id;
+-- Note when the first runs of lanes wake, from woken(lane, moment), unless others wake before them. By arrays, because a join
+-- is planned for as many lanes as there were when they were last counted: that took seconds for some hundreds of new ones.
+WITH given AS MATERIALIZED (SELECT array_agg(lane) AS ids, array_agg(moment) AS moments FROM woken)
+UPDATE lanes SET next_at = (SELECT moments[array_position(ids, lanes.id)] FROM given)
+ WHERE id = ANY(ARRAY(SELECT id FROM lanes
+                       WHERE id = ANY((SELECT ids FROM given)::integer[])
+                         AND next_at > (SELECT moments[array_position(ids, lanes.id)] FROM given)
+                       ORDER BY id
+                         FOR NO KEY UPDATE));
 
 -- name: add_shelves
 INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
 
 -- name: shelves
-SELECT owner, task, queue, shelves.id
-  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
+-- As above.
+SELECT owner, task, queue, shelf.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue)
+ CROSS JOIN LATERAL (SELECT id FROM shelves
+                      WHERE shelves.owner = given.owner AND shelves.task = given.task AND shelves.queue = given.queue
+                      LIMIT 1) AS shelf;
 
 -- fragment: new_run_rows
 -- $1 batches of runs that are alike.
@@ -944,24 +952,24 @@ UPDATE lanes SET settled_at = NULL, next_at = least(next_at, {first_in_lane})
 -- name: put_off_lanes
 -- Lanes that are due and have nothing to claim: claims go on looking into them for half a minute, in case somebody read the
 -- old time and still commits a run. Whoever reads the new time sets it back.
-UPDATE lanes SET next_at = coalesce(first.wake_at, 'infinity'), settled_at = $1::timestamptz + interval '30 s'
-  FROM (SELECT id, next_at, {first_in_lane} AS wake_at FROM lanes
-         WHERE next_at <= $1 AND settled_at IS NULL
-         ORDER BY next_at
-         LIMIT 1000
-           FOR NO KEY UPDATE SKIP LOCKED) AS first
- WHERE lanes.id = first.id AND lanes.next_at = first.next_at
-   AND coalesce(first.wake_at, 'infinity') > $1::timestamptz + interval '1 s';
+UPDATE lanes SET next_at = coalesce({first_in_lane}, 'infinity'), settled_at = $1::timestamptz + interval '30 s'
+ WHERE id = ANY(ARRAY(SELECT id
+                        FROM (SELECT id, {first_in_lane} AS wake_at FROM lanes
+                               WHERE next_at <= $1 AND settled_at IS NULL
+                               ORDER BY next_at
+                               LIMIT 1000
+                                 FOR NO KEY UPDATE SKIP LOCKED) AS first
+                       WHERE coalesce(wake_at, 'infinity') > $1::timestamptz + interval '1 s'));
 
 -- name: look_later
 -- Lanes that are due and had nothing for a claim: if there are more than $3, they stay due behind the others of their owner.
 UPDATE lanes SET next_at = $2
-  FROM (SELECT id FROM lanes
-         WHERE id = ANY($1::integer[]) AND next_at < $2::timestamptz - interval '1 s'
-           AND (SELECT count(*) FROM (SELECT FROM lanes WHERE next_at <= $2 LIMIT $3::bigint + 1) AS counted) > $3::bigint
-         ORDER BY id
-           FOR NO KEY UPDATE SKIP LOCKED) AS barren
- WHERE lanes.id = barren.id;
+ WHERE id = ANY(ARRAY(SELECT id FROM lanes
+                       WHERE id = ANY($1::integer[]) AND next_at < $2::timestamptz - interval '1 s'
+                         AND (SELECT count(*) FROM (SELECT FROM lanes WHERE next_at <= $2 LIMIT $3::bigint + 1) AS counted)
+                             > $3::bigint
+                       ORDER BY id
+                         FOR NO KEY UPDATE SKIP LOCKED));
 
 -- name: recheck_lanes
 -- A few lanes after $1, in turn: should a transaction have taken longer than any is expected to, its runs are found here.
