@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from time import monotonic
+from typing import Any
 
 from horae.core.decisions.fairness import Lane
 from horae.core.model import JobId, Run, RunId
@@ -47,13 +48,9 @@ class PostgresBase:
         return places
 
     async def _learn_places(self, places: Places, specs: Sequence[tuple[str, str, str, int]]) -> None:
-        lanes = [*zip(*sorted({(queue, priority, owner) for owner, _, queue, priority in specs}), strict=True)]
-        shelves = [*zip(*sorted({(owner, task, queue) for owner, task, queue, _ in specs}), strict=True)]
         async with self._db.session() as session:
-            await session.rows("add_lanes", *lanes)
-            await session.rows("add_shelves", *shelves)
-            lane_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("lanes_among", *lanes)}
-            shelf_of = {(row[0], row[1], row[2]): row[3] for row in await session.rows("shelves", *shelves)}
+            lane_of = await _learn(session, "lanes", {(queue, priority, owner) for owner, _, queue, priority in specs})
+            shelf_of = await _learn(session, "shelves", {(owner, task, queue) for owner, task, queue, _ in specs})
         for owner, task, queue, priority in specs:
             places[owner, task, queue, priority] = (lane_of[queue, priority, owner], shelf_of[owner, task, queue])
 
@@ -62,6 +59,14 @@ class PostgresBase:
         for day in sorted(days - self._days):
             await self._db.rows("ensure_day", day)
             self._days.add(day)
+
+
+async def _learn(session: Session, kind: str, wanted: set[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+    """The ids of lanes or shelves; those that are not there yet are made."""
+    found = {tuple(row[:3]): row[3] for row in await session.rows(f"add_{kind}", *zip(*sorted(wanted), strict=True))}
+    if rest := sorted(wanted - found.keys()):
+        found |= {tuple(row[:3]): row[3] for row in await session.rows(f"{kind}_among", *zip(*rest, strict=True))}
+    return found
 
 
 def due_from(times: Sequence[datetime]) -> list[Signal]:

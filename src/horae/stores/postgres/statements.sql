@@ -152,19 +152,17 @@ SELECT queue, paused, concurrency FROM queues WHERE queue = ANY($1::text[]) ORDE
 -- ---------------------------------------------------------------------------------------------------------- creating
 
 -- name: add_lanes
--- Those that a node learns of are not removed as long as it may use them.
+-- Those that a node learns of are not removed as long as it may use them. Returns those that it made or noted.
 INSERT INTO lanes (queue, priority, owner, next_at)
 SELECT *, 'infinity' FROM unnest($1::text[], $2::smallint[], $3::text[])
     ON CONFLICT (queue, priority, owner) DO UPDATE SET used_at = clock_timestamp()
- WHERE lanes.used_at < clock_timestamp() - interval '10 min';
+ WHERE lanes.used_at < clock_timestamp() - interval '10 min'
+RETURNING queue, priority, owner, id;
 
 -- name: lanes_among
--- Looked up one by one, however few there were when they were last counted.
-SELECT queue, priority, owner, lane.id
+SELECT queue, priority, owner, lanes.id
   FROM unnest($1::text[], $2::smallint[], $3::text[]) AS given(queue, priority, owner)
- CROSS JOIN LATERAL (SELECT id FROM lanes
-                      WHERE lanes.queue = given.queue AND lanes.priority = given.priority AND lanes.owner = given.owner
-                      LIMIT 1) AS lane;
+  JOIN lanes USING (queue, priority, owner);
 
 -- fragment: wake_lanes
 -- Note when the first runs of lanes wake, from woken(lane, moment), unless others wake before them. By arrays, because a join
@@ -178,15 +176,13 @@ UPDATE lanes SET next_at = (SELECT moments[array_position(ids, lanes.id)] FROM g
                          FOR NO KEY UPDATE));
 
 -- name: add_shelves
-INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING;
+INSERT INTO shelves (owner, task, queue) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+    ON CONFLICT DO NOTHING
+RETURNING owner, task, queue, id;
 
--- name: shelves
--- As above.
-SELECT owner, task, queue, shelf.id
-  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue)
- CROSS JOIN LATERAL (SELECT id FROM shelves
-                      WHERE shelves.owner = given.owner AND shelves.task = given.task AND shelves.queue = given.queue
-                      LIMIT 1) AS shelf;
+-- name: shelves_among
+SELECT owner, task, queue, shelves.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS given(owner, task, queue) JOIN shelves USING (owner, task, queue);
 
 -- fragment: new_run_rows
 -- $1 batches of runs that are alike.
