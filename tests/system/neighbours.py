@@ -25,6 +25,7 @@ from tests.system.rest import Document, run_of, timestamp
 from tests.system.waiting import eventually
 
 AUTH = {"HORAE_AUTH": "jwt", "HORAE_JWT_SECRET": SECRET}
+LIMITS = {"HORAE_MAX_QUEUES": "20000"}  # an administrator may allow more than there are by default
 BATCH = 5_000  # jobs in one request
 FAR = "2099-01-01T00:00:00Z"
 UNKNOWN: Document = {"task": "nobody.knows", "allow_unknown_task": True}
@@ -296,7 +297,7 @@ def check_attack(kind: str, folder: Path, name: str, *, part: int, seconds: floa
     """Fill a resource to a part of its full size; return how far that went, and what it was to the other owner."""
     attack, size = ATTACKS[name]
     with contextlib.ExitStack() as stack:
-        site = stack.enter_context(open_site(kind, folder))
+        site = stack.enter_context(open_site(kind, folder, **LIMITS))
         measure(site, seconds=1)  # the first runs of a node take longer
         got = stack.enter_context(attack(site, max(size // part, 20)))
         return got, measure(site, seconds=seconds)
