@@ -14,7 +14,7 @@ from tests.system.rest import run_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.asyncio(loop_scope="module")]
 
-FEW, MANY = 1_000, 1_000_000
+FEW, MANY = 10_000, 1_000_000  # with fewer, pages end before they are full
 TURNS = 200
 
 Pair = tuple[scale.Sized, scale.Sized]
