@@ -297,6 +297,8 @@ class Found:
     def _put(self, puts: Iterable[Put]) -> None:
         for item in puts:
             match item:
+                case Run():  # most of them, so they come first; no guard is checked against a new run
+                    continue
                 case Job():
                     self.jobs[item.id] = JobUnchanged.of(item)
                 case JobMoved():
