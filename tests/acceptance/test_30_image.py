@@ -87,7 +87,7 @@ class Container:
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            eventually(lambda: process.poll() is not None or "event=ready" in log.read_text(), "the node is ready")
+            eventually(lambda: process.poll() is not None or '"ready"' in log.read_text(), "the node is ready")
             kind, *check = self.image.config["Healthcheck"]["Test"]
             assert kind == "CMD"
             self.run(check, settings)
