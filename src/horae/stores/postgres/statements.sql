@@ -5,8 +5,9 @@
 -- that was made while a table was empty would otherwise scan it until statistics catch up; and a generic plan takes LIMIT $n
 -- for a tenth of the table. Every statement follows one index, which tests/conformance/test_postgres_plans.py watches. Hence
 -- some odd expressions: `gate || ''` keeps the index of gates away, and a scalar subquery is looked up where EXISTS would be
--- answered by hashing the whole table. A join with `id BETWEEN given.id AND given.id` can only look up the given ids: with
--- `=`, a plan that was made when a vacuum had found the table empty would read all of it for each of them.
+-- answered by hashing the whole table, or by reading all of it for each row. A join with `id BETWEEN given.id AND given.id`
+-- (or of several columns, in the order of their index) can only look up the given ids, as can a LATERAL with a LIMIT: with `=`,
+-- a plan that was made when a vacuum had found the table empty would read all of it for each of them.
 --
 -- Held runs of a gate are looked for among its first 100: a run was first when it was claimed, so only those count that were
 -- put in front of it later.
@@ -251,7 +252,7 @@ SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamp
 
 -- name: delete_skips
 DELETE FROM skips USING unnest($1::uuid[], $2::timestamptz[]) AS given(job_id, start_at)
- WHERE skips.job_id = given.job_id AND skips.start_at = given.start_at;
+ WHERE (skips.job_id, skips.start_at) BETWEEN (given.job_id, given.start_at) AND (given.job_id, given.start_at);
 
 -- name: put_backfills
 INSERT INTO backfills (id, job_id, trigger, start_at, end_at, plan_at, created_at, shard)
@@ -276,7 +277,8 @@ RETURNING kind, owner, key;
 -- name: records_among
 SELECT records.kind, records.owner, records.key, records.value, records.at
   FROM unnest($1::text[], $2::text[], $3::text[]) AS given(kind, owner, key)
-  JOIN records ON records.kind = given.kind AND records.owner = given.owner AND records.key = given.key;
+  JOIN records ON (records.kind, records.owner, records.key) BETWEEN (given.kind, given.owner, given.key)
+                                                                 AND (given.kind, given.owner, given.key);
 
 -- name: records
 -- Of one key or, when $3 is NULL, of all.
@@ -294,7 +296,8 @@ SELECT * FROM {given_records} ORDER BY kind, owner, key
 -- Only while they have these values: another job may have taken a key meanwhile.
 DELETE FROM records
  USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given(kind, owner, key, value)
- WHERE records.kind = given.kind AND records.owner = given.owner AND records.key = given.key
+ WHERE (records.kind, records.owner, records.key) BETWEEN (given.kind, given.owner, given.key)
+                                                      AND (given.kind, given.owner, given.key)
    AND records.value = given.value;
 
 -- name: expire_idempotency
@@ -353,7 +356,8 @@ SELECT {job_columns},
 
 -- name: plannable_backfills
 SELECT job.*, page.id, page.job_id, page.trigger, page.start_at, page.end_at, page.plan_at, page.created_at
-  FROM {plannable(backfills)} AS page CROSS JOIN LATERAL ({job_with_counts} FROM jobs AS job WHERE id = page.job_id) AS job
+  FROM {plannable(backfills)} AS page
+ CROSS JOIN LATERAL ({job_with_counts} FROM jobs AS job WHERE id BETWEEN page.job_id AND page.job_id ORDER BY id LIMIT 1) AS job
  ORDER BY page.plan_at;
 
 -- name: next_plan_at
@@ -365,9 +369,11 @@ SELECT least(min(job.plan_at), min(page.plan_at))
                       WHERE backfills.shard = shards.shard AND plan_at > $2 ORDER BY plan_at LIMIT 1) AS page ON true;
 
 -- name: move_jobs
-UPDATE jobs SET next_fire_at = given.next_fire_at, plan_at = given.plan_at, status = given.status
-  FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[]) AS given(id, next_fire_at, plan_at, status)
- WHERE jobs.id = given.id;
+-- Guards have locked them, so that their places in the table stay as they are.
+UPDATE jobs SET next_fire_at = ($2::timestamptz[])[array_position($1, id)],
+                plan_at = ($3::timestamptz[])[array_position($1, id)],
+                status = ($4::text[])[array_position($1, id)]
+ WHERE ctid = ANY(ARRAY(SELECT ctid FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id));
 
 -- name: delete_backfills
 DELETE FROM backfills WHERE id = ANY($1::uuid[]);
@@ -453,7 +459,7 @@ settings AS MATERIALIZED (
                 WHEN changed_at >= $4::timestamptz - interval '1 min' THEN '-infinity'
                 ELSE $6::timestamptz END AS floor
       FROM unnest($2::integer[], $11::timestamptz[]) AS given(lane, floor)
-      JOIN lanes ON lanes.id = given.lane
+     CROSS JOIN LATERAL (SELECT * FROM lanes WHERE id = given.lane LIMIT 1) AS lanes
       LEFT JOIN settings USING (queue)
      WHERE closed IS NOT TRUE
 );
@@ -801,11 +807,12 @@ SELECT given.id, given.fence
 -- $3: the first day to look at.
 UPDATE history SET resolution = given.resolution
   FROM unnest($1::uuid[], $2::text[]) AS given(id, resolution)
- WHERE history.id = given.id AND history.ended_on >= $3;
+ WHERE history.id BETWEEN given.id AND given.id AND history.ended_on >= $3;
 
 -- name: delete_blocks
 DELETE FROM blocks USING unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS given(gate, due_at, run_id)
- WHERE blocks.gate = given.gate AND blocks.due_at = given.due_at AND blocks.run_id = given.run_id;
+ WHERE (blocks.gate, blocks.due_at, blocks.run_id) BETWEEN (given.gate, given.due_at, given.run_id)
+                                                       AND (given.gate, given.due_at, given.run_id);
 
 -- name: count_dead_letters
 -- $1 bound. The order is that of the smallest index that has them all.
@@ -888,7 +895,7 @@ WITH RECURSIVE holders(node) AS (
      WHERE node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE nodes.id = holders.node)
 )
 DELETE FROM gates USING gone
- WHERE gates.node = gone.node
+ WHERE gates.node BETWEEN gone.node AND gone.node
    AND (SELECT true FROM runs WHERE runs.gate = gates.gate AND runs.node = gates.node LIMIT 1) IS NULL
 RETURNING gates.gate;
 
@@ -903,20 +910,21 @@ WITH RECURSIVE waiting(gate, place) AS (
       FROM waiting
      WHERE waiting.gate IS NOT NULL AND place < $3::integer
 ), unblocked AS (
+    -- `> false` keeps the index of parked runs away, all of which a join might read for each gate.
     UPDATE runs SET parked = false, wake_at = greatest(runs.wake_at, $1)
       FROM waiting
      CROSS JOIN LATERAL (SELECT id, gate, due_at FROM runs AS first
                           WHERE first.gate = waiting.gate AND parked
                           ORDER BY first.due_at, first.id
                           LIMIT 1) AS first
-     WHERE runs.id BETWEEN first.id AND first.id AND runs.parked
-       AND NOT EXISTS (SELECT {ahead_in_gate(first)})
+     WHERE runs.id BETWEEN first.id AND first.id AND runs.parked > false
+       AND (SELECT true {ahead_in_gate(first)} LIMIT 1) IS NULL
        AND NOT EXISTS (SELECT FROM (SELECT node FROM runs AS line
                                      WHERE line.gate = waiting.gate
                                      ORDER BY line.due_at, line.id
                                      LIMIT 100) AS line
                         WHERE line.node IS NOT NULL)
-       AND NOT EXISTS (SELECT {blocks_ahead(first)})
+       AND (SELECT true {blocks_ahead(first)} LIMIT 1) IS NULL
     RETURNING runs.lane, runs.wake_at
 ), woken(lane, moment) AS (
     SELECT lane, min(wake_at) FROM unblocked GROUP BY lane
@@ -939,8 +947,9 @@ SELECT NULL, wake_at FROM unblocked;
 UPDATE lanes SET settled_at = NULL, next_at = least(next_at, {first_in_lane})
  WHERE id = ANY(ARRAY(SELECT id FROM lanes
                        WHERE settled_at <= $1
-                         AND NOT EXISTS (SELECT FROM runs
-                                          WHERE runs.lane = lanes.id AND wake_at <= $1 AND NOT parked AND NOT paused)
+                         AND (SELECT true FROM runs
+                               WHERE runs.lane = lanes.id AND wake_at <= $1 AND NOT parked AND NOT paused
+                               LIMIT 1) IS NULL
                        ORDER BY settled_at
                        LIMIT 1000
                          FOR NO KEY UPDATE SKIP LOCKED));
@@ -984,7 +993,7 @@ SELECT CASE WHEN count(*) = $2::bigint THEN max(id) END FROM few;
 DELETE FROM lanes
  WHERE id = ANY(ARRAY(SELECT id FROM lanes
                        WHERE next_at = 'infinity' AND settled_at IS NULL AND used_at < clock_timestamp() - interval '1 h'
-                         AND NOT EXISTS (SELECT FROM runs WHERE runs.lane = lanes.id AND NOT parked AND NOT paused)
+                         AND (SELECT true FROM runs WHERE runs.lane = lanes.id AND NOT parked AND NOT paused LIMIT 1) IS NULL
                          AND id NOT IN (SELECT lane FROM runs WHERE parked UNION SELECT lane FROM runs WHERE paused)
                        LIMIT 1000
                          FOR UPDATE SKIP LOCKED));
@@ -993,14 +1002,15 @@ DELETE FROM lanes
 -- Of some shelves after $1, those without a run that no node has learned of for an hour. Returns the last shelf that was looked
 -- at; NULL at the end.
 WITH few AS MATERIALIZED (
-    SELECT id, used_at FROM shelves WHERE id > $1 ORDER BY id LIMIT $2::bigint
+    SELECT id FROM shelves WHERE id > $1 ORDER BY id LIMIT $2::bigint
 ), removed AS (
     DELETE FROM shelves
-     WHERE id = ANY(ARRAY(SELECT shelves.id FROM shelves JOIN few ON few.id = shelves.id
-                           WHERE shelves.used_at < clock_timestamp() - interval '1 h'
-                             AND NOT EXISTS (SELECT FROM runs WHERE runs.shelf = shelves.id)
-                             AND NOT EXISTS (SELECT FROM history WHERE history.shelf = shelves.id)
-                             FOR UPDATE OF shelves SKIP LOCKED))
+     WHERE id = ANY(ARRAY(SELECT id FROM shelves
+                           WHERE id = ANY(ARRAY(SELECT id FROM few))
+                             AND used_at < clock_timestamp() - interval '1 h'
+                             AND (SELECT true FROM runs WHERE runs.shelf = shelves.id LIMIT 1) IS NULL
+                             AND (SELECT true FROM history WHERE history.shelf = shelves.id LIMIT 1) IS NULL
+                             FOR UPDATE SKIP LOCKED))
 )
 SELECT CASE WHEN count(*) = $2::bigint THEN max(id) END FROM few;
 
@@ -1020,24 +1030,25 @@ DELETE FROM skips WHERE ctid = ANY(ARRAY(SELECT ctid FROM skips WHERE end_at < $
 WITH old AS MATERIALIZED (
     SELECT id, owner FROM jobs
      WHERE status = 'cancelled' AND updated_at < $1
-       AND NOT EXISTS (SELECT FROM runs WHERE runs.job_id = jobs.id AND runs.job_id <> runs.id)
-       AND NOT EXISTS (SELECT FROM history WHERE history.job_id = jobs.id AND history.job_id <> history.id)
+       AND (SELECT true FROM runs WHERE runs.job_id = jobs.id AND runs.job_id <> runs.id LIMIT 1) IS NULL
+       AND (SELECT true FROM history WHERE history.job_id = jobs.id AND history.job_id <> history.id LIMIT 1) IS NULL
      ORDER BY updated_at
      LIMIT $2
 ), trails AS (
     DELETE FROM records USING old
-     WHERE records.kind = 'trail' AND records.owner = old.owner AND records.key = replace(old.id::text, '-', '')
+     WHERE (kind, records.owner, key) BETWEEN ('trail', old.owner, replace(old.id::text, '-', ''))
+                                          AND ('trail', old.owner, replace(old.id::text, '-', ''))
 )
-DELETE FROM jobs USING old WHERE jobs.id = old.id RETURNING 1;
+DELETE FROM jobs USING old WHERE jobs.id BETWEEN old.id AND old.id RETURNING 1;
 
 -- name: prune_blobs
 -- Parameters are kept as long as anything refers to them.
 DELETE FROM blobs
  WHERE key = ANY(ARRAY(SELECT key FROM blobs
                         WHERE created_at < $1
-                          AND NOT EXISTS (SELECT FROM runs WHERE params_blob = blobs.key)
-                          AND NOT EXISTS (SELECT FROM history WHERE params_blob = blobs.key)
-                          AND NOT EXISTS (SELECT FROM jobs WHERE params_blob = blobs.key)
+                          AND (SELECT true FROM runs WHERE params_blob = blobs.key LIMIT 1) IS NULL
+                          AND (SELECT true FROM history WHERE params_blob = blobs.key LIMIT 1) IS NULL
+                          AND (SELECT true FROM jobs WHERE params_blob = blobs.key LIMIT 1) IS NULL
                         ORDER BY created_at
                         LIMIT $2))
 RETURNING 1;
@@ -1107,7 +1118,7 @@ SELECT *
                   WHERE gate = $2 AND (due_at, run_id) < ($3, $1)
                   ORDER BY due_at, run_id
                   LIMIT $4) AS block
-          CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = block.run_id) AS letter)) AS ahead
+          CROSS JOIN LATERAL (SELECT * FROM ended_runs WHERE ended_runs.id = block.run_id LIMIT 1) AS letter)) AS ahead
  ORDER BY due_at, id
  LIMIT $4;
 
