@@ -1,20 +1,33 @@
-"""What a page of a search costs in SQLite, counted in steps of its machine: no more among many rows than among few."""
+"""What pages of searches and long lines cost in SQLite, in steps of its machine: no more among many rows than few."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from horae.core.decisions.results import start, succeed
-from horae.core.model import JobStatus, State, Trigger
+from horae.core.model import JobStatus, OnFailure, Policy, State, Trigger
 from horae.ports.reader import JobFilter, RunFilter
 from horae.stores.sqlite import list_queries, queues
 from horae.stores.sqlite.database import Database
 from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
-from tests.conformance.builders import NOW, SECOND, claimed, given_job, given_node, one_shot, recurring
+from tests import acts
+from tests.conformance.builders import (
+    MINUTE,
+    NOW,
+    SECOND,
+    claimed,
+    claims_of,
+    failed,
+    given_job,
+    given_node,
+    given_running,
+    one_shot,
+    recurring,
+)
 
 FEW, MANY = 2_000, 20_000  # runs; both are more than a page looks at
 LIMIT, LOOK = 50, 500
@@ -107,3 +120,43 @@ async def test_a_page_of_queues_takes_steps_for_what_it_shows(tmp_path: Path, na
     await store.close()
     taken = steps(tmp_path / "horae.db", lambda db: queues.queues(db, NOW, "ada", None, "", 20))
     assert taken <= 400
+
+
+# --- gates
+
+
+async def steps_beside_line(path: Path, length: int) -> dict[str, int]:
+    """What verbs take beside a dead letter that blocks its gate, and so many runs behind it, of which few are due."""
+    executor = InlineExecutor(durable=False)
+    store = SqliteStore(path, executor=executor)
+    await store.open()
+    blocking = Policy(on_failure=OnFailure.BLOCK)
+    [letter] = await given_running(store, one_shot(NOW - MINUTE, gate="g", policy=blocking))
+    await store.settle([failed(letter)])
+    due = [one_shot(NOW, gate="g") for _ in range(10)]
+    await store.create([*due, *(one_shot(NOW + MINUTE, gate="g") for _ in range(length))])
+    node, taken = await given_node(store), dict[str, int]()
+
+    async def count(name: str, verb: Awaitable[object]) -> None:
+        def step() -> None:
+            taken[name] += 1
+
+        taken[name] = 0
+        db = executor._connection()
+        db.set_progress_handler(step, UNIT)
+        await verb
+        db.set_progress_handler(None, 0)
+
+    await count("claim", claims_of(store, node))
+    await count("ahead_of", store.ahead_of(due[0]))
+    await acts.park(store, due)
+    await count("tidy", store.tidy(now=NOW))
+    await store.close()
+    return taken
+
+
+async def test_a_long_line_behind_a_dead_letter_takes_no_more_steps_than_a_short_one(tmp_path: Path) -> None:
+    """Claims and `tidy` hold the lock that everybody waits for."""
+    short, long = [await steps_beside_line(tmp_path / f"{length}.db", length) for length in (200, 4_000)]
+    for name, steps_of_short in short.items():
+        assert long[name] <= 1.2 * steps_of_short + 20, name

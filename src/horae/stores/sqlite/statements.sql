@@ -276,6 +276,12 @@ INSERT INTO gates (gate, node) VALUES (?, ?) ON CONFLICT DO NOTHING;
 -- name: free_gate
 DELETE FROM gates WHERE gate = ? AND node = ?;
 
+-- fragment: front_of_gate(gate)
+-- Held runs are looked for here: a run was first when it was claimed, so only those count that were put in front of it later.
+SELECT id, job_id, first_started_at, due_at, state, node FROM runs INDEXED BY runs_gate
+ WHERE gate = {gate} AND gate IS NOT NULL AND finished_at IS NULL
+ ORDER BY due_at, id LIMIT 100;
+
 -- name: rivals
 -- The dead letters and the runs ahead of a run in its gate, and the runs that other nodes hold in it. The first of a
 -- long line are enough to decide by, with the nearest of the same job, which may wait further back. A run that waits
@@ -286,9 +292,10 @@ SELECT id, job_id, first_started_at, failed
              ORDER BY due_at, id LIMIT :limit)
         UNION ALL
         SELECT * FROM (
-            SELECT id, job_id, first_started_at, 0, due_at {live_runs_of_gate}
-               AND id <> :id AND ((due_at, id) < (:due_at, :id) OR ({held} AND node IS NOT :node))
+            SELECT id, job_id, first_started_at, 0, due_at {live_runs_of_gate} AND (due_at, id) < (:due_at, :id)
              ORDER BY due_at, id LIMIT :limit)
+        UNION
+        SELECT id, job_id, first_started_at, 0, due_at FROM ({front_of_gate(:gate)}) WHERE {held} AND node IS NOT :node
         UNION
         SELECT * FROM (
             SELECT id, job_id, first_started_at, 0, due_at {live_runs_of_job}
@@ -335,15 +342,19 @@ UNION ALL
 SELECT gate, 0 FROM waiting
  WHERE gate IS NOT NULL
    AND NOT EXISTS (SELECT 1 FROM runs INDEXED BY runs_gate
-                    WHERE runs.gate = waiting.gate AND runs.gate IS NOT NULL AND finished_at IS NULL AND parked = 0
-                      AND ({held} OR (due_at, id) < ({first_parked})))
+                    WHERE runs.gate = waiting.gate AND runs.gate IS NOT NULL AND finished_at IS NULL
+                      AND (due_at, id) < ({first_parked}))
+   AND NOT EXISTS (SELECT 1 FROM ({front_of_gate(waiting.gate)}) WHERE {held})
    AND NOT EXISTS (SELECT 1 FROM letters INDEXED BY letters_gate
                     WHERE letters.gate = waiting.gate AND letters.gate IS NOT NULL AND (due_at, id) < ({first_parked}));
 
 -- name: ahead_of
 SELECT * FROM (
-    SELECT * {live_runs_of_gate} AND id <> :id AND ((due_at, id) < (:due_at, :id) OR {held})
+    SELECT * {live_runs_of_gate} AND (due_at, id) < (:due_at, :id)
      ORDER BY due_at, id LIMIT :limit)
+UNION ALL
+SELECT * FROM runs WHERE id IN (
+    SELECT id FROM ({front_of_gate(:gate)}) WHERE {held} AND (due_at, id) > (:due_at, :id) LIMIT :limit)
 UNION ALL
 SELECT * FROM runs WHERE seq IN (SELECT run {letters_ahead} ORDER BY due_at, id LIMIT :limit)
  ORDER BY due_at, id LIMIT :limit;
