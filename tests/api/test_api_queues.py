@@ -40,6 +40,28 @@ async def test_queues_tell_what_waits_and_how_late_it_gets(api: Api) -> None:
     assert (await queues(api))["mail"]["lateness_p99_ms"] == 2000.0
 
 
+async def test_queues_in_which_nothing_is_left_are_listed_with_their_settings_by_one_read(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        await api.create(queue=f"q{number}")
+    await change(api, "q3", {"concurrency": 7})
+    for run in await api.hand.claim():
+        await api.hand.succeed(await api.hand.start(run))
+    await change(api, "q3", {"concurrency": None, "paused": True})
+    reads, records = 0, api.store.records
+
+    async def counted(*args: Any, **keywords: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await records(*args, **keywords)
+
+    monkeypatch.setattr(api.store, "records", counted)
+    found = await queues(api)
+    assert {name: each["paused"] for name, each in found.items()} == {f"q{n}": n == 3 for n in range(5)}
+    assert reads <= 1
+
+
 async def test_a_paused_queue_gives_nothing_until_it_goes_on(api: Api) -> None:
     job = await api.create(queue="mail")
     paused = await change(api, "mail", {"paused": True})
