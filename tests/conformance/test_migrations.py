@@ -19,6 +19,7 @@ from horae.stores.postgres.connection import database
 from horae.stores.postgres.connection.database import Address, Collision, door
 from horae.stores.postgres.migrations import apply
 from horae.stores.postgres.store import PostgresStore
+from horae.stores.sqlite.migrations import apply as sqlite_apply
 from horae.stores.sqlite.store import SqliteStore
 from tests import acts
 from tests.conformance.builders import MINUTE, NOW, claims_of, given_node, ids, one_shot
@@ -124,14 +125,18 @@ def test_the_status_says_in_words_what_to_make_of_it(version: int, oldest: int, 
 # --- beside nodes that serve
 
 
-async def test_rows_are_changed_in_batches(make: Open, release: Release, kind: str) -> None:
+async def test_rows_are_changed_in_batches(make: Open, release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (apply, sqlite_apply):
+        monkeypatch.setattr(module, "TELL_EVERY", -1.0)
+    lines: list[str] = []
     await make().migrate()
     async with AsyncExitStack() as stack:
         store = await opened(stack, make())
         await acts.create(store, [one_shot() for _ in range(100)])
         release(ADD, FILL)
-        assert await make().migrate() == [NEXT, NEXT + 1]
+        assert await make().migrate(lines.append) == [NEXT, NEXT + 1]
         assert await works(store)
+    assert list(dict.fromkeys(lines)) == [f"migration {NEXT + 1}: {rows} rows so far" for rows in (30, 60, 90, 100)]
 
 
 async def test_a_node_writes_while_a_migration_is_under_way(make: Open, release: Release, kind: str) -> None:
