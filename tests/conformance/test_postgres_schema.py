@@ -2,16 +2,17 @@
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit
 
 import asyncpg
 import pytest
 
+from horae.adapters import opened_store
 from horae.core.errors import Misconfigured
 from horae.core.signals import Kind, Signal
 from horae.lookup import find_run
+from horae.ports.store import Store
 from horae.stores.postgres.connection.database import Address
 from horae.stores.postgres.store import PostgresStore
 from tests import acts
@@ -50,17 +51,7 @@ async def schemas(url: str) -> list[str]:
         await connection.close()
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def assert_works(store: PostgresStore) -> None:
+async def assert_works(store: Store) -> None:
     run, node = one_shot(), await given_node(store)
     await acts.create(store, [run])
     assert ids((await claims_of(store, node)).runs) == [run.id]
@@ -69,7 +60,7 @@ async def assert_works(store: PostgresStore) -> None:
 async def test_tables_of_an_application_with_the_same_names_are_no_problem(url: str) -> None:
     await PostgresStore(url).migrate()
     assert await schemas(url) == ["horae"]
-    async with opened(url) as store:
+    async with opened_store(url) as store:
         await assert_works(store)
     await execute(url, "INSERT INTO events (what) VALUES ('theirs'); INSERT INTO jobs VALUES ('theirs')")
 
@@ -79,7 +70,7 @@ async def test_a_store_of_a_release_without_the_schema_goes_on_where_it_is(url: 
     await PostgresStore(f"{url}&search_path=public").migrate()
     assert (await PostgresStore(url).status()).problem is None
     assert await PostgresStore(url).migrate() == []
-    async with opened(url) as store, opened(f"{url}&search_path=public") as as_before:
+    async with opened_store(url) as store, opened_store(f"{url}&search_path=public") as as_before:
         run = one_shot()
         await acts.create(store, [run])
         assert await find_run(as_before, run.id, owner=None) == run
@@ -90,7 +81,7 @@ async def test_a_table_of_versions_of_another_program_is_not_taken_for_ours(url:
     await execute(url, "CREATE TABLE schema_versions (version integer, applied_at timestamptz)")
     await execute(url, "INSERT INTO schema_versions VALUES (1000, now())")
     await PostgresStore(url).migrate()
-    async with opened(url) as store:
+    async with opened_store(url) as store:
         await assert_works(store)
     assert await schemas(url) == ["horae"]
 
@@ -104,7 +95,7 @@ async def test_a_search_path_that_somebody_set_decides(url: str, said: str) -> N
         address = url
     await PostgresStore(address).migrate()
     assert await schemas(url) == ["theirs"]
-    async with opened(address) as store:
+    async with opened_store(address) as store:
         await assert_works(store)
 
 
@@ -113,7 +104,7 @@ async def test_tables_that_are_there_are_found_whatever_search_path_a_database_g
     await execute(url, "CREATE SCHEMA theirs")
     await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET search_path = theirs")
     assert await PostgresStore(url).migrate() == []
-    async with opened(url) as store:
+    async with opened_store(url) as store:
         await assert_works(store)
 
 
@@ -131,7 +122,7 @@ async def test_a_role_that_may_not_create_a_schema_is_told_who_can(url: str) -> 
             await PostgresStore(theirs).migrate()
         await execute(url, f"CREATE SCHEMA horae AUTHORIZATION {role}")
         assert await PostgresStore(theirs).migrate()
-        async with opened(theirs) as store:
+        async with opened_store(theirs) as store:
             await assert_works(store)
     finally:
         await execute(url, f"DROP OWNED BY {role}; DROP ROLE {role}")
@@ -150,7 +141,7 @@ async def test_behind_a_pooler_the_search_path_ends_with_each_transaction(url: s
     pooled = f"{url}&pooler=1" + ("" if path is None else f"&search_path={quote(path)}")
     await PostgresStore(pooled).migrate()
     assert await schemas(url) == [(path or "horae").strip('"')]
-    async with opened(pooled) as store:
+    async with opened_store(pooled) as store:
         await assert_works(store)
 
     address = Address(pooled)
@@ -168,7 +159,7 @@ async def test_behind_a_pooler_the_search_path_ends_with_each_transaction(url: s
 async def test_behind_a_pooler_a_store_goes_on_where_it_is(url: str) -> None:
     await execute(url, "DROP TABLE events, jobs")
     await PostgresStore(f"{url}&search_path=public").migrate()
-    async with opened(f"{url}&pooler=1") as store:
+    async with opened_store(f"{url}&pooler=1") as store:
         await assert_works(store)
     assert await schemas(url) == ["public"]
 
@@ -179,7 +170,7 @@ async def test_behind_a_pooler_a_store_goes_on_where_it_is(url: str) -> None:
 @pytest.mark.parametrize("mode", ["", "&pooler=1"])
 async def test_a_transaction_of_the_application_finds_the_tables(url: str, mode: str) -> None:
     await PostgresStore(url).migrate()
-    async with opened(f"{url}{mode}") as store:
+    async with opened_store(f"{url}{mode}") as store:
         run = one_shot(datetime.now(UTC))
         enlistment = await store.enlistment([run])
         caller = await asyncpg.connect(url)
@@ -198,7 +189,7 @@ async def test_two_schemas_hear_nothing_of_each_other(url: str) -> None:
     for address in (url, other, f"{other[:-1]}t"):
         await PostgresStore(address).migrate()
     heard: list[Signal] = []
-    async with opened(url) as here, opened(other) as there, opened(f"{other[:-1]}t") as elsewhere:
+    async with opened_store(url) as here, opened_store(other) as there, opened_store(f"{other[:-1]}t") as elsewhere:
         here.subscribe(heard.append)
         elsewhere.subscribe(heard.append)
         run = one_shot(NOW)
@@ -206,7 +197,7 @@ async def test_two_schemas_hear_nothing_of_each_other(url: str) -> None:
         there.subscribe(told.append)
         await acts.create(there, [run])
         last = one_shot(NOW.replace(year=2027))
-        async with opened(url) as again, opened(f"{other[:-1]}t") as once_more:
+        async with opened_store(url) as again, opened_store(f"{other[:-1]}t") as once_more:
             await acts.create(again, [last])
             await acts.create(once_more, [last])
             mark = Signal(kind=Kind.DUE, at=last.wake_at)

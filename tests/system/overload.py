@@ -6,8 +6,7 @@ into the store, as the API would write them, so that clients are not measured.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -15,13 +14,14 @@ from pathlib import Path
 
 import asyncpg
 
+from horae.adapters import opened_store
 from horae.core.decisions.release import gate_of
 from horae.core.ids import Ids
 from horae.core.model import JobId, Run, RunId, Spec
 from horae.core.schedule.parse import parse_schedule
+from horae.ports.store import Store
 from horae.proof.bench.start_recorder import FOLDER, count_starts, read_starts
 from horae.proof.bench.tasks import APP
-from horae.stores.postgres.store import PostgresStore
 from tests import acts
 from tests.system.cluster import Cluster, Server
 from tests.system.on_time import percentile
@@ -99,7 +99,7 @@ async def _herd(
     cluster: Cluster, records: Path, servers: Sequence[Server], jobs: int, seconds: int, within: float
 ) -> OverloadFigures:
     numbers = count(1_000_000_000)
-    async with _opened(cluster.store) as store:
+    async with opened_store(cluster.store) as store:
         before = count_starts(records)
         due_at = await store.time() + timedelta(seconds=jobs / A_SECOND + 3)
         urgent = [_run(next(numbers), FLOOD, due_at, priority=5) for _ in range(jobs // 10)]
@@ -152,7 +152,7 @@ async def _backlog(
 ) -> tuple[OverloadFigures, list[Server]]:
     urgent_from = jobs - jobs // 10
     numbers = count(jobs)
-    async with _opened(cluster.store) as store:
+    async with opened_store(cluster.store) as store:
         first_at = await store.time() - OUTAGE
         await _fill(cluster.store, store, range(urgent_from), first_at, priority=0)
         await _fill(cluster.store, store, range(urgent_from, jobs), first_at, priority=5)
@@ -180,7 +180,7 @@ async def _backlog(
     return seen, servers
 
 
-async def _fill(url: str, store: PostgresStore, numbers: range, first_at: datetime, *, priority: int) -> None:
+async def _fill(url: str, store: Store, numbers: range, first_at: datetime, *, priority: int) -> None:
     """Create one run through the store, and copy its row by SQL with new numbers, ids and times."""
     template = _run(numbers[0], FLOOD, first_at, priority=priority)
     await _write(store, [template])
@@ -222,16 +222,6 @@ async def _fill(url: str, store: PostgresStore, numbers: range, first_at: dateti
 # --- writing and reading
 
 
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 def _run(number: int, owner: str, due_at: datetime, *, priority: int = 0, ordering_key: str | None = None) -> Run:
     job_id = JobId(new_id())
     spec = Spec(task="bench.once", params=f'{{"n":{number}}}', priority=priority, ordering_key=ordering_key)
@@ -253,7 +243,7 @@ def _number(run: Run) -> int:
     return int(run.spec.params.removeprefix('{"n":').removesuffix("}"))
 
 
-async def _write(store: PostgresStore, runs: Sequence[Run]) -> None:
+async def _write(store: Store, runs: Sequence[Run]) -> None:
     for first in range(0, len(runs), 4 * BATCH):
         parts = [runs[place : place + BATCH] for place in range(first, min(first + 4 * BATCH, len(runs)), BATCH)]
         await asyncio.gather(*(acts.create(store, part) for part in parts))
