@@ -55,7 +55,7 @@ class Claims(Value, frozen=True, kw_only=True):
     more: bool = False  # the look ended at its limit: there may be more to claim right now
     first_at: datetime | None = None  # when the first of what was looked at woke; None when the store does not tell
     next_at: datetime | None = None  # unless there is more: when the next run wakes that was not offered to this node
-    left_at: datetime | None = None  # when the first wakes after now of what was left, if the store tells
+    left_at: datetime | None = None  # of what was not taken: when the first wakes after now, if the store tells
     lined_up_at: datetime | None = None  # when the first wakes of those next in gates of which some were taken
     left: Mapping[Lane, datetime] = {}  # lanes of queues with a limit: when the first wakes of those that still wait
 

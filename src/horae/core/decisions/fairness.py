@@ -10,8 +10,8 @@ from horae.core.values import Value
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 MAX_LANES = 200  # that one claim looks into
-MANY_LANES = 500  # of more that are due, each owner gives a few to choose from
-LANES_OF_OWNER = 50  # that many
+MANY_LANES = 500  # due lanes that a claim chooses these from; if there are more, it chooses from a few of each owner
+LANES_OF_OWNER = 50  # how many these few are
 PLENTY = 10  # runs that are counted in every lane, however many lanes there are
 
 K = TypeVar("K", bound=Hashable)
