@@ -1,4 +1,4 @@
-"""The acts of a principal that make runs: each is permitted by its token, and within the quota of its owner."""
+"""The acts of a principal that make runs, or are on many: permitted by its token, and within the quota of its owner."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from horae.api.auth.guard import Principal, principal
 from horae.api.auth.permission import Permission
 from horae.api.dispatch.context import Services, services_of
+from horae.api.http.owner_turns import OwnerTurns
 from horae.api.quotas.quota import Quota
 from horae.api.schemas.bulk_requests import BulkBody, JobAction, JobBulk, RunBulk, selected_jobs, selected_runs
 from horae.core.decisions.quotas import NOTHING, Amount
@@ -28,12 +29,14 @@ from horae.ports.permits import permit_all
 
 
 class Acts:
-    """What one principal does with jobs; the only way of the routes to whatever makes runs."""
+    """What one principal does with jobs; the only way of the routes to whatever makes runs or acts on many."""
 
-    __slots__ = ("_jobs", "_letters", "_permit", "_queries", "_quota", "_services", "_who")
+    __slots__ = ("_bulk", "_jobs", "_letters", "_permit", "_queries", "_quota", "_services", "_who")
 
-    def __init__(self, services: Services, who: Principal) -> None:
+    def __init__(self, services: Services, who: Principal, bulk: OwnerTurns) -> None:
+        """Create the acts; those on many wait for their turn in `bulk`."""
         self._services = services
+        self._bulk = bulk
         self._jobs = services.jobs
         self._letters = services.dead_letters
         self._queries = services.queries
@@ -119,13 +122,6 @@ class Acts:
         """Resume a job."""
         return await self._jobs.resume(job_id, missed=missed, owner=self._who.reach, permit=self._permit)
 
-    async def requeue(self, selection: Selection, patch: Patch | None) -> Tally:
-        """Run dead letters again."""
-        async with self._quota.room(Amount(waiting=len(selection.ids or (1,)))) as room:
-            tally = await self._letters.requeue(selection, patch, by=self._who.subject, permit=self._permit)
-            room.added = Amount(waiting=tally.done)
-            return tally
-
     async def retry(self, run_id: RunId, patch: Patch | None, issue: Issue[Run] | None) -> Run | IdempotencyRecord:
         """Run one dead letter again."""
         who, permit = self._who, self._permit
@@ -136,6 +132,19 @@ class Acts:
             return done
 
     # --- many at once
+
+    async def requeue(self, selection: Selection, patch: Patch | None) -> Tally:
+        """Run dead letters again."""
+        wanted = Amount(waiting=len(selection.ids or (1,)))
+        async with self._bulk.turn(self._who.owner), self._quota.room(wanted) as room:
+            tally = await self._letters.requeue(selection, patch, by=self._who.subject, permit=self._permit)
+            room.added = Amount(waiting=tally.done)
+            return tally
+
+    async def discard(self, selection: Selection) -> Tally:
+        """Resolve dead letters without running them again."""
+        async with self._bulk.turn(self._who.owner):
+            return await self._letters.discard(selection)
 
     async def on_jobs(self, asked: JobBulk, ask: Ask | None) -> BulkTally:
         """Pause, resume, cancel or run many jobs."""
@@ -180,7 +189,8 @@ class Acts:
 
     async def _perform(self, act: BulkAct[Item], asked: BulkBody, *, adds: bool) -> BulkTally:
         """Act on many; `adds` when that makes runs, which wait."""
-        async with self._quota.room(Amount(waiting=1) if adds else NOTHING) as room:
+        wanted = Amount(waiting=1) if adds else NOTHING
+        async with self._bulk.turn(self._who.owner), self._quota.room(wanted) as room:
             tally = await self._services.bulk_acts.perform(
                 act, owner=self._who.owner, cursor=asked.cursor, dry_run=asked.dry_run
             )
@@ -190,4 +200,4 @@ class Acts:
 
 def acts_of(request: Request) -> Acts:
     """Return what the sender of an authorized request may do."""
-    return Acts(services_of(request), principal(request))
+    return Acts(services_of(request), principal(request), request.app.admission.bulk)

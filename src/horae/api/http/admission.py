@@ -1,10 +1,10 @@
-"""Limits how many requests, body bytes, streams and lists are in progress; more are refused before they cost much."""
+"""Limits how many requests, body bytes and streams are in progress; more wait, or are refused before they cost much."""
 
 from collections import Counter
 
 from starlette.requests import Request
 
-from horae.api.http.list_turns import ListTurns
+from horae.api.http.owner_turns import OwnerTurns
 from horae.api.http.problems import RateLimited
 from horae.api.http.protocol import MAX_CONNECTIONS
 from horae.core.errors import Unavailable
@@ -15,6 +15,10 @@ MAX_BYTES = 256 * MIB  # of their bodies
 MAX_STREAMS = MAX_CONNECTIONS // 2  # open in one process; each keeps a connection
 MAX_STREAMS_OF_OWNER = 500  # each may be written to several times a second
 SHARE = 2  # one owner may use 1/SHARE of each limit
+LISTS_AT_ONCE = 2  # one owner's leave room for another's
+LISTS_WAITING = 64  # of one owner; as each looks at a bounded number of rows, the last waits for seconds at most
+BULK_AT_ONCE = 16  # each writes in small chunks
+BULK_WAITING = 8  # of one owner; each may take ten seconds, and clients wait for thirty
 RETRY_SECONDS = 1
 
 _ADMITTED = "horae.admitted"
@@ -61,7 +65,8 @@ class Admission:
         self._max_requests = requests
         self._max_bytes = size
         self._max_streams = streams
-        self.lists = ListTurns()
+        self.lists = OwnerTurns("lists", at_once=LISTS_AT_ONCE, waiting=LISTS_WAITING)
+        self.bulk = OwnerTurns("acts on many", at_once=BULK_AT_ONCE, waiting=BULK_WAITING)
         self._streams: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()

@@ -55,7 +55,7 @@ class Operation:
     takes: tuple[str, ...] = ("application/json",)  # media types of the request body
     headers: tuple[str, ...] = ()  # of successful responses
     idempotent: bool = False  # honours Idempotency-Key
-    listing: bool = False  # waits for a turn of its owner, because it costs more than others
+    listing: bool = False  # waits for a turn of its owner; without a body, because a slow sender would keep the turn
     handler: Handler = _no_handler
 
     def __call__(self, handler: Handler) -> "Operation":

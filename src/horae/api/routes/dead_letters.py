@@ -102,14 +102,7 @@ async def list_letters(request: Request) -> Response:
     return await run_page(services, which, query)
 
 
-@Operation(
-    scope=Scope.WRITE,
-    tag="dead letters",
-    body=RequeueBody,
-    answers={200: ResolvedView},
-    idempotent=True,
-    listing=True,
-)
+@Operation(scope=Scope.WRITE, tag="dead letters", body=RequeueBody, answers={200: ResolvedView}, idempotent=True)
 async def requeue(request: Request) -> Response:
     """Run dead letters again, each as a new run; at most 10,000 per request."""
     who, acts = principal(request), acts_of(request)
@@ -122,12 +115,11 @@ async def requeue(request: Request) -> Response:
     return await run_once_in_steps(request, who, data, act)
 
 
-@Operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView}, listing=True)
+@Operation(scope=Scope.WRITE, tag="dead letters", body=DiscardBody, answers={200: ResolvedView})
 async def discard(request: Request) -> Response:
     """Resolve dead letters without running them again; at most 10,000 per request."""
-    who, services = principal(request), services_of(request)
-    selection = _selection(decode(await read_body(request), DiscardBody), who)
-    return json_response(_resolved(await services.dead_letters.discard(selection)))
+    selection = _selection(decode(await read_body(request), DiscardBody), principal(request))
+    return json_response(_resolved(await acts_of(request).discard(selection)))
 
 
 ROUTES = [

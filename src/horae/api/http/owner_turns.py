@@ -1,4 +1,4 @@
-"""Owners take turns at lists, which cost more than other requests: one of each owner at a time, a few in all."""
+"""Owners take turns at requests that cost more than others: one of each owner at a time, and a few in all."""
 
 import asyncio
 from collections import deque
@@ -7,23 +7,23 @@ from contextlib import asynccontextmanager
 
 from horae.api.http.problems import RateLimited
 
-AT_ONCE = 2  # lists of one process: one owner's leave room for another's
-MAX_WAITING = 64  # lists of one owner; as each looks at a bounded number of rows, the last waits for seconds at most
 RETRY_SECONDS = 1
 
 
-class ListTurns:
-    """Lets few lists run at once; each owner has a line of its own, and the owners take turns."""
+class OwnerTurns:
+    """Lets few requests run at once; each owner has a line of its own, and the owners take turns."""
 
-    def __init__(self, *, at_once: int = AT_ONCE, waiting: int = MAX_WAITING) -> None:
+    def __init__(self, what: str, *, at_once: int, waiting: int) -> None:
+        """Create the turns; `what` names the requests, and at most `waiting` of one owner wait."""
+        self._what = what
         self._at_once = at_once
         self._most = waiting
-        self._busy: set[str] = set()  # owners whose list runs
+        self._busy: set[str] = set()  # owners whose request runs
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}  # the owner whose turn is next comes first
 
     @asynccontextmanager
     async def turn(self, owner: str) -> AsyncIterator[None]:
-        """Wait for a turn of the owner; raises RateLimited when too many of its lists wait already."""
+        """Wait for a turn of the owner; raises RateLimited when too many of its requests wait already."""
         await self._enter(owner)
         try:
             yield
@@ -37,7 +37,7 @@ class ListTurns:
         line = self._lines.setdefault(owner, deque())
         if len(line) >= self._most:
             raise RateLimited(
-                RETRY_SECONDS, f"{self._most} lists wait, as many as one owner may have; ask for fewer at once"
+                RETRY_SECONDS, f"{self._most} {self._what} wait, as many as one owner may have; send fewer at once"
             )
         turn = asyncio.get_running_loop().create_future()
         line.append(turn)
