@@ -15,6 +15,7 @@ from horae.core.decisions.quotas import Amount, Limits
 from horae.core.errors import Unavailable
 from horae.core.ids import Ids
 from horae.core.model import NodeId
+from horae.jobs.bulk import acts
 from horae.ports.reader import Kept, KeptPage
 from horae.ports.store import Store
 from tests.api.harness import Hand
@@ -178,6 +179,40 @@ async def test_every_act_that_makes_runs_is_within_the_quota(
     await ann.done("PATCH", f"/v1/jobs/{job}", {"labels": {"a": "b"}})
     await ann.done("POST", f"/v1/jobs/{job}/pause")
     await ann.done("POST", f"/v1/jobs/{job}/resume", {})
+
+
+async def test_an_act_on_many_stays_within_the_quota_however_many_come_at_once(
+    ann: Tenant, services: Services, clock: ManualClock
+) -> None:
+    for _ in range(2):
+        await ann.create(schedule="every 1h")
+    await count_again(ann, services, clock)
+    run = {"action": "run", "filter": {}}
+    answers = await asyncio.gather(*(ann.ask("POST", "/v1/jobs/bulk", run) for _ in range(4)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429]
+    assert len((await ann.done("GET", "/v1/runs?trigger=manual"))["items"]) == LIMITS.waiting
+    counted = await ann.done("POST", "/v1/jobs/bulk", {**run, "dry_run": True})
+    assert counted["matched"] == 2, "to count adds nothing"
+
+
+async def test_an_act_on_many_that_comes_to_the_quota_says_how_far_it_got_and_where_to_go_on(
+    client: httpx2.AsyncClient, ann: Tenant, hand: Hand, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acts, "CHUNK", 1)
+    root = tenant(client, "ann", "jobs:read jobs:write admin")
+    for number in range(6):
+        await root.create(schedule="every 1h", name=str(number))
+    run = {"action": "run", "filter": {}}
+    first = await ann.done("POST", "/v1/jobs/bulk", run)
+    assert (first["matched"], first["done"], first["remaining"]) == (4, 4, 2)
+    await over(ann, "POST", "/v1/jobs/bulk", {**run, "cursor": first["cursor"]})
+    for waiting in await hand.claim():
+        await hand.succeed(await hand.start(waiting))
+    clock.advance(seconds=6)
+    rest = await ann.done("POST", "/v1/jobs/bulk", {**run, "cursor": first["cursor"]})
+    assert (rest["matched"], rest["done"], rest["remaining"], rest["cursor"]) == (2, 2, 0, None)
+    started = (await ann.done("GET", "/v1/runs?trigger=manual"))["items"]
+    assert sorted(each["name"] for each in started) == ["0", "1", "2", "3", "4", "5"], "each job once"
 
 
 # --- the other resources

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -189,13 +190,19 @@ class Acts:
 
     async def _perform(self, act: BulkAct[Item], asked: BulkBody, *, adds: bool) -> BulkTally:
         """Act on many; `adds` when that makes runs, which wait."""
-        wanted = Amount(waiting=1) if adds else NOTHING
-        async with self._bulk.turn(self._who.owner), self._quota.room(wanted) as room:
-            tally = await self._services.bulk_acts.perform(
+        if adds:
+            act = replace(act, perform=partial(self._within_quota, act.perform))
+        async with self._bulk.turn(self._who.owner):
+            return await self._services.bulk_acts.perform(
                 act, owner=self._who.owner, cursor=asked.cursor, dry_run=asked.dry_run
             )
-            room.added = Amount(waiting=tally.done) if adds and not asked.dry_run else NOTHING
-            return tally
+
+    async def _within_quota(self, perform: Callable[[Sequence[Item]], Awaitable[int]], items: Sequence[Item]) -> int:
+        """Act on a chunk of many, each of which adds a run that waits."""
+        async with self._quota.room(Amount(waiting=len(items))) as room:
+            done = await perform(items)
+            room.added = Amount(waiting=done)
+            return done
 
 
 def acts_of(request: Request) -> Acts:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic
 from weakref import WeakValueDictionary
 
-from horae.core.errors import HoraeError
+from horae.core.errors import HoraeError, Unavailable
 from horae.jobs.bulk.pages import Find, Item, ReadPage
 from horae.ports.permits import Permit, permit_all
 
@@ -30,7 +30,10 @@ class BulkTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkAct(Generic[Item]):
-    """What to select, and what to do with it; `perform` returns for how many it succeeded, and is safe to repeat."""
+    """What to select, and what to do with it; `perform` returns for how many it succeeded, and is safe to repeat.
+
+    It raises Unavailable, or an error that refuses all of it before anything is changed.
+    """
 
     read: ReadPage[Item]
     find: Find[Item]
@@ -93,13 +96,23 @@ async def _select(
 
 
 async def _perform(act: BulkAct[Item], chunks: Sequence[_Chunk], *, until: float) -> tuple[int, int]:
-    """Act on chunks until the time is over; return for how many items it succeeded, and how many chunks that took."""
+    """Act on chunks until the time is over; return for how many items it succeeded, and how many chunks that took.
+
+    A chunk that is refused ends it, too: what is done stays done, and the next call is told why, from there on.
+    """
     done, clock = 0, asyncio.get_running_loop().time
     for place, chunk in enumerate(chunks):
         if place and clock() > until:
             return done, place
         found = await act.find(chunk.ids)
-        done += await act.perform([item for item in found if _is_permitted(item, act.permit)])
+        try:
+            done += await act.perform([item for item in found if _is_permitted(item, act.permit)])
+        except Unavailable:  # nobody knows whether the chunk was written: the same request again does what is left
+            raise
+        except HoraeError:
+            if not place:
+                raise
+            return done, place
     return done, len(chunks)
 
 
