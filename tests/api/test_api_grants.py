@@ -1,5 +1,6 @@
 """Tokens that name tasks and a highest priority: every act that makes or changes jobs or runs keeps to both."""
 
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -7,7 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from horae.api.auth.guard import Principal
+from horae.api.auth.permission import Permission
 from horae.api.dispatch.context import Services
+from horae.api.http.problems import Forbidden
+from horae.core.drafts import Draft
 from horae.core.ids import Ids
 from horae.core.model import NodeId
 from horae.metrics import Metrics
@@ -193,6 +198,16 @@ async def test_a_token_runs_the_tasks_that_it_names(client: httpx2.AsyncClient) 
 async def test_a_token_that_names_no_task_runs_none(client: httpx2.AsyncClient, scope: str) -> None:
     problem = await tenant(client, "ann", scope, tasks=[]).refused(403, "POST", "/v1/jobs", {"task": "demo.echo"})
     assert "its tasks are: none" in problem["detail"]
+
+
+def test_a_token_with_many_patterns_costs_a_large_batch_little() -> None:
+    who = Principal(owner="ann", subject="ann", tasks=tuple(f"team{number}.*" for number in range(200)))
+    permit, began = Permission(who, lambda task: None), time.process_time()
+    for _ in range(10_000):
+        permit(Draft(task="team199.mail.send"))
+    assert time.process_time() - began < 0.25
+    with pytest.raises(Forbidden, match=r"its tasks are: team0\.\*, .*, team9\.\* and 190 more$"):
+        permit(Draft(task="mail.send"))
 
 
 async def test_naming_the_shell_does_not_grant_it(client: httpx2.AsyncClient) -> None:
