@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from horae.api.app import ROUTE_MODULES, create_app
+from horae.api.dispatch import mount_cache
 from horae.api.dispatch.context import Services
 from horae.api.openapi import examples
 from horae.api.openapi.document import document, path_of
@@ -406,6 +407,19 @@ async def test_the_document_tells_where_it_is_mounted(services: Services) -> Non
         assert (await client.get("/scheduler/openapi.json")).json()["servers"] == [{"url": "/scheduler"}]
         assert 'data-prefix="/scheduler"' in (await client.get("/scheduler/docs")).text
         assert 'href="/scheduler/docs"' in (await client.get("/scheduler/")).text
+
+
+async def test_where_clients_choose_the_mount_path_few_pages_are_kept(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_cache, "MAX_PATHS", 2)
+    app = create_app(services)
+    outer = Starlette(routes=[Mount("/{tenant}", app)])
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(outer), base_url="http://localhost") as client:
+        for path in ("/a", "/b", "/c", "/a"):
+            assert f'data-prefix="{path}"' in (await client.get(f"{path}/docs")).text
+            assert len(app.state.references._kept) <= 2
+            assert len(app.state.documents._kept) <= 2
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from horae.api.auth.guard import OPEN, Guard
 from horae.api.dispatch.context import Services
+from horae.api.dispatch.mount_cache import MountCache
 from horae.api.dispatch.router import Resource, ResourceRouter
 from horae.api.http.admission import Admission
 from horae.api.http.origin import refuse_foreign_host, refuse_foreign_origin
@@ -94,8 +95,8 @@ def create_app(
     routes = [route for module in ROUTE_MODULES for route in module.ROUTES]
     routes.sort(key=_generality)
     app = Api(routes, services, guard, admission or Admission(), local_names=local_names)
-    app.state.documents = {}
-    app.state.references = {}
+    app.state.documents = MountCache()
+    app.state.references = MountCache()
     return app
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from horae import __version__
+from horae.api.dispatch.mount_cache import MountCache
 from horae.api.dispatch.router import Resource, resource
 from horae.api.http.operation import Operation, Param, Scope
 from horae.api.http.problems import Problem
@@ -276,10 +277,8 @@ def _problem_response(status: int) -> Schema:
 def document_of(request: Request) -> bytes:
     """Return the document of the application that received a request, generated once for each mount path."""
     prefix: str = request.scope.get("root_path", "")
-    documents: dict[str, bytes] = request.app.state.documents
-    if prefix not in documents:
-        documents[prefix] = msgspec.json.encode(document(request.app.routes, prefix))
-    return documents[prefix]
+    documents: MountCache[bytes] = request.app.state.documents
+    return documents.get(prefix, lambda: msgspec.json.encode(document(request.app.routes, prefix)))
 
 
 @Operation(scope=None, tag="server", answers={200: dict[str, Any]})

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from horae.api.dispatch.mount_cache import MountCache
 from horae.api.dispatch.router import resource
 from horae.api.http.operation import Operation
 from horae.api.openapi.document import document_of
@@ -28,12 +29,12 @@ async def front(request: Request) -> Response:
 @Operation(scope=None, tag="server", answers={200: None}, media=("text/html",))
 async def reference(request: Request) -> Response:
     """Show the API reference, with a form to try each operation."""
-    prefix, pages = request.scope.get("root_path", ""), request.app.state.references
-    if prefix not in pages:  # whole, because making it takes a millisecond, and it needs no token
-        html = Reference(msgspec.json.decode(document_of(request))).html()
-        pages[prefix] = _page("Horae: the API", html, script=True)
-    page: Response = pages[prefix]
-    return page
+    pages: MountCache[Response] = request.app.state.references  # whole, because making one takes a millisecond
+
+    def page() -> Response:
+        return _page("Horae: the API", Reference(msgspec.json.decode(document_of(request))).html(), script=True)
+
+    return pages.get(request.scope.get("root_path", ""), page)
 
 
 ROUTES = [resource("/", GET=front), resource("/docs", GET=reference)]
