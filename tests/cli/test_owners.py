@@ -53,6 +53,22 @@ def test_lists_and_names_reach_another_owner(command: RunCommand) -> None:
     assert root.types("top", "--once", "--owner", "ann").returncode == 0
 
 
+def test_a_name_means_the_job_of_the_owner_who_is_named(command: RunCommand) -> None:
+    ann, root = Person(command, "ann", "jobs:read,jobs:write"), Person(command, "root", "admin")
+    words = ("jobs", "create", "demo.echo", "--name", "shared name", "--schedule", "0 * * * *")
+    hers, own = ann.reads(*words)["id"], root.reads(*words)["id"]
+    for owner, job in (((), own), (("--owner", "ann"), hers)):
+        assert root.reads("jobs", "show", "shared name", *owner)["id"] == job
+        assert root.reads("jobs", "run", "shared name", *owner)["job_id"] == job
+        assert root.reads("run", "shared name", *owner)["job_id"] == job
+        assert root.reads("jobs", "edit", "shared name", "--set", "priority=1", *owner)["id"] == job
+        past = ("--start", "2026-01-05", "--end", "2026-01-05 00:30")
+        assert root.reads("jobs", "backfill", "shared name", *past, *owner)["job_id"] == job
+        assert len(root.reads("jobs", "next", "shared name", "-n", "2", *owner)["items"]) == 2
+    both = root.types("jobs", "show", "shared name", "--owner", "*")
+    assert "2 jobs have the name 'shared name'" in both.stderr
+
+
 def test_others_are_told_what_they_lack(command: RunCommand) -> None:
     ben = Person(command, "ben", "jobs:read")
     for words in (("jobs", "ls"), ("queues",), ("events",), ("top",)):

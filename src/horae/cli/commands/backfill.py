@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from horae.cli.arguments import Flag, JobName
+from horae.cli.arguments import Flag, JobName, Owner
 from horae.cli.client import CommandClient, Document
 from horae.cli.following import FINAL, Steps
 from horae.cli.output import Output, print_note, print_result
@@ -26,12 +26,13 @@ def backfill(
     start: Annotated[str, Parameter(help="Run the slots from this time on: 2d (ago), 2026-01-05, a timestamp.")],
     end: Annotated[str, Parameter(help="Run the slots up to this time, which is not in the future; now is one.")],
     follow: Annotated[bool, Flag, Parameter(name=["--follow", "-f"], help="Wait until every run has ended.")] = False,
+    owner: Owner = None,
     output: Output = "table",
 ) -> int:
     """Run the slots of a job from --start to --end again. With --follow the exit code is 1 if a run failed."""
     slots = {"start": past(start, "--start"), "end": past(end, "--end")}
     with CommandClient() as client:
-        started: Document = client.create(f"/v1/jobs/{client.job_id(job)}/backfill", slots)
+        started: Document = client.create(f"/v1/jobs/{client.job_id(job, owner)}/backfill", slots)
         if not follow:
             return _report(started, None, output)
         try:

@@ -182,10 +182,10 @@ def ls(
 
 
 @app.command(sort_key=2)
-def show(job: JobName, /, *, output: Output = "table") -> None:
+def show(job: JobName, /, *, owner: Owner = None, output: Output = "table") -> None:
     """Show the fields of a job, and its last and next run."""
     with CommandClient() as client:
-        found = client.get(f"/v1/jobs/{client.job_id(job)}")
+        found = client.get(f"/v1/jobs/{client.job_id(job, owner)}")
     print_result(found, _fields(found), output)
 
 
@@ -199,11 +199,12 @@ def edit(
         Several,
         Parameter(name="--set", help="A change, as field=JSON; retry.jitter=false changes a part, null clears."),
     ],
+    owner: Owner = None,
     output: Output = "table",
 ) -> None:
     """Change fields of a job; a new schedule changes its next run."""
     with CommandClient() as client:
-        changed = client.patch(f"/v1/jobs/{client.job_id(job)}", changes(set_, "--set"))
+        changed = client.patch(f"/v1/jobs/{client.job_id(job, owner)}", changes(set_, "--set"))
     report("changed", changed, output)
 
 
@@ -217,11 +218,12 @@ def next_fires(
     /,
     *,
     count: Annotated[int, Positive, Parameter(name=["--count", "-n"], help="How many instants to show.")] = 10,
+    owner: Owner = None,
     output: Output = "table",
 ) -> None:
     """Show when a job fires next."""
     with CommandClient() as client:
-        coming = client.get(f"/v1/jobs/{client.job_id(job)}/next", count=count)
+        coming = client.get(f"/v1/jobs/{client.job_id(job, owner)}/next", count=count)
     print_page(coming, output, FIRES, _fire, empty="it does not fire again")
 
 

@@ -197,11 +197,12 @@ def start(
     param: Annotated[list[str] | None, Several, Parameter(help="A parameter for this run, as key=value.")] = None,
     params: Annotated[str | None, Parameter(help="Parameters for this run, as a JSON object.")] = None,
     follow: Follow = False,
+    owner: Owner = None,
     output: Output = "table",
 ) -> int:
     """Run a job now. With --follow the exit code is 0 if the run succeeded, else 1."""
     with CommandClient() as client:
-        path = f"/v1/jobs/{client.job_id(job)}"
+        path = f"/v1/jobs/{client.job_id(job, owner)}"
         given = task_parameters(client, lambda: client.get(path)["task"], params, param)
         run: Document = client.create(f"{path}/run", {"params": given} if given else {})
         return report_new(client, run, follow=follow, output=output)

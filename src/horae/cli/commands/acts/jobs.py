@@ -72,7 +72,7 @@ def run(
 ) -> int:
     """Run jobs now, whatever their schedule; also while they are paused."""
     if (job := only(jobs, filters.query(), many)) is not None:
-        return runs.start(job, param=param, params=params, follow=follow, output=output)
+        return runs.start(job, param=param, params=params, follow=follow, owner=filters.owner, output=output)
     if param or params or follow:
         raise Malformed("--param, --params and --follow belong to the run of one job; name one, or leave them out")
     with CommandClient() as client:
