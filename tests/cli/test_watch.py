@@ -64,11 +64,21 @@ def test_a_queue_is_paused_limited_and_resumed(command: RunCommand, json_of: Jso
     assert command("queues", "ls").stdout.startswith("QUEUE ")
 
 
+def test_queues_come_in_pages(command: RunCommand, json_of: JsonOf) -> None:
+    for name in ("a-first", "a-second"):
+        json_of("queues", "set", name, "--concurrency", "9")
+    first = command("queues", "ls", "--limit", "1")
+    assert first.stdout.splitlines()[1].startswith("a-first ")
+    option, cursor = first.stderr.split()[-2:]
+    assert command("queues", "ls", "--limit", "1", option, cursor).stdout.splitlines()[1].startswith("a-second ")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
         (("set", "slow"), 2, "say what to change: --concurrency or --paused"),
         (("set", "slow", "--concurrency", "0"), 2, "must be a number from 1, or none"),
+        (("set", "slow", "--concurrency", "9" * 5000), 2, "must be a number from 1, or none"),
         (("pause", "no such name"), 1, "there is no queue no such name"),
     ],
 )

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from horae.cli.arguments import Owner
+from horae.cli.arguments import Cursor, Limit, Owner
 from horae.cli.client import CommandClient, Document
 from horae.cli.completers import queue_names
 from horae.cli.output import NOTHING, Column, Output, milliseconds, print_page, print_result, seconds, status
@@ -28,10 +28,10 @@ COUNTED = 10_000  # waiting runs up to which the server counts
 
 @app.default
 @app.command(sort_key=0)
-def ls(*, owner: Owner = None, output: Output = "table") -> None:
+def ls(*, owner: Owner = None, limit: Limit = 1000, cursor: Cursor = None, output: Output = "table") -> None:
     """List queues: runs that are due and wait, since when the oldest waits, runs that run, and the limit."""
     with CommandClient() as client:
-        page = client.get("/v1/queues", owner=owner)
+        page = client.page("/v1/queues", owner=owner, limit=limit, cursor=cursor)
     print_page(page, output, COLUMNS, row, empty="no queues: nothing waits, and none has settings")
 
 
@@ -84,7 +84,7 @@ def row(queue: Document) -> list[Any]:
 def _limit(text: str) -> int | None:
     if text == "none":
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
         raise Malformed(f"--concurrency {text!r} must be a number from 1, or none")
     return int(text)
 
