@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from horae.cli import following
 from horae.cli.following import ASK_AFTER_SECONDS, Steps
 from horae.client import Client
 from tests.cli.test_cli import RunCommand
@@ -71,6 +72,19 @@ def test_a_backfill_that_is_followed_says_why_it_waits_and_what_failed(server: L
     assert "waits: the queue past is paused" in result.stderr
     assert "failed: DemoError: attempt 1 failed" in result.stderr
     assert result.stdout.splitlines()[-1].split() == ["ended", "1", "failed"]
+
+
+def test_a_run_that_is_not_there_is_told_once(command: RunCommand) -> None:
+    result = command("runs", "logs", "run_" + "0" * 32, "--follow")
+    assert (result.returncode, result.stdout) == (1, "")
+    [line] = result.stderr.splitlines()
+    assert line.startswith("error: there is no run")
+
+
+def test_a_log_that_breaks_off_is_told_in_a_sentence(command: RunCommand, capsys: pytest.CaptureFixture[str]) -> None:
+    following._print_log("run_" + "0" * 32)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("the log ends here: there is no run")
 
 
 class Answers:

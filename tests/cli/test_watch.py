@@ -19,8 +19,11 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from horae.cli.client import CommandClient
+from horae.cli.commands.watch import top
 from horae.cli.commands.watch.frame import frame
 from horae.cli.commands.watch.snapshot import SAMPLE, Pace, Snapshot, pace_of
+from horae.client import Problem, RateLimited
 from tests.cli.conftest import until
 from tests.cli.test_cli import RunCommand
 from tests.live import HORAE, Live, environment, free_port
@@ -241,6 +244,16 @@ def test_a_server_that_is_gone_is_told_on_the_screen() -> None:
         os.write(end, b"q")
         drained(process, end)
         assert process.wait(20) == 0
+
+
+def test_a_server_that_refuses_for_a_moment_does_not_end_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(client: object, owner: object) -> Snapshot:
+        raise RateLimited(Problem(status=429, detail="64 lists wait, as many as one owner may have"))
+
+    monkeypatch.setattr(top, "read_snapshot", refuse)
+    with CommandClient() as client:
+        [line] = top._lines_or_reason(client, None, COLUMNS, ROWS)
+    assert line.plain == "64 lists wait, as many as one owner may have; trying again"
 
 
 def run_of(seconds_ago: float, status: str = "succeeded", late: float | None = 1.0, **more: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from threading import Thread
 
 from horae.cli.client import CommandClient, Document
 from horae.cli.output import in_local_time, one_line, print_note, print_text
+from horae.core.errors import HoraeError
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped")
 POLL_SECONDS = 0.2
@@ -47,11 +48,13 @@ def follow(client: CommandClient, run_id: str, *, with_log: bool) -> Document:
     log = Thread(target=_print_log, args=(run_id,), daemon=True)  # a daemon, so that Ctrl-C ends it, too
     steps = Steps(client)
     try:
+        run = client.get(f"/v1/runs/{run_id}")  # before the log, so that one that is not there is told once
         if with_log:
             log.start()
-        while (run := client.get(f"/v1/runs/{run_id}"))["status"] not in FINAL:
+        while run["status"] not in FINAL:
             steps.show(run)
             time.sleep(POLL_SECONDS)
+            run = client.get(f"/v1/runs/{run_id}")
     except KeyboardInterrupt:
         print_note(f"the run continues; stop it with `horae runs cancel {run_id}`")
         raise
@@ -68,10 +71,13 @@ def error_words(error: Document | None) -> str:
 
 
 def _print_log(run_id: str) -> None:
-    """Print the log as it is written."""
-    with CommandClient() as client:
-        for line in client.runs.logs(run_id, follow=True):
-            print_text(line, flush=True)
+    """Print the log as it is written, in a thread, which has nobody else to tell what goes wrong."""
+    try:
+        with CommandClient() as client:
+            for line in client.runs.logs(run_id, follow=True):
+                print_text(line, flush=True)
+    except HoraeError as error:
+        print_note(f"the log ends here: {error}; `horae runs logs {run_id}` prints all of it")
 
 
 def _step(run: Document) -> str:

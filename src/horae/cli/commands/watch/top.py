@@ -13,6 +13,7 @@ from horae.cli.commands.watch.frame import frame
 from horae.cli.commands.watch.snapshot import read_snapshot
 from horae.cli.keys import single_keys
 from horae.cli.output import console
+from horae.client import RateLimited
 from horae.core.errors import Unavailable
 from horae.core.wording.printable import printable
 
@@ -52,15 +53,20 @@ def _watch(client: CommandClient, owner: str | None, every: float) -> None:
         try:
             while True:
                 width, height = shutil.get_terminal_size()
-                try:
-                    lines = _lines(client, owner, width, height - 1)
-                except Unavailable as error:
-                    lines = [Text(printable(f"{error}; trying again"))]
+                lines = _lines_or_reason(client, owner, width, height - 1)
                 screen.update(Group(*lines, Text("q leaves", style="bright_black")), refresh=True)
                 if wait(every) in QUIT:
                     return
         except KeyboardInterrupt:
             return
+
+
+def _lines_or_reason(client: CommandClient, owner: str | None, width: int, height: int) -> list[Text]:
+    """Return the lines of a frame, or why there is none at the moment."""
+    try:
+        return _lines(client, owner, width, height)
+    except (Unavailable, RateLimited) as error:
+        return [Text(printable(f"{error}; trying again"))]
 
 
 def _lines(client: CommandClient, owner: str | None, width: int, height: int) -> list[Text]:
