@@ -1,7 +1,6 @@
 """Whoever waits is told why, and how the last attempt failed."""
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 import pytest
 
 from horae.cli import following
-from horae.cli.following import ASK_AFTER_SECONDS, Steps
+from horae.cli.commands import backfill
+from horae.cli.following import Steps
 from horae.client import Client
 from tests.cli.test_cli import RunCommand
 from tests.live import Live
@@ -17,19 +17,40 @@ from tests.live import Live
 JsonOf = Callable[..., Any]
 
 
-def after(seconds: float, act: Callable[[], object]) -> threading.Timer:
-    timer = threading.Timer(seconds, act)
-    timer.start()
-    return timer
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often, and ask for reasons without patience."""
+    monkeypatch.setattr(following, "ASK_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(following, "ASK_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(following, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(backfill, "POLL_SECONDS", 0.05)
 
 
-def test_a_run_that_waits_says_why(server: Live, command: RunCommand) -> None:
-    command("queues", "pause", "held")
+@pytest.fixture
+def paused(
+    server: Live, command: RunCommand, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Pause a queue until whoever waits was told of it."""
+
+    def pause(queue: str) -> None:
+        command("queues", "pause", queue)
+        explain = Steps.explain
+
+        def explain_and_resume(steps: Steps, run_id: str) -> None:
+            explain(steps, run_id)
+            if "is paused" in steps._reason:
+                with Client(server.url) as client:
+                    client.queues.resume(queue)
+
+        monkeypatch.setattr(Steps, "explain", explain_and_resume)
+
+    return pause
+
+
+def test_a_run_that_waits_says_why(command: RunCommand, paused: Callable[[str], None]) -> None:
+    paused("held")
     command("jobs", "create", "demo.echo", "--name", "held", "--queue", "held", "--schedule", "@daily")
-    with Client(server.url) as client:
-        timer = after(ASK_AFTER_SECONDS + 1.5, lambda: client.queues.resume("held"))
-        result = command("run", "held", "--follow")
-        timer.join()
+    result = command("run", "held", "--follow")
     assert result.returncode == 0
     steps = [line.partition(" ")[2] for line in result.stderr.splitlines()]
     assert "waits: the queue held is paused; an administrator can resume it" in steps
@@ -37,10 +58,11 @@ def test_a_run_that_waits_says_why(server: Live, command: RunCommand) -> None:
     assert len(steps) == len(set(steps)), "nothing is said twice"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_run_that_is_retried_tells_the_error_of_its_last_attempt(command: RunCommand) -> None:
     words = ("demo.fail", "--name", "flaky", "--schedule", "@daily", "--param", "times=1", "--max-retries", "2")
     command("jobs", "create", *words)
-    command("jobs", "edit", "flaky", "--set", "retry.initial_seconds=2", "--set", "retry.jitter=false")
+    command("jobs", "edit", "flaky", "--set", "retry.initial_seconds=1", "--set", "retry.jitter=false")
     result = command("run", "flaky", "--follow", "-o", "json")
     assert json.loads(result.stdout)["status"] == "succeeded", "stdout is JSON alone"
     steps = [line.partition(" ")[2] for line in result.stderr.splitlines()]
@@ -48,26 +70,24 @@ def test_a_run_that_is_retried_tells_the_error_of_its_last_attempt(command: RunC
     assert any(step.startswith("waits: attempt 1 failed with DemoError") for step in steps)
 
 
-def test_a_log_that_is_followed_says_why_there_is_none_yet(server: Live, command: RunCommand, json_of: JsonOf) -> None:
-    command("queues", "pause", "silent")
+def test_a_log_that_is_followed_says_why_there_is_none_yet(
+    command: RunCommand, json_of: JsonOf, paused: Callable[[str], None]
+) -> None:
+    paused("silent")
     run_id = json_of("jobs", "create", "demo.echo", "--param", "message=at last", "--queue", "silent")["id"]
-    with Client(server.url) as client:
-        timer = after(ASK_AFTER_SECONDS + 1.5, lambda: client.queues.resume("silent"))
-        result = command("runs", "logs", run_id.replace("job_", "run_"), "--follow")
-        timer.join()
+    result = command("runs", "logs", run_id.replace("job_", "run_"), "--follow")
     assert "at last" in result.stdout
     assert "waits: the queue silent is paused" in result.stderr
 
 
-def test_a_backfill_that_is_followed_says_why_it_waits_and_what_failed(server: Live, command: RunCommand) -> None:
-    command("queues", "pause", "past")
+def test_a_backfill_that_is_followed_says_why_it_waits_and_what_failed(
+    command: RunCommand, paused: Callable[[str], None]
+) -> None:
+    paused("past")
     words = ("demo.fail", "--name", "of the past", "--queue", "past", "--schedule", "0 * * * *", "--max-retries", "0")
     command("jobs", "create", *words)
-    with Client(server.url) as client:
-        when = ("--start", "2026-01-05", "--end", "2026-01-05 00:30")
-        timer = after(3.0, lambda: client.queues.resume("past"))
-        result = command("jobs", "backfill", "of the past", *when, "--follow")
-        timer.join()
+    when = ("--start", "2026-01-05", "--end", "2026-01-05 00:30")
+    result = command("jobs", "backfill", "of the past", *when, "--follow")
     assert result.returncode == 1
     assert "waits: the queue past is paused" in result.stderr
     assert "failed: DemoError: attempt 1 failed" in result.stderr
