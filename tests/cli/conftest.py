@@ -1,28 +1,37 @@
-"""A live server for each module, and commands against it in this process."""
+"""A live server that the tests of a worker process share, and commands against it in this process."""
 
-import json
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from horae.cli.app import run
-from tests.cli.test_cli import CommandResult, RunCommand
+from tests.cli.commands import CommandResult, JsonOf, RunCommand, answer_of
 from tests.live import Live, live_horae
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One for all, because to start one takes longer than most tests: each test uses names and queues of its own."""
     with live_horae(tmp_path_factory.mktemp("cli"), "dev", "--no-demo") as live:
         yield live
 
 
 @pytest.fixture
-def command(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
+def command(server: Live, alone: RunCommand, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """A command against the server; keywords are variables of its environment."""
     monkeypatch.setenv("HORAE_URL", server.url)
     monkeypatch.chdir(server.folder)
+    return alone
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
+    """A command without a server, in this process: to start one for each takes most of the time."""
+    for name in [name for name in os.environ if name.startswith("HORAE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
 
     def command(*words: str, **extra: str) -> CommandResult:
         with monkeypatch.context() as patch:
@@ -37,20 +46,6 @@ def command(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 @pytest.fixture
-def json_of(command: RunCommand) -> Callable[..., Any]:
+def json_of(command: RunCommand) -> JsonOf:
     """What a command prints as JSON."""
-
-    def json_of(*words: str) -> Any:
-        result = command(*words, "-o", "json")
-        assert result.stdout, result.stderr
-        return json.loads(result.stdout)
-
-    return json_of
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+    return lambda *words: answer_of(command(*words, "-o", "json"))

@@ -5,8 +5,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from rich.cells import cell_len
 from horae.cli import arguments, output
 from horae.cli.app import COMMANDS, run
 from horae.core.errors import Malformed
-from tests.live import HORAE, Live, environment, free_port, live_horae
+from tests.cli.commands import RunCommand, horae
+from tests.live import HORAE, environment, free_port
 
 HEAVY = (
     "httpx2",
@@ -33,16 +32,11 @@ HEAVY = (
 )
 
 
-def horae(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
-    """One command as a user types it, in a process of its own."""
-    return subprocess.run([HORAE, *words], env=environment() | extra, capture_output=True, text=True, timeout=60)
-
-
 # --- without a server -----------------------------------------------------------------------------------------------
 
 
-def test_explain_says_the_schedule_in_words_and_when_it_fires_next() -> None:
-    result = horae("explain", "0 9 * * mon-fri", "--tz", "Europe/Paris", "--count", "3")
+def test_explain_says_the_schedule_in_words_and_when_it_fires_next(alone: RunCommand) -> None:
+    result = alone("explain", "0 9 * * mon-fri", "--tz", "Europe/Paris", "--count", "3")
     assert result.returncode == 0
     sentence, blank, title, *instants = result.stdout.splitlines()
     assert (sentence, blank, title) == ("at 09:00 on Monday through Friday (Europe/Paris)", "", "NEXT")
@@ -52,28 +46,28 @@ def test_explain_says_the_schedule_in_words_and_when_it_fires_next() -> None:
     )
 
 
-def test_explain_tells_what_daylight_saving_will_do() -> None:
-    result = horae("explain", "30 2 * * *", "--tz", "Europe/Paris")
+def test_explain_tells_what_daylight_saving_will_do(alone: RunCommand) -> None:
+    result = alone("explain", "30 2 * * *", "--tz", "Europe/Paris")
     assert "does not exist" in result.stdout
     assert "happens twice" in result.stdout
 
 
-def test_explain_in_json_is_the_answer_of_the_preview_route() -> None:
-    result = json.loads(horae("explain", "every 5m", "-n", "2", "-o", "json").stdout)
+def test_explain_in_json_is_the_answer_of_the_preview_route(alone: RunCommand) -> None:
+    result = json.loads(alone("explain", "every 5m", "-n", "2", "-o", "json").stdout)
     first, second = (datetime.fromisoformat(fire["at"]) for fire in result["fires"])
     assert result["description"] == "every 5 minutes"
     assert second - first == timedelta(minutes=5)
     assert result["warnings"] == []
 
 
-def test_explain_takes_an_object_too() -> None:
-    result = horae("explain", '{"type": "calendar", "hour": 9, "weekdays": ["mon"]}', "--tz", "Asia/Tokyo")
+def test_explain_takes_an_object_too(alone: RunCommand) -> None:
+    result = alone("explain", '{"type": "calendar", "hour": 9, "weekdays": ["mon"]}', "--tz", "Asia/Tokyo")
     assert result.stdout.startswith("at 09:00 on Monday (Asia/Tokyo)\n")
 
 
 @pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 30 2 *", "whenever"])
-def test_a_schedule_that_cannot_be_is_refused_with_a_sentence(schedule: str) -> None:
-    result = horae("explain", schedule)
+def test_a_schedule_that_cannot_be_is_refused_with_a_sentence(alone: RunCommand, schedule: str) -> None:
+    result = alone("explain", schedule)
     assert result.returncode == 1
     assert result.stderr.startswith("error: ")
     assert result.stdout == ""
@@ -86,15 +80,15 @@ def test_wrong_usage_exits_with_2_and_says_where_help_is() -> None:
     assert "see horae jobs --help" in result.stderr
 
 
-def test_a_server_that_cannot_be_reached_exits_with_3_and_says_how_to_start_one() -> None:
+def test_a_server_that_cannot_be_reached_exits_with_3_and_says_how_to_start_one(alone: RunCommand) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    result = horae("jobs", "ls", HORAE_URL=url)
+    result = alone("jobs", "ls", HORAE_URL=url)
     assert result.returncode == 3
     assert result.stderr == f"error: cannot reach Horae at {url}; start it with `horae dev`, or set HORAE_URL\n"
 
 
-def test_an_address_that_is_none_is_refused() -> None:
-    result = horae("jobs", "ls", HORAE_URL="localhost:8765")
+def test_an_address_that_is_none_is_refused(alone: RunCommand) -> None:
+    result = alone("jobs", "ls", HORAE_URL="localhost:8765")
     assert (result.returncode, result.stdout) == (2, "")
     assert "HORAE_URL = 'localhost:8765' is not a URL" in result.stderr
 
@@ -112,14 +106,14 @@ def test_help_is_quick_because_it_imports_no_command() -> None:
     assert all(command in result.stdout for command in COMMANDS)
 
 
-def test_a_store_is_prepared_and_its_schema_shown(tmp_path: Path) -> None:
+def test_a_store_is_prepared_and_its_schema_shown(alone: RunCommand, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/horae.db"
-    before = horae("db", "status", "--store", store)
+    before = alone("db", "status", "--store", store)
     assert before.returncode == 1
     assert "run `horae db migrate`" in before.stdout
-    assert "applied 4" in horae("db", "migrate", "--store", store).stdout
-    assert "nothing to do" in horae("db", "migrate", "--store", store).stdout
-    after = horae("db", "status", "--store", store, "-o", "json")
+    assert "applied 4" in alone("db", "migrate", "--store", store).stdout
+    assert "nothing to do" in alone("db", "migrate", "--store", store).stdout
+    after = alone("db", "status", "--store", store, "-o", "json")
     assert after.returncode == 0
     assert json.loads(after.stdout)["version"] == json.loads(after.stdout)["expected"]
 
@@ -230,41 +224,6 @@ def test_a_value_that_is_wider_than_the_terminal_keeps_its_end(
 
 
 # --- with a server --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_horae(tmp_path_factory.mktemp("cli"), "dev", "--no-demo") as live:
-        yield live
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
-    """What a command printed, and its exit code."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-RunCommand = Callable[..., CommandResult]
-
-
-@pytest.fixture
-def command(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
-    """A command against the server, in this process: starting one for each takes most of the time."""
-
-    def command(*words: str, **extra: str) -> CommandResult:
-        with monkeypatch.context() as patch:
-            patch.setenv("HORAE_URL", server.url)
-            patch.delenv("COLUMNS", raising=False)
-            for name, value in extra.items():
-                patch.setenv(name, value)
-            code = run(words)
-        printed = capsys.readouterr()
-        return CommandResult(returncode=code, stdout=printed.out, stderr=printed.err)
-
-    return command
 
 
 def made(command: RunCommand, *words: str) -> dict[str, Any]:

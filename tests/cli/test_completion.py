@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import RunCommand, horae
+from tests.cli.commands import RunCommand, horae
 from tests.live import HORAE, Live, environment, free_port
 
 COMPLETE = """

@@ -11,10 +11,8 @@ from horae.cli import following
 from horae.cli.commands import backfill
 from horae.cli.following import Steps
 from horae.client import Client
-from tests.cli.test_cli import RunCommand
+from tests.cli.commands import JsonOf, RunCommand
 from tests.live import Live
-
-JsonOf = Callable[..., Any]
 
 
 @pytest.fixture

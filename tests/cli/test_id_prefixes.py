@@ -1,14 +1,8 @@
 """Jobs and runs by the first digits of their ids, in every command."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from tests.cli.conftest import until
-from tests.cli.test_cli import RunCommand
-
-JsonOf = Callable[..., Any]
+from tests.cli.commands import JsonOf, RunCommand, until
 
 
 def made(json_of: JsonOf, *words: str) -> str:
@@ -16,8 +10,10 @@ def made(json_of: JsonOf, *words: str) -> str:
     return str(json_of("jobs", "create", *words)["id"]).removeprefix("job_")
 
 
-def shortest(one: str, others: list[str]) -> str:
-    """The first digits that none of the others begins with."""
+def shortest(json_of: JsonOf, one: str) -> str:
+    """The first digits that no other job or run begins with."""
+    there = [each["id"] for kind in ("jobs", "runs") for each in json_of(kind, "ls", "--limit", "1000")["items"]]
+    others = {ident.rpartition("_")[2] for ident in there} - {one}
     return next(one[:size] for size in range(1, 33) if not any(other.startswith(one[:size]) for other in others))
 
 
@@ -25,7 +21,7 @@ def test_the_first_digits_of_an_id_are_enough(command: RunCommand, json_of: Json
     first = made(json_of, "demo.fail", "--max-retries", "0", "--queue", "prefixed")
     second = made(json_of, "demo.echo", "--schedule", "2099-01-01", "--queue", "prefixed")
     until(lambda: json_of("runs", "show", f"run_{first}")["status"] == "failed", "it has not failed")
-    digits, other = shortest(first, [second]), shortest(second, [first])
+    digits, other = shortest(json_of, first), shortest(json_of, second)
     for words in (("runs", "show"), ("dlq", "show"), ("runs", "show")):
         assert json_of(*words, digits)["id"] == f"run_{first}"
     assert json_of("runs", "show", f"run_{digits.upper()}"[:4] + digits)["id"] == f"run_{first}"
@@ -33,8 +29,8 @@ def test_the_first_digits_of_an_id_are_enough(command: RunCommand, json_of: Json
     assert json_of("runs", "why", other)["reason"] == "not_due"
     assert command("runs", "logs", digits).returncode == 0
     assert json_of("runs", "ls", "--job", digits)["items"][0]["id"] == f"run_{first}"
-    assert json_of("dlq", "requeue", digits, "--param", "times=0")["done"] == 1
     assert json_of("runs", "cancel", other)["status"] == "cancelled"
+    assert json_of("dlq", "requeue", digits, "--param", "times=0")["done"] == 1
 
 
 def test_digits_that_several_ids_begin_with_name_the_candidates(command: RunCommand, json_of: JsonOf) -> None:

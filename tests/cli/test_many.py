@@ -3,37 +3,17 @@
 import json
 import os
 import pty
-import subprocess
-from collections.abc import Iterator
-from typing import Any
+import sys
+from collections.abc import Callable
 
 import pytest
 
-from horae.cli.app import run
-from tests.cli.test_cli import CommandResult, RunCommand
-from tests.cli.test_job_commands import given_dead_letters
-from tests.live import HORAE, Live, live_horae
+from tests.cli.commands import JsonOf, RunCommand, given_dead_letters
 
 LATER = "2099-01-01T00:00:00Z"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_horae(tmp_path_factory.mktemp("many"), "dev", "--no-demo") as live:
-        yield live
-
-
-@pytest.fixture
-def command(server: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
-    monkeypatch.setenv("HORAE_URL", server.url)
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-    def command(*words: str) -> CommandResult:
-        code = run(words)
-        printed = capsys.readouterr()
-        return CommandResult(returncode=code, stdout=printed.out, stderr=printed.err)
-
-    return command
+Answered = Callable[..., tuple[int, str]]
 
 
 def given_jobs(command: RunCommand, queue: str, count: int = 3, *words: str) -> list[str]:
@@ -48,19 +28,23 @@ def statuses(command: RunCommand, queue: str) -> list[str]:
     return [job["status"] for job in json.loads(command("jobs", "ls", "--queue", queue, "-o", "json").stdout)["items"]]
 
 
-def answered(server: Live, answer: str, *words: str) -> tuple[int, str]:
+@pytest.fixture
+def answered(command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Answered:
     """Type a command on a terminal, answer its question, and return its exit code and what it printed."""
-    terminal, far_end = pty.openpty()
-    try:
-        process = subprocess.Popen(
-            [HORAE, *words], env=server.environment, stdin=far_end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        os.write(terminal, f"{answer}\n".encode())
-        printed, _ = process.communicate(timeout=60)
-    finally:
-        os.close(far_end)
-        os.close(terminal)
-    return process.returncode, printed.decode()
+
+    def answered(answer: str, *words: str) -> tuple[int, str]:
+        terminal, far_end = pty.openpty()
+        try:
+            os.write(terminal, f"{answer}\n".encode())
+            with open(far_end, closefd=False) as stdin, monkeypatch.context() as patch:
+                patch.setattr(sys, "stdin", stdin)
+                done = command(*words)
+        finally:
+            os.close(far_end)
+            os.close(terminal)
+        return done.returncode, done.stdout + done.stderr
+
+    return answered
 
 
 # --- selecting
@@ -104,16 +88,16 @@ def test_what_is_left_is_told_and_ends_with_1(command: RunCommand) -> None:
     assert (done.returncode, done.stdout) == (1, "paused  0 jobs\nleft    2\n")
 
 
-def test_runs_are_cancelled_and_retried_by_options(command: RunCommand) -> None:
+def test_runs_are_cancelled_and_retried_by_options(command: RunCommand, json_of: JsonOf) -> None:
     given_jobs(command, "runs")
     assert command("runs", "cancel", "--queue", "runs", "--status", "scheduled").stdout == "cancelled  3 runs\n"
-    letters = given_dead_letters(command, "failing", 3)
+    letters = given_dead_letters(json_of, "failing", 3)
     assert command("runs", "retry", letters[0], letters[1]).stdout == "retried  2 runs\n"
     assert command("runs", "retry", "--queue", "failing", "--task", "demo.fail").returncode == 0
 
 
-def test_dead_letters_are_counted_before_they_are_resolved(command: RunCommand) -> None:
-    letters = given_dead_letters(command, "letters", 2)
+def test_dead_letters_are_counted_before_they_are_resolved(command: RunCommand, json_of: JsonOf) -> None:
+    letters = given_dead_letters(json_of, "letters", 2)
     assert command("dlq", "discard", "--queue", "letters", "--dry-run").stdout == "would discard  2 dead letters\n"
     assert command("dlq", "requeue", letters[0], "--dry-run").stdout == "would requeue  1 dead letter\n"
     assert command("dlq", "discard", "--queue", "letters", "--yes").stdout == "discarded  2 dead letters\n"
@@ -148,29 +132,28 @@ def test_nobody_changes_more_than_they_meant(command: RunCommand, words: tuple[s
     ],
 )
 def test_a_terminal_is_asked_before_many_are_changed(
-    server: Live, command: RunCommand, words: tuple[str, ...], question: str
+    answered: Answered, command: RunCommand, words: tuple[str, ...], question: str
 ) -> None:
     queue = f"asked-{words[0]}"
     given_jobs(command, queue)
     words = (*words[:-1], queue)
     for answer in ("", "n", "nonsense"):
-        code, printed = answered(server, answer, *words)
+        code, printed = answered(answer, *words)
         assert (code, question in printed, "nothing was changed" in printed) == (1, True, True)
     assert statuses(command, queue) == ["scheduled"] * 3
-    code, printed = answered(server, "y", *words)
+    code, printed = answered("y", *words)
     assert (code, f"cancelled  3 {words[0]}" in printed) == (0, True)
 
 
-def test_a_terminal_is_not_asked_about_one_or_with_yes(server: Live, command: RunCommand) -> None:
+def test_a_terminal_is_not_asked_about_one_or_with_yes(answered: Answered, command: RunCommand) -> None:
     for count, words in ((1, ()), (2, ("--yes",))):
         given_jobs(command, "unasked", count)
-        code, printed = answered(server, "n", "jobs", "cancel", "--queue", "unasked", *words)
+        code, printed = answered("n", "jobs", "cancel", "--queue", "unasked", *words)
         assert (code, "[y/N]" in printed) == (0, False), printed
 
 
-def test_dead_letters_are_asked_about_as_well(server: Live, command: RunCommand) -> None:
-    given_dead_letters(command, "asked-letters", 2)
-    code, printed = answered(server, "n", "dlq", "discard", "--queue", "asked-letters")
+def test_dead_letters_are_asked_about_as_well(answered: Answered, json_of: JsonOf) -> None:
+    given_dead_letters(json_of, "asked-letters", 2)
+    code, printed = answered("n", "dlq", "discard", "--queue", "asked-letters")
     assert (code, "discard 2 dead letters? [y/N]" in printed) == (1, True)
-    shown: Any = json.loads(command("dlq", "ls", "--queue", "asked-letters", "-o", "json").stdout)
-    assert len(shown["items"]) == 2
+    assert len(json_of("dlq", "ls", "--queue", "asked-letters")["items"]) == 2

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import until
-from tests.cli.test_cli import CommandResult, RunCommand
+from tests.cli.commands import CommandResult, RunCommand, until
 from tests.live import Live, live_horae
 
 SECRET = {"HORAE_AUTH": "jwt", "HORAE_JWT_SECRET": "a secret of more than thirty-two characters"}

@@ -1,33 +1,30 @@
 """Tables keep what matters at 80 columns, show more on wide terminals, and everything in a pipe."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
 from horae.cli import output
 from horae.cli.output import Column
-from tests.cli.conftest import until
-from tests.cli.test_cli import RunCommand
+from tests.cli.commands import JsonOf, RunCommand, until
 
-JsonOf = Callable[..., Any]
 ERROR = "DemoError: attempt 1 failed"
+OWN = ("--queue", "tables")  # so that the tables have nothing that other tests made
 
 
 @pytest.fixture
 def failed(json_of: JsonOf) -> str:
     """The id of a run that has failed, of a job with a long name."""
     words = ("demo.fail", "--max-retries", "0", "--name", "report of every branch, for the night shift in Lyon")
-    run_id = str(json_of("jobs", "create", *words)["id"]).replace("job_", "run_")
+    run_id = str(json_of("jobs", "create", *words, *OWN)["id"]).replace("job_", "run_")
     until(lambda: json_of("runs", "show", run_id)["status"] == "failed", "it has not failed")
     return run_id
 
 
 @pytest.mark.parametrize("words", [("runs", "ls"), ("dlq", "ls")])
 def test_errors_job_names_and_ids_stay_at_80_columns(command: RunCommand, failed: str, words: tuple[str, ...]) -> None:
-    lines = command(*words, COLUMNS="80").stdout.splitlines()
+    lines = command(*words, *OWN, COLUMNS="80").stdout.splitlines()
     titles = lines[0].split()
     assert titles[:3] == ["ID", "JOB", "WHY"], "why comes before the status"
     assert {"STATUS", "DUE"} <= {*titles}
@@ -43,7 +40,7 @@ def test_errors_job_names_and_ids_stay_at_80_columns(command: RunCommand, failed
 
 def test_a_wide_terminal_and_a_pipe_show_more(command: RunCommand, failed: str) -> None:
     narrow, wide, whole = (
-        command("runs", "ls", **size).stdout.splitlines() for size in ({"COLUMNS": "80"}, {"COLUMNS": "200"}, {})
+        command("runs", "ls", *OWN, **size).stdout.splitlines() for size in ({"COLUMNS": "80"}, {"COLUMNS": "200"}, {})
     )
     assert {*narrow[0].split()} < {*wide[0].split()} <= {*whole[0].split()}
     assert failed in wide[1] + "".join(wide)

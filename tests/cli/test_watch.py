@@ -11,7 +11,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,13 +24,18 @@ from horae.cli.commands.watch import top
 from horae.cli.commands.watch.frame import frame
 from horae.cli.commands.watch.snapshot import SAMPLE, Pace, Snapshot, pace_of
 from horae.client import Problem, RateLimited
-from tests.cli.conftest import until
-from tests.cli.test_cli import RunCommand
-from tests.live import HORAE, Live, environment, free_port
+from tests.cli.commands import JsonOf, RunCommand, until
+from tests.live import HORAE, Live, environment, free_port, live_horae
 
-JsonOf = Callable[..., Any]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROWS, COLUMNS = 24, 80
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One of its own, because `horae top` shows all that there is."""
+    with live_horae(tmp_path_factory.mktemp("watch"), "dev", "--no-demo") as live:
+        yield live
 
 
 @pytest.fixture(autouse=True)
