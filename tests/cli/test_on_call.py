@@ -48,7 +48,7 @@ def test_the_operator_stops_the_queue_and_lets_it_go_on(evening: Evening) -> Non
     live, screens = evening
     assert (screens["pause"].code, screens["resume"].code, screens["top"].code) == (0, 0, 0)
     assert "mail" in screens["top"].shown
-    [queue] = [queue for queue in asked(live, "queues ls")["items"] if queue["name"] == "mail"]
+    [queue] = [queue for queue in asked(live, "/v1/queues") if queue["name"] == "mail"]
     assert not queue["paused"]
 
 
@@ -57,14 +57,14 @@ def test_the_operator_mends_one_letter_and_requeues_all_alike(evening: Evening) 
     assert (screens["mend"].code, "succeeded: sent the receipt" in screens["mend"].shown) == (0, True)
     assert screens["alike"].shown == f"requeued  {FAILING - 1} dead letters\n"
     assert screens["after"].shown == "no dead letters\n"
-    assert len(asked(live, "runs ls --trigger requeue --limit 100")["items"]) == FAILING
+    assert len(asked(live, "/v1/runs", trigger="requeue", limit=100)) == FAILING
 
 
 def test_the_operator_cancels_a_thousand_by_a_filter(evening: Evening) -> None:
     live, screens = evening
     assert screens["count"].shown == f"would cancel  {WAITING:,} jobs\n"
     assert (screens["cancel"].code, screens["cancel"].shown) == (0, f"cancelled  {WAITING:,} jobs\n")
-    assert asked(live, "jobs ls --label campaign=spring --status scheduled")["items"] == []
+    assert asked(live, "/v1/jobs", label="campaign:spring", status="scheduled") == []
 
 
 def test_the_history_keeps_every_promise_after_the_evening(evening: Evening, store: str) -> None:
