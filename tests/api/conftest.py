@@ -3,7 +3,6 @@ that move by hand."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import httpx2
@@ -13,12 +12,10 @@ from horae.api.app import create_app
 from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import NodeId
-from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.store import SqliteStore
-from horae.tasks.builtin import builtin_tasks
-from tests.api.harness import START, Api, Hand
+from tests.api.harness import START, Api, Hand, services_over
 from tests.clocks import ManualClock
 from tests.postgres_server import postgres_url, scratch_schema
 
@@ -46,26 +43,21 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 def services(store: Store, clock: ManualClock) -> Services:
-    registry = builtin_tasks()
-    return Services.over(
-        store,
-        store.blobs,
-        clock,
-        Metrics(),
-        new_id=Ids(wall=lambda: clock.now().timestamp()),
-        horizon=timedelta(seconds=30),
-        task_defaults=registry.get,
-        check_params=registry.check,
-        ready=lambda: True,
-    )
+    return services_over(store, clock)
 
 
 @pytest.fixture
-async def api(services: Services, store: Store, clock: ManualClock) -> AsyncIterator[Api]:
+async def hand(store: Store, clock: ManualClock) -> Hand:
+    """A worker that has joined."""
+    hand = Hand(store, clock, NodeId(Ids()()))
+    await hand.join()
+    return hand
+
+
+@pytest.fixture
+async def api(services: Services, store: Store, clock: ManualClock, hand: Hand) -> AsyncIterator[Api]:
     transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        hand = Hand(store, clock, NodeId(Ids()()))
-        await hand.join()
         yield Api(client, clock, store, services, hand)
 
 

@@ -10,13 +10,36 @@ import httpx2
 
 from horae.api.dispatch.context import Services
 from horae.core.decisions.results import Failure, cancel, fail, start, succeed
+from horae.core.ids import Ids
 from horae.core.model import JobError, Node, NodeId, Reason, Run, RunId
+from horae.metrics import Metrics
 from horae.ports.store import ClaimRequest, Store
+from horae.secrets.sealer import Sealer
 from horae.tasks.builtin import builtin_tasks
+from horae.tasks.registry import Registry
 from tests import acts
 from tests.clocks import ManualClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def services_over(
+    store: Store, clock: ManualClock, registry: Registry | None = None, *, sealer: Sealer | None = None
+) -> Services:
+    """The services of a node that is ready; without a registry it has the built-in tasks."""
+    tasks = builtin_tasks() if registry is None else registry
+    return Services.over(
+        store,
+        store.blobs,
+        clock,
+        Metrics(),
+        new_id=Ids(wall=lambda: clock.now().timestamp()),
+        horizon=timedelta(seconds=30),
+        task_defaults=tasks.get,
+        check_params=tasks.check,
+        ready=lambda: True,
+        sealer=sealer,
+    )
 
 
 @dataclass

@@ -16,8 +16,6 @@ from horae.api.auth.tokens import TokenVerifier
 from horae.api.dispatch.context import Services
 from horae.api.http.rate_limit import RateLimit
 from horae.config import load_settings
-from horae.core.ids import Ids
-from horae.core.model import NodeId
 from horae.jobs import dead_letters
 from horae.jobs.bulk import acts as bulk_acts
 from horae.ports.reader import RunFilter
@@ -70,13 +68,6 @@ async def client(services: Services, guard: Guard) -> AsyncIterator[httpx2.Async
     transport = httpx2.ASGITransport(create_app(services, guard=guard), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
-
-
-@pytest.fixture
-async def hand(store: Store, clock: ManualClock) -> Hand:
-    hand = Hand(store, clock, NodeId(Ids()()))
-    await hand.join()
-    return hand
 
 
 @pytest.fixture

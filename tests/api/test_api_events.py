@@ -16,14 +16,12 @@ from horae.api.dispatch.context import Services
 from horae.api.http.admission import Admission
 from horae.api.routes.events import MESSAGES
 from horae.client import Absent, Event, Forbidden, RequestInvalid, TooOld
-from horae.core.ids import Ids
-from horae.core.model import NodeId, Run
+from horae.core.model import Run
 from horae.ports.clock import StoreClock
 from horae.ports.store import Store
 from horae.run_logs import LogWriter
 from tests.api.harness import Hand
 from tests.api.serving import ByName, Served, served
-from tests.clocks import ManualClock
 
 PATIENCE = 20
 MARKER = "marker"  # the name of jobs that only show that a listener receives events
@@ -41,13 +39,6 @@ async def clock(store: Store) -> StoreClock:
 async def server(services: Services) -> AsyncIterator[Served]:
     async with served(services, ByName()) as here:
         yield here
-
-
-@pytest.fixture
-async def hand(store: Store, clock: ManualClock) -> Hand:
-    hand = Hand(store, clock, NodeId(Ids()()))
-    await hand.join()
-    return hand
 
 
 @pytest.fixture

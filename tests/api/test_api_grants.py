@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -13,13 +12,10 @@ from horae.api.auth.permission import Permission
 from horae.api.dispatch.context import Services
 from horae.api.http.problems import Forbidden
 from horae.core.drafts import Draft
-from horae.core.ids import Ids
-from horae.core.model import NodeId
-from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.tasks.builtin import builtin_tasks, echo
 from horae.tasks.registry import Registry, TaskFunction
-from tests.api.harness import Hand
+from tests.api.harness import Hand, services_over
 from tests.api.tenants import Tenant, tenant, tenants_client
 from tests.clocks import ManualClock
 
@@ -36,34 +32,13 @@ def own_tasks() -> Registry:
 
 @pytest.fixture
 def services(store: Store, clock: ManualClock) -> Services:
-    return services_of(store, clock, own_tasks())
-
-
-def services_of(store: Store, clock: ManualClock, registry: Registry) -> Services:
-    return Services.over(
-        store,
-        store.blobs,
-        clock,
-        Metrics(),
-        new_id=Ids(wall=lambda: clock.now().timestamp()),
-        horizon=timedelta(seconds=30),
-        task_defaults=registry.get,
-        check_params=registry.check,
-        ready=lambda: True,
-    )
+    return services_over(store, clock, own_tasks())
 
 
 @pytest.fixture
 async def client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
     async with tenants_client(services) as client:
         yield client
-
-
-@pytest.fixture
-async def hand(store: Store, clock: ManualClock) -> Hand:
-    hand = Hand(store, clock, NodeId(Ids()()))
-    await hand.join()
-    return hand
 
 
 async def acts_on(ann: Tenant, hand: Hand, **fields: Any) -> list[tuple[str, str, Any]]:
@@ -161,7 +136,7 @@ async def test_a_node_without_the_code_lets_jobs_keep_their_priority(
     client: httpx2.AsyncClient, store: Store, clock: ManualClock
 ) -> None:
     job = (await tenant(client, "ann").create("mail.send", schedule="every 1h", key="k"))["id"]
-    async with tenants_client(services_of(store, clock, Registry())) as elsewhere:
+    async with tenants_client(services_over(store, clock, Registry())) as elsewhere:
         ann = tenant(elsewhere, "ann")
         await ann.done("POST", f"/v1/jobs/{job}/run", {})
         assert (await ann.done("PATCH", f"/v1/jobs/{job}", {"labels": {"a": "b"}}))["priority"] == 5

@@ -13,8 +13,6 @@ from horae.api.quotas import meter
 from horae.api.quotas.meter import RECENT, UsageMeter
 from horae.core.decisions.quotas import Amount, Limits
 from horae.core.errors import Unavailable
-from horae.core.ids import Ids
-from horae.core.model import NodeId
 from horae.jobs.bulk import acts
 from horae.ports.reader import Kept, KeptPage
 from horae.ports.store import Store
@@ -36,13 +34,6 @@ async def client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture
 def ann(client: httpx2.AsyncClient) -> Tenant:
     return tenant(client, "ann")
-
-
-@pytest.fixture
-async def hand(store: Store, clock: ManualClock) -> Hand:
-    hand = Hand(store, clock, NodeId(Ids()()))
-    await hand.join()
-    return hand
 
 
 async def fill(ann: Tenant) -> None:

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,12 @@ import pytest
 
 from horae.api.app import create_app
 from horae.api.dispatch.context import Services
-from horae.core.ids import Ids
-from horae.core.model import JobId, NodeId
+from horae.core.model import JobId
 from horae.lookup import find_job
-from horae.metrics import Metrics
 from horae.ports.store import Store
 from horae.secrets.sealer import Sealer
 from horae.stores.sqlite.store import SqliteStore
-from horae.tasks.builtin import builtin_tasks
-from tests.api.harness import Api, Hand
+from tests.api.harness import Api, services_over
 from tests.clocks import ManualClock
 
 SEALER = Sealer("a key that is only used in tests")
@@ -37,34 +33,9 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await sqlite.close()
 
 
-def services_with(sealer: Sealer, store: Store, clock: ManualClock) -> Services:
-    registry = builtin_tasks()
-    return Services.over(
-        store,
-        store.blobs,
-        clock,
-        Metrics(),
-        new_id=Ids(wall=lambda: clock.now().timestamp()),
-        horizon=timedelta(seconds=30),
-        task_defaults=registry.get,
-        check_params=registry.check,
-        ready=lambda: True,
-        sealer=sealer,
-    )
-
-
 @pytest.fixture
 def services(store: Store, clock: ManualClock) -> Services:
-    return services_with(SEALER, store, clock)
-
-
-@pytest.fixture
-async def api(services: Services, store: Store, clock: ManualClock) -> AsyncIterator[Api]:
-    transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        hand = Hand(store, clock, NodeId(Ids()()))
-        await hand.join()
-        yield Api(client, clock, store, services, hand)
+    return services_over(store, clock, sealer=SEALER)
 
 
 async def kept(api: Api, job: dict[str, Any]) -> Any:
@@ -217,7 +188,7 @@ async def test_secrets_are_limited(api: Api) -> None:
 
 async def test_secrets_that_this_node_cannot_open_are_a_conflict(api: Api, store: Store, clock: ManualClock) -> None:
     job = await api.create(**REQUEST, secrets=SECRETS, schedule="every 1h")
-    elsewhere = create_app(services_with(Sealer(), store, clock))
+    elsewhere = create_app(services_over(store, clock, sealer=Sealer()))
     transport = httpx2.ASGITransport(elsewhere, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.patch(f"/v1/jobs/{job['id']}", json={"secrets": {"headers": {"A": "b"}}})
