@@ -57,6 +57,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({"HORAE_JWT_OWNER_CLAIM": " "}, "name of a claim"),
         ({"HORAE_RATE_LIMIT": "-1"}, "requests per second"),
         ({"HORAE_MAX_WAITING": "-1"}, "whole number"),
+        ({"HORAE_MAX_WAITING": "1_"}, "whole number"),
         ({"HORAE_MAX_STORED_BYTES": "5 gib"}, "whole number"),
         ({"HORAE_RATE_LIMIT": "nan"}, "requests per second"),
         ({"HORAE_PORT": "70000"}, "65535"),

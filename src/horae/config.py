@@ -23,7 +23,7 @@ MAKE_SECRET = "make one with: openssl rand -base64 48"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.ASCII)
 _PASSWORD = re.compile(r"([?&]password=)[^&#]*")
-_AMOUNT = re.compile(r"(\d[\d_]{0,17})\s*([kMGT]B)?", re.ASCII)
+_AMOUNT = re.compile(r"(\d{1,18}|\d{1,3}(?:_\d{3}){1,5})\s*([kMGT]B)?", re.ASCII)
 _SIZES = {None: 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
