@@ -72,7 +72,17 @@ class Run:
     """The current attempt of a run, passed to its task."""
 
     __slots__ = (
-        *("_cancelled", "_params", "_progress", "attempt", "due_at", "fence", "id", "job_id", "log", "owner", "task"),
+        "_cancelled",
+        "_params",
+        "_progress",
+        "attempt",
+        "due_at",
+        "fence",
+        "id",
+        "job_id",
+        "log",
+        "owner",
+        "task",
     )
 
     def __init__(

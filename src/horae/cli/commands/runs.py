@@ -6,15 +6,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from horae.cli import following
-from horae.cli.arguments import (
-    Cursor,
-    Flag,
-    Flat,
-    JobName,
-    Limit,
-    Owner,
-    Several,
-)
+from horae.cli.arguments import Cursor, Flag, Flat, JobName, Limit, Owner, Several
 from horae.cli.client import CommandClient, Document
 from horae.cli.completers import queue_names, task_names
 from horae.cli.following import error_words
@@ -106,7 +98,7 @@ class FilterOptions:
 @Flat
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusFilters(FilterOptions):
-    """The options of `runs ls`."""
+    """The options that select runs in a list of them, or for an act on many."""
 
     status: Annotated[RunStatus | None, Parameter(help="Only those with this status.")] = None
     trigger: Annotated[Trigger | None, Parameter(help="Only those that exist for this reason.")] = None

@@ -26,10 +26,10 @@ def cancel(
 ) -> int:
     """Cancel runs; one that has not started never will."""
     with CommandClient() as client:
-        query = filters.query(client)
-        if (run := only(runs, query, many)) is None:
-            return _on_many(client, "cancel", selected(runs, query, many, "runs"), filters, many, output)
-        cancelled = client.post(f"/v1/runs/{client.run_id(run, filters.owner)}/cancel")
+        which = _selection(client, runs, filters, many)
+        if not isinstance(which, str):
+            return _on_many(client, "cancel", which, many, output)
+        cancelled = client.post(f"/v1/runs/{which}/cancel")
     print_result(cancelled, {cancelled["status"]: cancelled["id"]}, output)
     return 0
 
@@ -47,24 +47,27 @@ def retry(
 ) -> int:
     """Retry failed runs, each as a new run. With --follow the exit code is 0 if that succeeded, else 1."""
     with CommandClient() as client:
-        query = filters.query(client)
-        if (run := only(runs, query, many)) is None:
+        which = _selection(client, runs, filters, many)
+        if not isinstance(which, str):
             if param or params or follow:
                 raise Malformed("--param, --params and --follow are for one run; `horae dlq requeue` edits many")
-            return _on_many(client, "retry", selected(runs, query, many, "runs"), filters, many, output)
-        path = f"/v1/runs/{client.run_id(run, filters.owner)}"
+            return _on_many(client, "retry", which, many, output)
+        path = f"/v1/runs/{which}"
         given = task_parameters(client, lambda: client.get(path)["task"], params, param)
         again: Document = client.create(f"{path}/retry", {"params": given} if given else {})
         return report_new(client, again, follow=follow, output=output)
 
 
+def _selection(client: CommandClient, runs: list[str] | None, filters: StatusFilters, many: ManyOptions) -> Any:
+    """Return the id of the only run that is named, or what selects many: their ids, or a filter."""
+    query = filters.query(client)
+    if (run := only(runs, query, many)) is not None:
+        return client.run_id(run, filters.owner)
+    which = selected(runs, query, many, "runs")
+    return [client.run_id(each, filters.owner) for each in which] if isinstance(which, list) else which
+
+
 def _on_many(
-    client: CommandClient,
-    action: Literal["cancel", "retry"],
-    which: Any,
-    filters: StatusFilters,
-    many: ManyOptions,
-    output: str,
+    client: CommandClient, action: Literal["cancel", "retry"], which: Any, many: ManyOptions, output: str
 ) -> int:
-    found = [client.run_id(run, filters.owner) for run in which] if isinstance(which, list) else which
-    return act_on_many(partial(client.runs.bulk, action, found), action, "runs", many, output)
+    return act_on_many(partial(client.runs.bulk, action, which), action, "runs", many, output)
