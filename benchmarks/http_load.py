@@ -16,17 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import uvloop
 
+from benchmarks.http_pace import at_rate
+from benchmarks.http_requests import Ask, Figures, Target, answer_to, ask_in_turn
 from benchmarks.machine import cpu_seconds
 from benchmarks.servers import install, postgres_address, postmaster
 from tests.live import HORAE, STOP_SECONDS, environment, live_horae
@@ -40,10 +38,8 @@ BATCH_CONNECTIONS = 2
 ALL_ACCEPTED = b'"rejected":0}'  # how the answer to a batch ends; to read all of it would take the server's time
 CREATES_PER_S, READS_PER_S = 3_000, 5_000  # promised; waiting times are measured at half of it
 JOB = {"task": "demo.sleep", "params": {"seconds": 0}}  # runs for no time, and writes no log
-LOOK_SECONDS = 0.001  # between looks at what is to be sent
 FAR = "2100-01-01T00:00:00Z"
 IDLE_SECONDS = 120.0  # that a server may take to run what was created
-CLIENT_SECONDS = 300.0  # that clients may take altogether
 SETTINGS = 'store = "{store}"\nauth = "jwt"\njwt_secret = "{secret}"\n'
 SECRET = "a secret of a benchmark, on a loopback address"
 
@@ -65,36 +61,6 @@ done = function(summary, latency)
     latency:percentile(50) / 1000, latency:percentile(99) / 1000))
 end
 """
-
-Figures = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One request."""
-
-    method: str
-    path: str
-    body: bytes = b""
-    kind: str = "application/json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A server and a valid token."""
-
-    host: str
-    port: int
-    token: str
-    pids: Sequence[int]  # the server's, and that of its database where it is on this machine
-
-    def request(self, ask: Ask) -> bytes:
-        head = (
-            f"{ask.method} {ask.path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
-            f"Authorization: Bearer {self.token}\r\n"
-            f"Content-Type: {ask.kind}\r\nContent-Length: {len(ask.body)}\r\n\r\n"
-        )
-        return head.encode() + ask.body
 
 
 def main() -> None:
@@ -124,7 +90,7 @@ async def _measure(address: str, seconds: int, processes: int) -> Figures:
         }
         figures: Figures = {"api_processes": processes, "worker_processes": 1}
         for name, (asks, promised) in kinds.items():
-            paced = await _open_loop(target, asks, promised // 2, seconds)
+            paced = await at_rate(target, asks, promised // 2, seconds, connections=CONNECTIONS)
             await _until_idle(target)
             before = cpu_seconds(*target.pids)
             most = await _most(target, asks, seconds)
@@ -183,7 +149,7 @@ async def _most(target: Target, asks: Sequence[Ask], seconds: int) -> Figures:
     if _wrk():
         return await asyncio.to_thread(_most_with_wrk, target, asks, seconds)
     end = time.perf_counter() + seconds
-    return await _clients(target, asks, CONNECTIONS, lambda _: time.perf_counter() < end)
+    return await ask_in_turn(target, asks, CONNECTIONS, lambda _: time.perf_counter() < end)
 
 
 def _wrk() -> bool:
@@ -220,126 +186,12 @@ def _most_with_wrk(target: Target, asks: Sequence[Ask], seconds: int) -> Figures
     }
 
 
-# --- at a given rate
-
-
-async def _open_loop(target: Target, asks: Sequence[Ask], rate: int, seconds: int) -> Figures:
-    """Send requests at evenly spread instants, whether earlier ones were answered or not."""
-    pacer = Pacer([target.request(ask) for ask in asks], rate, rate * seconds)
-    loop = asyncio.get_running_loop()
-    for _ in range(CONNECTIONS):
-        await loop.create_connection(lambda: PacedConnection(pacer), target.host, target.port)
-    began = time.perf_counter()
-    async with asyncio.timeout(CLIENT_SECONDS):
-        await pacer.run()
-    return _figures(pacer.waits, pacer.errors, time.perf_counter() - began)
-
-
-class Pacer:
-    """Sends requests when they are due, on whatever connection is free.
-
-    It shares the processors with the server, so it has no task and no timer for each request: it looks once in a
-    millisecond at what is due.
-    """
-
-    def __init__(self, requests: Sequence[bytes], rate: int, count: int) -> None:
-        self._requests = cycle(requests)
-        self._rate = rate
-        self._count = count
-        self._due = 0
-        self._waiting: deque[float] = deque()  # the instants of requests that no connection was free for
-        self._loop = asyncio.get_running_loop()
-        self._end: asyncio.Future[None] = self._loop.create_future()
-        self.free: deque[PacedConnection] = deque()
-        self.waits: list[float] = []
-        self.errors = 0
-
-    async def run(self) -> None:
-        """Send all requests and wait for their answers."""
-        self._begin = time.perf_counter()
-        self._look()
-        await self._end
-        for connection in self.free:
-            connection.close()
-
-    def _look(self) -> None:
-        due = min(int((time.perf_counter() - self._begin) * self._rate) + 1, self._count)
-        self._waiting.extend(self._begin + number / self._rate for number in range(self._due, due))
-        self._due = due
-        while self.free and self._waiting:
-            self._send(self.free.popleft())  # in turn, so that the server finds none of them idle and closes it
-        if self._due < self._count:
-            self._loop.call_later(LOOK_SECONDS, self._look)
-
-    def _send(self, connection: "PacedConnection") -> None:
-        connection.send(next(self._requests), self._waiting.popleft())
-
-    def answered(self, connection: "PacedConnection", status: int) -> None:
-        self.waits.append(time.perf_counter() - connection.due_at)
-        self.errors += status >= 400
-        if self._waiting:
-            self._send(connection)
-        else:
-            self.free.append(connection)
-        if len(self.waits) == self._count:
-            self._end.set_result(None)
-
-    def lost(self) -> None:
-        if not self._end.done():
-            self._end.set_exception(ConnectionError("the server closed the connection"))
-
-
-# --- as many as are answered
-
-
-async def _clients(
-    target: Target,
-    asks: Sequence[Ask],
-    connections: int,
-    go_on: Callable[[int], bool],
-    is_good: Callable[[bytes], bool] = lambda body: True,
-) -> Figures:
-    """Send one request after another on each connection, while `go_on` is true for the next number."""
-    numbered = enumerate(cycle([target.request(ask) for ask in asks]))
-    waits: list[float] = []
-    errors = 0
-
-    async def client() -> None:
-        nonlocal errors
-        connection = await _connect(target)
-        for number, request in numbered:
-            if not go_on(number):
-                break
-            began = time.perf_counter()
-            status, body = await connection.ask(request)
-            waits.append(time.perf_counter() - began)
-            errors += status >= 400 or not is_good(body)
-        connection.close()
-
-    began = time.perf_counter()
-    async with asyncio.timeout(CLIENT_SECONDS):
-        await asyncio.gather(*(client() for _ in range(connections)))
-    return _figures(waits, errors, time.perf_counter() - began)
-
-
-def _figures(waits: list[float], errors: int, seconds: float) -> Figures:
-    waits.sort()
-    return {
-        "requests": len(waits),
-        "per_s": round(len(waits) / seconds),
-        "errors": errors,
-        "p50_ms": round(waits[len(waits) // 2] * 1000, 2),
-        "p99_ms": round(waits[len(waits) * 99 // 100] * 1000, 2),
-        "max_ms": round(waits[-1] * 1000, 2),
-    }
-
-
 # --- many in one call
 
 
 async def _create_some(target: Target) -> list[str]:
     """Create jobs whose status can be read; return their ids."""
-    answer = await _answer(target, _batch_of(KNOWN_JOBS, JOB))
+    answer = await answer_to(target, _batch_of(KNOWN_JOBS, JOB))
     return [item["id"] for item in answer["items"]]
 
 
@@ -347,27 +199,17 @@ async def _until_idle(target: Target) -> None:
     """Wait until all jobs have run, so that they do not affect the next figure."""
     deadline = time.monotonic() + IDLE_SECONDS
     while time.monotonic() < deadline:
-        queues = await _answer(target, Ask(method="GET", path="/v1/queues"))
+        queues = await answer_to(target, Ask(method="GET", path="/v1/queues"))
         if not any(queue["depth"] or queue["running"] for queue in queues["items"]):
             return
         await asyncio.sleep(0.2)
     raise RuntimeError(f"the server was still running jobs after {IDLE_SECONDS:g} s")
 
 
-async def _answer(target: Target, ask: Ask) -> Any:
-    async with asyncio.timeout(IDLE_SECONDS):
-        connection = await _connect(target)
-        status, body = await connection.ask(target.request(ask))
-        connection.close()
-    if status != 200:
-        raise RuntimeError(f"{ask.path} answered {status}: {body[:500]!r}")
-    return json.loads(body)
-
-
 async def _batches(target: Target) -> Figures:
     """Measure jobs per second in requests of the largest size; they are due far in the future and do not run."""
     began = time.perf_counter()
-    figures = await _clients(
+    figures = await ask_in_turn(
         target,
         [_batch_of(BATCH, JOB | {"schedule": FAR})],
         BATCH_CONNECTIONS,
@@ -381,84 +223,6 @@ async def _batches(target: Target) -> Figures:
 def _batch_of(size: int, job: dict[str, Any]) -> Ask:
     line = json.dumps(job).encode() + b"\n"
     return Ask(method="POST", path="/v1/jobs/batch", body=line * size, kind="application/x-ndjson")
-
-
-# --- one connection
-
-
-async def _connect(target: Target) -> "Connection":
-    _, connection = await asyncio.get_running_loop().create_connection(Connection, target.host, target.port)
-    return connection
-
-
-class Answers(asyncio.Protocol, ABC):
-    """Parses the answers on one connection; knows only the HTTP that our server uses."""
-
-    def __init__(self) -> None:
-        self._received = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        self._received = data = self._received + data if self._received else data
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            return
-        place = data.index(b"content-length: ", 0, end) + 16
-        if len(data) >= end + int(data[place : data.index(b"\r", place)]):
-            self._received = b""
-            self.answered(int(data[9:12]), data[end:])
-
-    @abstractmethod
-    def answered(self, status: int, body: bytes) -> None:
-        """Handle a complete answer."""
-
-
-class PacedConnection(Answers):
-    """A connection of a pacer."""
-
-    def __init__(self, pacer: Pacer) -> None:
-        super().__init__()
-        self._pacer = pacer
-        self.due_at = 0.0  # when the request that is under way should have been sent
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._pacer.free.append(self)
-
-    def send(self, request: bytes, due_at: float) -> None:
-        self.due_at = due_at
-        self._transport.write(request)
-
-    def answered(self, status: int, body: bytes) -> None:
-        self._pacer.answered(self, status)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._pacer.lost()
-
-
-class Connection(Answers):
-    """A connection with one awaited request at a time."""
-
-    _answer: asyncio.Future[tuple[int, bytes]] | None = None
-
-    async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Send a request; return the status and body of the answer."""
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._answer
-
-    def answered(self, status: int, body: bytes) -> None:
-        assert self._answer is not None
-        self._answer.set_result((status, body))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionError("the server closed the connection"))
 
 
 if __name__ == "__main__":
