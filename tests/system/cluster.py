@@ -1,20 +1,27 @@
 """Real `horae` processes on a real store: started, killed, frozen and stopped by their ids."""
 
+import asyncio
 import contextlib
 import copy
 import os
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeVar
 
 import httpx2
 import psutil  # type: ignore[import-untyped]
 
+from horae.adapters import make_store, opened_store
+from horae.config import Settings, load_settings
+from horae.proof.checking import Checker, Tolerance, Violation
 from tests.live import HORAE, environment, free_port
 from tests.system.effects import Effects
 from tests.system.rest import Rest
@@ -24,6 +31,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 APP = "tests.system.tasks:app"
 READY_SECONDS = 30.0
 TAIL_LINES = 40
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -130,24 +139,34 @@ class Cluster:
             **self._settings,
         }
 
-    def migrate(self, settings: Mapping[str, str] | None = None) -> None:
-        """`horae db migrate`; `settings` are for this process alone."""
-        done = subprocess.run(
-            [HORAE, "db", "migrate"],
-            cwd=self.folder,
-            env=self.environment | dict(settings or {}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def migrate(self) -> None:
+        """Do what `horae db migrate` does, without the start of a process."""
+        _run_apart(make_store(self._settled.store).migrate())
+
+    def migrate_by(self, settings: Mapping[str, str]) -> None:
+        """`horae db migrate` in a process with these settings, which may have other code."""
+        command = [HORAE, "db", "migrate"]
+        environ = self.environment | dict(settings)
+        done = subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"horae db migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def check(self) -> None:
-        """Run `horae check`: whatever happened to the processes, the store has no violation."""
-        done = subprocess.run(
-            [HORAE, "check"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"horae check ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        """Do what `horae check` does: whatever happened to the processes, the store has no violation."""
+        violations = _run_apart(self._violations())
+        assert not violations, "\n".join(f"{each.code} {each.subject}: {each.detail}" for each in violations)
+
+    async def _violations(self) -> list[Violation]:
+        settings = self._settled
+        async with opened_store(settings.store) as store:
+            since = await store.time() - settings.retention + timedelta(days=1)
+            checker = Checker(store, since=since, tolerance=Tolerance(lead=settings.lead_seconds))
+            return [violation async for violation in checker.violations()]
+
+    @property
+    def _settled(self) -> Settings:
+        """The settings of its processes."""
+        assert not re.match("sqlite:///[^/]", self.store), "a path that is relative means another file here"
+        return load_settings(environ=self.environment, file=self.folder / "horae.toml")
 
     # --- starting
 
@@ -264,3 +283,9 @@ class Cluster:
         """The end of every log and the state of the jobs, for error messages."""
         parts = [f"--- {s.name}, {'alive' if s.alive else s.process.returncode}\n{s.tail()}" for s in self.servers]
         return "\n".join(parts)
+
+
+def _run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread, because some tests run a loop of their own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()

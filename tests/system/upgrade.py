@@ -34,7 +34,7 @@ def check_upgrade(
     dialect = "sqlite" if cluster.store.startswith("sqlite:") else "postgres"
     assert before.expected_version(dialect) == PREVIOUS_VERSIONS[dialect]
     assert after.expected_version(dialect) == 902
-    cluster.migrate(before.settings)
+    cluster.migrate_by(before.settings)
     nodes = [cluster.node(role, wait=False, settings=before.settings) for role in roles]
     cluster.ready(*nodes)
     figures = Figures()
@@ -45,7 +45,7 @@ def check_upgrade(
         nodes[0] = _restarted(cluster, nodes[0], before.settings, figures)
         for place, node in enumerate(nodes):
             nodes[place] = _restarted(cluster, node, {}, figures)
-        cluster.migrate(after.settings)
+        cluster.migrate_by(after.settings)
         nodes[-1] = _restarted(cluster, nodes[-1], {}, figures)  # also on the schema of the next
         let_pass(1)
     figures.refused = load.refused
