@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import ReportFigure
-from tests.system.neighbours import ATTACKS, check_attack
+from tests.system.neighbours import ATTACKS, check_attacks
 
 pytestmark = pytest.mark.acceptance
 
@@ -17,6 +17,6 @@ SECONDS = 15.0
 def test_what_one_owner_fills_does_not_delay_another(
     kind: str, name: str, tmp_path: Path, report_figure: ReportFigure
 ) -> None:
-    got, neighbour = check_attack(kind, tmp_path, name, part=1, seconds=SECONDS)
-    report_figure(f"{got} {name}: {neighbour}")
+    got, neighbour = check_attacks(kind, tmp_path, name, part=1, seconds=SECONDS)
+    report_figure(f"{got[name]} {name}: {neighbour}")
     assert neighbour.p99 <= LATEST, neighbour

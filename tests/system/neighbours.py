@@ -293,11 +293,13 @@ def _pages(owner: httpx2.Client, path: str) -> Iterator[Document]:
         cursor = {"cursor": page["next_cursor"]}
 
 
-def check_attack(kind: str, folder: Path, name: str, *, part: int, seconds: float) -> tuple[int, Neighbour]:
-    """Fill a resource to a part of its full size; return how far that went, and what it was to the other owner."""
-    attack, size = ATTACKS[name]
+def check_attacks(kind: str, folder: Path, *names: str, part: int, seconds: float) -> tuple[dict[str, int], Neighbour]:
+    """Fill resources to a part of their full sizes; return how far that went, and what it was to the other owner."""
+    got: dict[str, int] = {}
     with contextlib.ExitStack() as stack:
         site = stack.enter_context(open_site(kind, folder, **LIMITS))
         measure(site, seconds=1)  # the first runs of a node take longer
-        got = stack.enter_context(attack(site, max(size // part, 20)))
+        for name in names:
+            attack, size = ATTACKS[name]
+            got[name] = stack.enter_context(attack(site, max(size // part, 20)))
         return got, measure(site, seconds=seconds)
