@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import httpx2
 
@@ -120,7 +121,8 @@ def check_kills_in_retention(cluster: Cluster, *, runs: int, days: int, kills: i
         seen.append(left)
         cluster.check()
     cluster.node()
-    eventually(lambda: asyncio.run(_counted(cluster.store)) == (0, young), "all that is old is deleted", within=60)
+    counted = partial(_counted, cluster.store)  # reads the whole history
+    eventually(lambda: asyncio.run(counted()) == (0, young), "all that is old is deleted", within=60, every=0.5)
     job = cluster.rest.create(TASK)
     assert cluster.rest.wait(run_of(job["id"]), within=30)["status"] == "succeeded"
     return f"of {old} old runs {seen} were left after each kill, and none in the end; {young} young ones stayed"

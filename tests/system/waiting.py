@@ -11,7 +11,7 @@ EPOCH = time.time() - time.monotonic()  # of the clock that handlers note times 
 LOOK_EVERY_SECONDS = 0.02
 
 
-def eventually(look: Callable[[], T], what: str, *, within: float) -> T:
+def eventually(look: Callable[[], T], what: str, *, within: float, every: float = LOOK_EVERY_SECONDS) -> T:
     """Return the first true result of `look`; fail with `what` and the last result after the deadline."""
     deadline = time.monotonic() + within
     while True:
@@ -20,7 +20,7 @@ def eventually(look: Callable[[], T], what: str, *, within: float) -> T:
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within:g} s: {what}; the last look gave {answer!r}")
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(every)
 
 
 def let_pass(seconds: float) -> None:
