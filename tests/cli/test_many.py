@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from horae.cli.commands.acts.many import ManyOptions, act_on_many
+from horae.client import BulkResult
+from horae.core.errors import Unavailable
 from tests.cli.commands import JsonOf, RunCommand, given_dead_letters
 
 LATER = "2099-01-01T00:00:00Z"
@@ -119,6 +122,17 @@ def test_nobody_changes_more_than_they_meant(command: RunCommand, words: tuple[s
     refused = command(*words)
     assert refused.returncode == 2
     assert complaint in refused.stderr
+
+
+def test_what_was_done_before_an_error_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    def perform(*, dry_run: bool, repeat: bool, progress: Callable[[BulkResult], None] | None) -> BulkResult:
+        assert progress is not None
+        progress(BulkResult(matched=50, done=48, remaining=900, cursor="a"))
+        raise Unavailable("cannot reach Horae")
+
+    with pytest.raises(Unavailable):
+        act_on_many(perform, "run", "jobs", ManyOptions(yes=True), "table")
+    assert capsys.readouterr().err.splitlines()[-1] == "started 48 jobs before this:"
 
 
 # --- asking

@@ -12,7 +12,7 @@ from horae.cli.arguments import Flag, Flat
 from horae.cli.output import confirmed, print_note, print_result
 from horae.cli.progress import progress_bar
 from horae.client import BulkResult
-from horae.core.errors import Malformed
+from horae.core.errors import HoraeError, Malformed
 
 MOST = 10_000  # that the server counts, or acts on, by one request
 FORMS = {  # of each act: in progress, and done
@@ -69,17 +69,33 @@ def act_on_many(perform: Perform, action: str, subject: str, many: ManyOptions, 
     """Act on all that is selected, and return the exit code: 1 if some are left."""
     if many.dry_run:
         return _report_count(perform(dry_run=True, repeat=False, progress=None), action, subject, output)
-    in_progress, done_word = FORMS[action]
     if _asks(many):
         found = perform(dry_run=True, repeat=False, progress=None)
         if found.matched > 1 and not confirmed(f"{action} {_count(found, subject)}?"):
             print_note("nothing was changed")
             return 1
-    with progress_bar(in_progress) as advance:
-        done = perform(dry_run=False, repeat=True, progress=lambda so_far: advance(so_far.done, _total(so_far)))
+    done = _performed(perform, action, subject)
     left = f"{done.remaining:,}" if done.remaining else None
-    print_result(msgspec.to_builtins(done), {done_word: _counted(done.done, subject), "left": left}, output)
+    print_result(msgspec.to_builtins(done), {FORMS[action][1]: _counted(done.done, subject), "left": left}, output)
     return 1 if done.remaining or done.done < done.matched else 0
+
+
+def _performed(perform: Perform, action: str, subject: str) -> BulkResult:
+    """Act on all that is selected; tell what was done before an error, because that stays done."""
+    reported: list[BulkResult] = []
+    in_progress, done_word = FORMS[action]
+
+    def progress(so_far: BulkResult) -> None:
+        reported.append(so_far)
+        advance(so_far.done, _total(so_far))
+
+    try:
+        with progress_bar(in_progress) as advance:
+            return perform(dry_run=False, repeat=True, progress=progress)
+    except HoraeError:
+        if reported:
+            print_note(f"{done_word} {_counted(reported[-1].done, subject)} before this:")
+        raise
 
 
 def _counted(number: int, subject: str) -> str:
