@@ -1,7 +1,10 @@
 """Jobs and runs by the first digits of their ids, in every command."""
 
+from typing import Any
+
 import pytest
 
+from horae.cli.client import CommandClient
 from tests.cli.commands import JsonOf, RunCommand, until
 
 
@@ -50,6 +53,19 @@ def test_digits_that_no_id_begins_with_are_told(command: RunCommand, words: tupl
     result = command(*words)
     assert result.returncode == 1
     assert result.stderr.startswith(f"error: there is no {words[0].removesuffix('s')}")
+
+
+def test_what_is_written_as_an_id_is_not_searched_for_as_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries: list[dict[str, Any]] = []
+
+    def get(client: CommandClient, path: str, **query: Any) -> Any:
+        queries.append(query)
+        return {"items": [{"id": "job_019a"}], "next_cursor": None}
+
+    monkeypatch.setattr(CommandClient, "get", get)
+    with CommandClient() as client:
+        assert client.job_id("job_019a") == "job_019a"
+    assert [query["id_prefix"] for query in queries] == ["019a"]
 
 
 def test_a_key_or_name_comes_before_the_digits_of_an_id(command: RunCommand, json_of: JsonOf) -> None:

@@ -57,11 +57,14 @@ class CommandClient(Client):
         """Return the id of a job, given its id or how that begins, its key, or its name if only one job has it."""
         if _is_whole(name, "job"):
             return name
+        written_as_id = name.lower().startswith("job_")  # which is looked up at once, and a name among all jobs
+        if written_as_id and (begun := self._beginning("job", name, owner)) is not None:
+            return begun
         for field in ("key", "name"):
             found = self.page("/v1/jobs", **{field: name}, owner=owner, limit=100)["items"]
             if found:
                 return _only(found, field, name)
-        if (begun := self._beginning("job", name, owner)) is not None:
+        if not written_as_id and (begun := self._beginning("job", name, owner)) is not None:
             return begun
         raise NotFound("job with the id, key or name", repr(name))
 
