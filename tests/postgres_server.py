@@ -109,9 +109,10 @@ END $$
 async def migrated_schema(url: str) -> AsyncIterator[str]:
     """The address of an empty schema of the newest version. It goes on to the next test, for to make one takes long."""
     spare = _emptied.setdefault(url, [])
-    schema = spare.pop() if spare else f"test_{secrets.token_hex(8)}"
+    is_new, schema = (False, spare.pop()) if spare else (True, f"test_{secrets.token_hex(8)}")
     address = f"{url}{'&' if '?' in url else '?'}search_path={schema}"
-    await PostgresStore(address).migrate()
+    if is_new:
+        await PostgresStore(address).migrate()
     yield address
     connection = await asyncpg.connect(url)
     try:
