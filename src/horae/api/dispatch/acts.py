@@ -20,7 +20,7 @@ from horae.core.errors import HoraeError, Invalid
 from horae.core.model import Job, JobId, Misfire, Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.jobs.backfill import Filling
-from horae.jobs.bulk.acts import BulkAct, BulkTally
+from horae.jobs.bulk.acts import BulkAct, BulkTally, perform_bulk
 from horae.jobs.bulk.pages import Item
 from horae.jobs.dead_letters import Patch, Selection, Tally
 from horae.jobs.idempotency import Ask, Issue
@@ -193,9 +193,7 @@ class Acts:
         if adds:
             act = replace(act, perform=partial(self._within_quota, act.perform))
         async with self._bulk.turn(self._who.owner):
-            return await self._services.bulk_acts.perform(
-                act, owner=self._who.owner, cursor=asked.cursor, dry_run=asked.dry_run
-            )
+            return await perform_bulk(act, cursor=asked.cursor, dry_run=asked.dry_run)
 
     async def _within_quota(self, perform: Callable[[Sequence[Item]], Awaitable[int]], items: Sequence[Item]) -> int:
         """Act on a chunk of many, each of which adds a run that waits."""

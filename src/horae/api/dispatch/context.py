@@ -11,7 +11,6 @@ from horae.api.quotas.meter import UsageMeter
 from horae.core.drafts import TaskDefaults
 from horae.core.ids import Ids
 from horae.events.feed import Feed
-from horae.jobs.bulk.acts import BulkActs
 from horae.jobs.dead_letters import DeadLetters
 from horae.jobs.params import Parameters
 from horae.jobs.queues import Queues
@@ -46,7 +45,6 @@ class Services:
     clock: Clock
     metrics: Metrics
     ready: Callable[[], bool]  # whether this node's lease is valid
-    bulk_acts: BulkActs = field(default_factory=BulkActs)
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops, so that streams end
 
     @classmethod

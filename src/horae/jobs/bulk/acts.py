@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic
-from weakref import WeakValueDictionary
 
 from horae.core.errors import HoraeError, Unavailable
 from horae.jobs.bulk.pages import Find, Item, ReadPage
@@ -49,31 +48,21 @@ class _Chunk:
     cursor: str | None
 
 
-class BulkActs:
-    """Performs bulk acts, those of one owner one after another."""
+async def perform_bulk(act: BulkAct[Item], *, cursor: str | None = None, dry_run: bool = False) -> BulkTally:
+    """Act on what is selected after the cursor; with `dry_run` only count it.
 
-    def __init__(self) -> None:
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    async def perform(
-        self, act: BulkAct[Item], *, owner: str, cursor: str | None = None, dry_run: bool = False
-    ) -> BulkTally:
-        """Act on what is selected after the cursor; with `dry_run` only count it.
-
-        Raises what `permit` raises for any of it, before anything is changed.
-        """
-        turn = self._turns.setdefault(owner, asyncio.Lock())
-        async with turn:
-            began = asyncio.get_running_loop().time()
-            chunks, last = await _select(act.read, cursor, act.permit, until=began + MAX_SECONDS / 2)
-            done, ended = (0, len(chunks)) if dry_run else await _perform(act, chunks, until=began + MAX_SECONDS)
-            matched = sum(len(chunk.ids) for chunk in chunks[:ended])
-            left = matched - done + sum(len(chunk.ids) for chunk in chunks[ended:])
-            if last is not None:
-                beyond, _ = await _select(act.read, last, permit_all, until=began + 2 * MAX_SECONDS)
-                left += sum(len(chunk.ids) for chunk in beyond)
-        following = last if ended == len(chunks) else chunks[ended - 1].cursor
-        return BulkTally(matched=matched, done=done, remaining=left, cursor=following)
+    Raises what `permit` raises for any of it, before anything is changed.
+    """
+    began = asyncio.get_running_loop().time()
+    chunks, last = await _select(act.read, cursor, act.permit, until=began + MAX_SECONDS / 2)
+    done, ended = (0, len(chunks)) if dry_run else await _perform(act, chunks, until=began + MAX_SECONDS)
+    matched = sum(len(chunk.ids) for chunk in chunks[:ended])
+    left = matched - done + sum(len(chunk.ids) for chunk in chunks[ended:])
+    if last is not None:
+        beyond, _ = await _select(act.read, last, permit_all, until=began + 2 * MAX_SECONDS)
+        left += sum(len(chunk.ids) for chunk in beyond)
+    following = last if ended == len(chunks) else chunks[ended - 1].cursor
+    return BulkTally(matched=matched, done=done, remaining=left, cursor=following)
 
 
 async def _select(
