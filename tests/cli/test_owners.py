@@ -39,9 +39,10 @@ def test_lists_and_names_reach_another_owner(command: RunCommand) -> None:
     lists = (("jobs", "ls"), ("runs", "ls"), ("dlq", "ls"))
     for words in lists:
         assert root.reads(*words)["items"] == []
-        for owner in ("ann", "*"):
-            [item] = root.reads(*words, "--owner", owner)["items"]
-            assert item["owner"] == "ann"
+        assert [item["owner"] for item in root.reads(*words, "--owner", "ann")["items"]] == ["ann"]
+        assert [item["owner"] for item in root.reads(*words, "--owner", "*")["items"]].count("ann") == 1
+        assert root.types(*words, "--owner", "*").stdout.splitlines()[0].split()[-1] == "OWNER"
+        assert "OWNER" not in root.types(*words, "--owner", "ann").stdout
     assert [run["job_id"] for run in root.reads("runs", "ls", "--job", "hers", "--owner", "ann")["items"]] == [job]
     digits = job.removeprefix("job_")
     assert root.reads("runs", "show", digits)["owner"] == "ann", "what is named by its id needs no owner"
@@ -53,18 +54,18 @@ def test_lists_and_names_reach_another_owner(command: RunCommand) -> None:
 
 
 def test_a_name_means_the_job_of_the_owner_who_is_named(command: RunCommand) -> None:
-    ann, root = Person(command, "ann", "jobs:read,jobs:write"), Person(command, "root", "admin")
+    cyd, boss = Person(command, "cyd", "jobs:read,jobs:write"), Person(command, "boss", "admin")
     words = ("jobs", "create", "demo.echo", "--name", "shared name", "--schedule", "0 * * * *")
-    hers, own = ann.reads(*words)["id"], root.reads(*words)["id"]
-    for owner, job in (((), own), (("--owner", "ann"), hers)):
-        assert root.reads("jobs", "show", "shared name", *owner)["id"] == job
-        assert root.reads("jobs", "run", "shared name", *owner)["job_id"] == job
-        assert root.reads("run", "shared name", *owner)["job_id"] == job
-        assert root.reads("jobs", "edit", "shared name", "--set", "priority=1", *owner)["id"] == job
+    hers, own = cyd.reads(*words)["id"], boss.reads(*words)["id"]
+    for owner, job in (((), own), (("--owner", "cyd"), hers)):
+        assert boss.reads("jobs", "show", "shared name", *owner)["id"] == job
+        assert boss.reads("jobs", "run", "shared name", *owner)["job_id"] == job
+        assert boss.reads("run", "shared name", *owner)["job_id"] == job
+        assert boss.reads("jobs", "edit", "shared name", "--set", "priority=1", *owner)["id"] == job
         past = ("--start", "2026-01-05", "--end", "2026-01-05 00:30")
-        assert root.reads("jobs", "backfill", "shared name", *past, *owner)["job_id"] == job
-        assert len(root.reads("jobs", "next", "shared name", "-n", "2", *owner)["items"]) == 2
-    both = root.types("jobs", "show", "shared name", "--owner", "*")
+        assert boss.reads("jobs", "backfill", "shared name", *past, *owner)["job_id"] == job
+        assert len(boss.reads("jobs", "next", "shared name", "-n", "2", *owner)["items"]) == 2
+    both = boss.types("jobs", "show", "shared name", "--owner", "*")
     assert "2 jobs have the name 'shared name'" in both.stderr
 
 

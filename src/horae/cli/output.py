@@ -52,6 +52,9 @@ class Column:
     cut: Literal["end", "middle", "id"] = "end"  # where it is truncated; an id keeps the digits that tell it apart
 
 
+OWNER = Column(title="OWNER", rank=1, least=8, cut="middle")  # of lists with what several owners have
+
+
 def console() -> Console:
     """Return a console that fits lines to a terminal, and leaves them whole in a pipe."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ

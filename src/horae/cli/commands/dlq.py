@@ -14,6 +14,7 @@ from horae.cli.commands.acts.many import NOT_MANY, ManyOptions, Perform, act_on_
 from horae.cli.output import Column, Output, hint, print_page
 from horae.cli.task_parameters import task_parameters
 from horae.client import BulkResult, Resolved
+from horae.core.owners import EVERY_OWNER
 
 app = App(name="dlq", help="List, requeue or discard failed runs (dead letters).")
 
@@ -57,7 +58,8 @@ def ls(
     if group:
         print_page(page, output, GROUPS, _group, empty="no dead letters")
     else:
-        print_page(page, output, runs.COLUMNS, runs.row, empty="no dead letters")
+        row = partial(runs.row, whose=filters.owner == EVERY_OWNER)
+        print_page(page, output, runs.COLUMNS, row, empty="no dead letters")
 
 
 app.command(runs.show, name="show", sort_key=1, help="Show a dead letter: its attempts and why it failed.")

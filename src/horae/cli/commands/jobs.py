@@ -1,6 +1,7 @@
 """`horae jobs`: create, list, change and cancel jobs over REST."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -24,6 +25,7 @@ from horae.cli.completers import queue_names, task_names
 from horae.cli.option_words import told_in_options
 from horae.cli.output import (
     NOTHING,
+    OWNER,
     Column,
     Output,
     hint,
@@ -36,6 +38,7 @@ from horae.cli.output import (
 from horae.cli.task_parameters import task_parameters, task_secrets
 from horae.client.jobs import JobStatus
 from horae.core.errors import Malformed
+from horae.core.owners import EVERY_OWNER
 
 app = App(name="jobs", help="Create, list, change and cancel jobs.")
 
@@ -48,6 +51,7 @@ COLUMNS = (
     Column(title="SCHEDULE", rank=3, least=16),
     Column(title="TASK", rank=4, least=10, cut="middle"),
     Column(title="AT", rank=5),
+    OWNER,
 )
 ACTS = {  # each on one job, or on many
     "pause": "Stop the schedule of jobs until they are resumed; runs that are already due still run.",
@@ -178,7 +182,8 @@ def ls(
     """List jobs, newest first."""
     with CommandClient() as client:
         page = client.page("/v1/jobs", **filters.query(), limit=limit, cursor=cursor)
-    print_page(page, output, COLUMNS, _row, empty="no jobs; create one with `horae jobs create TASK`")
+    row = partial(_row, whose=filters.owner == EVERY_OWNER)
+    print_page(page, output, COLUMNS, row, empty="no jobs; create one with `horae jobs create TASK`")
 
 
 @app.command(sort_key=2)
@@ -260,7 +265,7 @@ def _next_run(job: Document) -> str | None:
     return when(job["next_run_at"]) if job.get("next_run_at") else None
 
 
-def _row(job: Document) -> list[Any]:
+def _row(job: Document, *, whose: bool) -> list[Any]:
     last = job.get("last_run") or {}
     return [
         job["id"],
@@ -271,6 +276,7 @@ def _row(job: Document) -> list[Any]:
         job.get("description") or NOTHING,
         job["task"],
         when(job["next_run_at"]).partition(" · ")[0] if job.get("next_run_at") else "",
+        job["owner"] if whose else "",
     ]
 
 

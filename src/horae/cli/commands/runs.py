@@ -1,6 +1,7 @@
 """`horae runs` and `horae run`: list and show runs, cancel or retry one, and run a job now."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -12,6 +13,7 @@ from horae.cli.completers import queue_names, task_names
 from horae.cli.following import error_words
 from horae.cli.output import (
     NOTHING,
+    OWNER,
     Column,
     Output,
     hint,
@@ -31,6 +33,7 @@ from horae.cli.output import (
 from horae.cli.task_parameters import task_parameters
 from horae.cli.times import past
 from horae.client.runs import RunStatus, Trigger
+from horae.core.owners import EVERY_OWNER
 
 app = App(name="runs", help="List runs, show how they ended, cancel or retry one.")
 
@@ -53,6 +56,7 @@ COLUMNS = (
     Column(title="TRY", rank=6, right=True),
     Column(title="QUEUE", rank=7, least=8, cut="middle"),
     Column(title="AT", rank=8),
+    OWNER,
 )
 ATTEMPTS = (
     Column(title="TRY", right=True),
@@ -122,7 +126,7 @@ def ls(
         query = {**filters.query(client), **({"due": "true"} if happened else {})}
         page = client.page("/v1/runs", **query, limit=limit, cursor=cursor)
     empty = "no runs; `horae runs ls --status scheduled` lists those to come" if happened else "no runs"
-    print_page(page, output, COLUMNS, row, empty=empty)
+    print_page(page, output, COLUMNS, partial(row, whose=filters.owner == EVERY_OWNER), empty=empty)
 
 
 @app.command(sort_key=1)
@@ -211,8 +215,8 @@ def report_new(client: CommandClient, run: Document, *, follow: bool, output: st
     return 1 if follow and run["status"] != "succeeded" else 0
 
 
-def row(run: Document) -> list[Any]:
-    """Return the cells of a run; what is already said by its job is left out."""
+def row(run: Document, *, whose: bool = False) -> list[Any]:
+    """Return the cells of a run; what is already said by its job is left out, and its owner unless asked for."""
     job = run.get("name") or run.get("key")
     return [
         run["id"],
@@ -226,6 +230,7 @@ def row(run: Document) -> list[Any]:
         str(run["attempt"] or NOTHING),
         run["queue"],
         when(run["due_at"]).partition(" · ")[0],
+        run["owner"] if whose else "",
     ]
 
 
