@@ -3,6 +3,7 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,14 @@ def _found(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-def _dangerous(text: str) -> set[str]:
-    return set(_found(ast.parse(text))) & (LOADERS | EVALUATORS | HOOKS | TEMPLATES)
+def _dangerous(tree: ast.AST) -> set[str]:
+    return set(_found(tree)) & (LOADERS | EVALUATORS | HOOKS | TEMPLATES)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    """A module of the source, which takes longer to parse than to look through."""
+    return ast.parse(path.read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -53,12 +60,12 @@ def _dangerous(text: str) -> set[str]:
     ],
 )
 def test_what_would_make_code_of_values_is_recognized(text: str) -> None:
-    assert _dangerous(text)
+    assert _dangerous(ast.parse(text))
 
 
 def test_nothing_in_the_source_unpickles_or_evaluates() -> None:
     assert len(MODULES) > 200, "the source is not where it was"
-    found = {(str(path.relative_to(SOURCE)), name) for path in MODULES for name in _dangerous(path.read_text("utf-8"))}
+    found = {(str(path.relative_to(SOURCE)), name) for path in MODULES for name in _dangerous(_tree(path))}
     assert found == ALLOWED
 
 
@@ -102,7 +109,7 @@ def _functions() -> Mapping[str, int]:
     """The lines of the longest function of each name in a module, with its signature and docstring."""
     sizes: defaultdict[str, int] = defaultdict(int)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = f"{_place(path)}: {node.name}"
                 sizes[name] = max(sizes[name], (node.end_lineno or node.lineno) - node.lineno + 1)
@@ -114,7 +121,7 @@ def _public_classes() -> Mapping[str, int]:
     homes: defaultdict[str, set[str]] = defaultdict(set)
     for path in MODULES:
         if _place(path) not in MIRRORS:
-            for node in ast.parse(path.read_text("utf-8")).body:
+            for node in _tree(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     homes[node.name].add(_place(path))
     return {name: len(places) for name, places in homes.items()}
