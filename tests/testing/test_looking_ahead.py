@@ -236,8 +236,8 @@ def test_a_run_a_minute_costs_little_for_a_long_time(kind: str) -> None:
         system.advance(hours=6)
         starts.clear()
         began = time.process_time()
-        system.advance(days=3)
+        system.advance(days=1)
         cpu_us = (time.process_time() - began) * 1e6 / len(starts)
-    assert len(starts) == 3 * 24 * 60
+    assert len(starts) == 24 * 60
     assert starts == sorted(starts)
     assert cpu_us < CPU_US
