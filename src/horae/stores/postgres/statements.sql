@@ -370,9 +370,9 @@ SELECT least(min(job.plan_at), min(page.plan_at))
 
 -- name: move_jobs
 -- Guards have locked them, so that their places in the table stay as they are.
-UPDATE jobs SET next_fire_at = ($2::timestamptz[])[array_position($1, id)],
-                plan_at = ($3::timestamptz[])[array_position($1, id)],
-                status = ($4::text[])[array_position($1, id)]
+UPDATE jobs SET (next_fire_at, plan_at, status) =
+                (SELECT ($2::timestamptz[])[place], ($3::timestamptz[])[place], ($4::text[])[place]
+                   FROM (SELECT array_position($1, jobs.id) AS place OFFSET 0) AS given)
  WHERE ctid = ANY(ARRAY(SELECT ctid FROM jobs WHERE id = ANY($1::uuid[]) ORDER BY id));
 
 -- name: delete_backfills
