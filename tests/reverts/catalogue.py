@@ -167,7 +167,7 @@ REVERTS = (
     Revert(
         protects="slot advance",
         name="a firing does not move the job to its next slot on PostgreSQL",
-        change=Statement("postgres", "move_jobs", keep("next_fire_at")),
+        change=Statement("postgres", "move_jobs", never("ctid")),
         tests=_of(PLAN_TESTS, "test_a_firing_moves_the_job_and_makes_its_runs", on="postgres"),
     ),
     Revert(
