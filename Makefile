@@ -26,7 +26,7 @@ test: $(READY) ## Run the tests (a few minutes)
 acceptance: $(READY) ## Prove the claims at full size, one after another (up to 25 minutes)
 	$(BIN)/pytest -m acceptance -v --durations=0 $(ARGS)
 
-soak: $(READY) ## Break real processes and simulated ones for ten minutes, and judge every job (ARGS="--help" for more)
+soak: $(READY) ## Break real processes and simulated ones for twelve minutes, and judge every job (ARGS="--help" for more)
 	@$(BIN)/python -m tests.soak $(ARGS)
 
 bench: $(READY) ## Measure Horae beside its peers (an hour; ARGS="--quick" for a few minutes, "--help" for more)

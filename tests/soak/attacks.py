@@ -62,10 +62,14 @@ class Victim:
         self.answered_at = now
 
     def end(self) -> list[Document]:
-        """Stop the job and return its slots."""
+        """Pause the job and return its slots, without the last ones if they had not begun by then."""
+        paused_at = time.time()
         self._ask(lambda owner: owner.post(f"/v1/jobs/{self.job}/pause"))
         eventually(lambda: not self._slots("pending"), "no slot is pending", within=60)
-        return self._slots("ran", "skipped")
+        slots = self._slots("ran", "skipped")
+        return [
+            slot for slot in slots if slot["reason"] != "paused" or instant(slot["from"]) < paused_at - LATEST_SECONDS
+        ]
 
     def latenesses(self) -> list[float]:
         """How late each run was, in seconds."""

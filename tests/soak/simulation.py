@@ -1,6 +1,6 @@
 """The simulated part of `make soak`: thousands of simulated clusters, each from a seed that replays it.
 
-Run as `python -m tests.soak.simulation [--seeds 3000] [--seconds 680] [--first N]`; exits with 1 if a guarantee was
+Run as `python -m tests.soak.simulation [--seeds 3000] [--seconds 900] [--first N]`; exits with 1 if a guarantee was
 broken, a crash point was never reached, or the time was too short for all seeds.
 """
 
@@ -19,7 +19,7 @@ NICENESS = 10  # the real processes beside it are judged by their lateness, and 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, default=3000)
-    options.add_argument("--seconds", type=float, default=680.0)
+    options.add_argument("--seconds", type=float, default=900.0)
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = options.parse_args()
