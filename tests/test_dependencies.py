@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT
 
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.+!]+)$")
 SOURCE = ROOT / "src" / "horae"
-EXTRAS = frozenset({"all", "postgres", "django", "dev"})
+EXTRAS = frozenset({"all", "postgres", "redis", "aws", "django", "dev"})
 BROUGHT = {  # by whoever uses that part of Horae, and only imported there
     "pytest": {"testing/fixtures.py"},
     "sqlalchemy": {"sdk/transactions.py"},

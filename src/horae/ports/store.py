@@ -15,6 +15,7 @@ from horae.core.decisions.firing import Due
 from horae.core.decisions.release import Rival
 from horae.core.decisions.results import Settled
 from horae.core.model import Backfill, Node, NodeId, Reason, Run, RunId
+from horae.core.tickets import Ticket
 from horae.core.values import Value
 from horae.ports.blobs import Blobs
 from horae.ports.database import Database
@@ -37,6 +38,7 @@ class ClaimRequest(Value, frozen=True, kw_only=True):
     full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
     free_gates: Sequence[str] = ()  # gates that this node holds without a run; freed unless their next run is taken
     undecided_gates: Collection[str] = ()  # gates of others whose due runs a claim just returned: skip them
+    among: Sequence[RunId] | None = None  # claim none but these, whatever their lane; None: what the lanes have
 
 
 class Contested(Value, frozen=True, kw_only=True):
@@ -58,6 +60,13 @@ class Claims(Value, frozen=True, kw_only=True):
     left_at: datetime | None = None  # of what was not taken: when the first wakes after now, if the store tells
     lined_up_at: datetime | None = None  # when the first wakes of those next in gates of which some were taken
     left: Mapping[Lane, datetime] = {}  # lanes of queues with a limit: when the first wakes of those that still wait
+
+
+class Waiting(Value, frozen=True, kw_only=True):
+    """A page of tickets of what waits, in the order of their time."""
+
+    tickets: Sequence[Ticket]
+    cursor: str | None  # continues after it, and only the store can read it; None at the end
 
 
 class Plannable(Value, frozen=True, kw_only=True):
@@ -109,6 +118,14 @@ class Store(Reader, Database, Protocol):
         A run with a gate is taken only while the gate is free or this node's and every live run before it (by due_at,
         then id) is this node's too; at most `per_gate` more per gate and call. Runs that are due but blocked come back
         as contested.
+        """
+
+    async def waiting(
+        self, shards: Sequence[int], *, since: datetime | None, until: datetime, cursor: str | None, limit: int
+    ) -> Waiting:
+        """Return tickets of runs of these shards (`shard_of` their id) that wake from `since` up to `until`.
+
+        They can be claimed: nobody holds them, and they are neither parked nor paused. `since` None is the beginning.
         """
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
