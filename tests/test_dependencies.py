@@ -81,7 +81,8 @@ def test_the_pinned_versions_fit_together() -> None:
 
 def test_nothing_is_imported_that_is_not_declared() -> None:
     declared = {
-        canonicalize_name(requirement.name) for requirement in _requirements("horae", frozenset({"postgres", "django"}))
+        canonicalize_name(requirement.name)
+        for requirement in _requirements("horae", frozenset({"postgres", "redis", "aws", "django"}))
     }
     homes = packages_distributions()
     imported: defaultdict[str, set[str]] = defaultdict(set)
