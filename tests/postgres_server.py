@@ -16,8 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -28,6 +27,7 @@ from urllib.parse import quote
 import asyncpg
 
 from horae.stores.postgres.store import PostgresStore
+from tests.engines.shared_server import join, supervisors, wait_for
 
 START_WITHIN = 20.0  # seconds; usually about one
 
@@ -67,7 +67,7 @@ def postgres_url(settings: str = "") -> str:
     with open(base / f"horae-postgres-{session}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = base / f"horae-postgres-{session}"
-        if not _joined(folder / "users"):
+        if not join(folder / "users"):
             shutil.rmtree(folder, ignore_errors=True)
             _start(folder, settings)
         Path(lock.name).unlink(missing_ok=True)
@@ -135,9 +135,9 @@ def _start(folder: Path, settings: str) -> None:
     supervisor = subprocess.Popen(
         arguments, cwd="/", start_new_session=True, stdin=subprocess.DEVNULL, **as_server_user()
     )
-    _supervisors.append(supervisor)  # it outlives us; an object that nobody keeps would warn about that
-    _await(lambda: _joined(pipe), folder)
-    _await(lambda: is_ready(data), folder)
+    supervisors.append(supervisor)
+    for is_true in (lambda: join(pipe), lambda: is_ready(data)):
+        wait_for(is_true, "PostgreSQL", folder / "log", within=START_WITHIN)
 
 
 def create_cluster(folder: Path, settings: str = "", *, data: Path | None = None) -> tuple[Path, Path]:
@@ -158,35 +158,12 @@ def create_cluster(folder: Path, settings: str = "", *, data: Path | None = None
     return binaries, data
 
 
-def _joined(pipe: Path) -> bool:
-    """Hold the pipe open until this process ends; False when no supervisor reads it."""
-    try:
-        descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    _held.append(descriptor)
-    return True
-
-
-_held: list[int] = []
-_supervisors: list[subprocess.Popen[bytes]] = []
-
-
 def is_ready(data: Path) -> bool:
     """Whether the server says in its own file that it takes connections (what `pg_ctl --wait` looks at)."""
     try:
         return (data / "postmaster.pid").read_text().rstrip().endswith("ready")
     except OSError:
         return False
-
-
-def _await(true: Callable[[], bool], folder: Path) -> None:
-    deadline = time.monotonic() + START_WITHIN
-    while not true():
-        if time.monotonic() > deadline:
-            log = folder / "log"
-            raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text() if log.exists() else 'no log'}")
-        time.sleep(0.02)
 
 
 def postgres_binaries() -> Path:
