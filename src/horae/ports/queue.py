@@ -50,7 +50,7 @@ class Queue(Protocol):
     async def close(self) -> None:
         """Close every connection."""
 
-    async def offer(self, tickets: Sequence[Ticket]) -> None:
+    async def offer(self, tickets: Sequence[Ticket], *, now: datetime) -> None:
         """Hold tickets until their runs wake; a second ticket of a run replaces the first, or is a double."""
 
     async def take(
@@ -64,7 +64,7 @@ class Queue(Protocol):
     async def done(self, taken: Sequence[Taken]) -> None:
         """Delete tickets whose runs were claimed, or are not to be claimed any more."""
 
-    async def give_back(self, taken: Sequence[Taken], *, at: datetime) -> None:
+    async def give_back(self, taken: Sequence[Taken], *, now: datetime, at: datetime) -> None:
         """Let others take the tickets from `at` on."""
 
     async def state(self) -> QueueState:
