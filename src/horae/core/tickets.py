@@ -10,6 +10,7 @@ class Ticket(Value, frozen=True, kw_only=True):
     """A run that wakes soon, with what a queue needs to put it in order."""
 
     run_id: RunId
+    task: str
     queue: str
     priority: int
     owner: str
@@ -17,6 +18,12 @@ class Ticket(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, run: Run) -> "Ticket":
+        spec = run.spec
         return cls(
-            run_id=run.id, queue=run.spec.queue, priority=run.spec.priority, owner=run.owner, wake_at=run.wake_at
+            run_id=run.id,
+            task=spec.task,
+            queue=spec.queue,
+            priority=spec.priority,
+            owner=run.owner,
+            wake_at=run.wake_at,
         )

@@ -38,7 +38,7 @@ class ClaimRequest(Value, frozen=True, kw_only=True):
     full_gates: Sequence[str] = ()  # gates of which this node already holds enough: the rest is contested
     free_gates: Sequence[str] = ()  # gates that this node holds without a run; freed unless their next run is taken
     undecided_gates: Collection[str] = ()  # gates of others whose due runs a claim just returned: skip them
-    among: Sequence[RunId] | None = None  # claim none but these, whatever their lane; None: what the lanes have
+    among: Sequence[RunId] | None = None  # claim none but these, whatever the floor; None: what the lanes have
 
 
 class Contested(Value, frozen=True, kw_only=True):
@@ -60,6 +60,7 @@ class Claims(Value, frozen=True, kw_only=True):
     left_at: datetime | None = None  # of what was not taken: when the first wakes after now, if the store tells
     lined_up_at: datetime | None = None  # when the first wakes of those next in gates of which some were taken
     left: Mapping[Lane, datetime] = {}  # lanes of queues with a limit: when the first wakes of those that still wait
+    waiting: Mapping[RunId, datetime] = {}  # of `among`: those that stay and may be claimed later, and when they wake
 
 
 class Waiting(Value, frozen=True, kw_only=True):
@@ -118,6 +119,9 @@ class Store(Reader, Database, Protocol):
         A run with a gate is taken only while the gate is free or this node's and every live run before it (by due_at,
         then id) is this node's too; at most `per_gate` more per gate and call. Runs that are due but blocked come back
         as contested.
+
+        With `among`, what comes back neither as claimed, contested nor waiting is void: it was held, parked or paused
+        meanwhile, or has ended. Of what there is beside these runs nothing is told.
         """
 
     async def waiting(
@@ -125,8 +129,12 @@ class Store(Reader, Database, Protocol):
     ) -> Waiting:
         """Return tickets of runs of these shards (`shard_of` their id) that wake from `since` up to `until`.
 
-        They can be claimed: nobody holds them, and they are neither parked nor paused. `since` None is the beginning.
+        They can be claimed: nobody holds them, and neither they nor their queue are paused, nor are they parked.
+        `since` None is the beginning.
         """
+
+    async def next_in_gates(self, gates: Sequence[str], *, until: datetime) -> list[Ticket]:
+        """Return tickets of the runs that come next in gates, of those that can be claimed and wake up to `until`."""
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         """Write that attempts began, or their progress, if the fences still hold."""

@@ -37,6 +37,8 @@ class PostgresClaim(PostgresBase):
     """The verb of the store that gives runs to nodes."""
 
     async def claim(self, request: ClaimRequest) -> Claims:
+        if request.among is not None:
+            return await self._claim_given(request, list(dict.fromkeys(request.among)))
         claims, complete = await self._claim_known(request)
         if len(self._idle_lanes) >= MANY_IDLE and monotonic() - self._put_off_at > PUT_OFF_SECONDS:
             self._put_off_at = monotonic()  # lanes may have something that only we cannot take: so not every time
@@ -58,6 +60,59 @@ class PostgresClaim(PostgresBase):
             more=rest.more or request.limit > 0 >= left or (not complete and len(rest.runs) > 0),
             **{name: _earliest(getattr(claims, name), getattr(rest, name)) for name in _TIMES},
         )
+
+    async def _claim_given(self, request: ClaimRequest, ids: Sequence[RunId]) -> Claims:
+        """Claim among given runs: first without the locks of limits, then with them what limits have kept back."""
+        claims, limited = await self._claim_among(request, ids, ())
+        if not limited or not claims.waiting or request.limit <= 0:
+            return claims
+        gates = [run.gate for run in claims.runs if run.gate is not None]  # of each gate only one is taken in a call
+        left, full_gates = request.limit - len(claims.runs), (*request.full_gates, *gates)
+        again = replace(request, free_gates=(), limit=left, full_gates=full_gates)
+        locked = sorted(limited.intersection(request.queues) if request.queues else limited)
+        rest, _ = await self._claim_among(again, list(claims.waiting), locked)
+        full = [ROWS.run(row) for row in await self._contested_among(list(rest.waiting), locked, request)]
+        behind = await self._contested(request.node, full) if full else []
+        contested = {each.run.id: each for each in (*claims.contested, *rest.contested, *behind)}
+        return replace(
+            rest,
+            runs=sorted((*claims.runs, *rest.runs), key=_turn),
+            contested=[each for each in contested.values() if each.run.gate not in gates],
+            lined_up_at=_earliest(claims.lined_up_at, rest.lined_up_at),
+            waiting={run_id: wake_at for run_id, wake_at in rest.waiting.items() if run_id not in contested},
+        )
+
+    @retried
+    async def _claim_among(
+        self, request: ClaimRequest, ids: Sequence[RunId], locked: Sequence[str]
+    ) -> tuple[Claims, frozenset[str]]:
+        """The answer to a claim of given runs, and the queues that have a limit."""
+        given = (
+            *(request.node, ids, request.tasks, request.now, request.until, request.queues, request.limit),
+            *(request.full_gates, locked, list(request.undecided_gates), request.free_gates),
+        )
+        if locked:
+            async with self._db.transaction() as session:
+                await session.rows("lock_limits", locked)
+                answer, *found = await session.rows("claim_among", *given)
+        else:
+            answer, *found = await self._db.rows("claim_among", *given)
+        mine, alive, limited, lined_up_at, staying, wake_ats = range(-6, 0)
+        blocked = [offered_run(row, None) for row in found if not row[mine]]
+        claims = Claims(
+            alive=answer[alive],
+            runs=await _taken(found, request.node, mine),
+            contested=await self._contested(request.node, blocked) if blocked else (),
+            lined_up_at=answer[lined_up_at],
+            waiting=dict(zip(answer[staying] or (), answer[wake_ats] or (), strict=True)),
+        )
+        return claims, frozenset(answer[limited] or ())
+
+    async def _contested_among(
+        self, ids: Sequence[RunId], limited: Sequence[str], request: ClaimRequest
+    ) -> Sequence[Any]:
+        """Runs that are due behind another one in a full queue."""
+        return await self._db.rows("contested_among", ids, limited, request.tasks, request.now) if ids else ()
 
     async def _claim_known(self, request: ClaimRequest) -> tuple[Claims, bool]:
         """Claim from the lanes that we know of; returns whether these are all, and all their limits were known."""
@@ -152,12 +207,12 @@ class PostgresClaim(PostgresBase):
         return [Contested(run=run, rivals=rivals[run.id]) for run in blocked]
 
 
-async def _taken(found: Sequence[Any], node: NodeId) -> list[Run]:
+async def _taken(found: Sequence[Any], node: NodeId, mine: int = _MINE) -> list[Run]:
     runs: list[Run] = []
     for first in range(0, len(found), DECODE_SLICE):
         if first:
             await asyncio.sleep(0)
-        runs += [offered_run(row, node) for row in found[first : first + DECODE_SLICE] if row[_MINE]]
+        runs += [offered_run(row, node) for row in found[first : first + DECODE_SLICE] if row[mine]]
     return runs
 
 

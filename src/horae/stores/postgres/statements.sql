@@ -439,18 +439,21 @@ FROM runs AS ahead WHERE ahead.gate = {run}.gate AND (ahead.due_at, ahead.id) < 
 -- fragment: blocks_ahead(run)
 FROM blocks WHERE blocks.gate = {run}.gate AND (blocks.due_at, blocks.run_id) < ({run}.due_at, {run}.id);
 
+-- fragment: queue_rooms
+-- The room of a queue with a limit is exact only while no other claim takes from it: without its lock it gives nothing.
+SELECT queue, concurrency, changed_at,
+       paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
+       CASE WHEN queue = ANY($9::text[])
+            THEN concurrency - (SELECT count(*) FROM runs WHERE counted AND runs.queue = queues.queue)
+        END AS room
+  FROM queues;
+
 -- fragment: open_lanes
 -- Both statements of a claim begin with this: $1 node, $2 lanes, $3 tasks, $4 now, $5 until, $6 floor, $8 full gates, $9
 -- queues whose limit is locked, $10 gates of other nodes whose due runs we have just read, $11 where the lanes of queues with
 -- a limit begin.
--- The room of a queue with a limit is exact only while no other claim takes from it: without its lock it gives nothing.
 settings AS MATERIALIZED (
-    SELECT queue, concurrency, changed_at,
-           paused OR concurrency IS NOT NULL AND queue <> ALL($9::text[]) AS closed,
-           CASE WHEN queue = ANY($9::text[])
-                THEN concurrency - (SELECT count(*) FROM runs WHERE counted AND runs.queue = queues.queue)
-            END AS room
-      FROM queues
+    {queue_rooms}
 ), open AS MATERIALIZED (
     -- Runs that could not be taken for a while are below the floor. Where there is a limit, earlier claims say where they
     -- begin; they are looked for everywhere for a minute after any other setting has changed.
@@ -464,13 +467,15 @@ settings AS MATERIALIZED (
      WHERE closed IS NOT TRUE
 );
 
--- fragment: claimable
+-- fragment: takeable
 -- Runs of gates that are full or another node's are left alone before they are due.
-runs.lane = open.lane AND wake_at >= open.floor AND wake_at <= $5::timestamptz
-AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($3::text[])
+wake_at <= $5::timestamptz AND node IS NULL AND NOT parked AND NOT paused AND task = ANY($3::text[])
 AND (gate IS NULL
      OR due_at <= $4::timestamptz AND wake_at <= $4::timestamptz AND gate <> ALL($10::text[])
      OR gate <> ALL($8::text[]) AND coalesce((SELECT node FROM gates WHERE gates.gate = runs.gate), $1::uuid) = $1::uuid);
+
+-- fragment: claimable
+runs.lane = open.lane AND wake_at >= open.floor AND {takeable};
 
 -- fragment: offered_columns
 -- Of a run nothing is sent that is known, or the same for all.
@@ -490,23 +495,10 @@ SELECT lane, count, first_at, room
                               LIMIT least($7::bigint, room)) AS few) AS first
  WHERE coalesce(room, 1) > 0 AND count > 0;
 
--- name: claim
--- $7 limit, $12 how many each lane gives (`core.decisions.fairness`), $13 gates that the node holds and has no run of, $14
--- queues that it works for, $15 how many lanes a claim may look into, $16 how many due ones it lists.
--- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates that gave nothing.
-WITH me AS MATERIALIZED (
-    SELECT id FROM nodes WHERE id = $1
-), {open_lanes}, found AS MATERIALIZED (
-    -- Of a queue with a limit a few more are looked at: blocked runs must not take the place of others.
-    SELECT run.*, given.share, open.lane, open.queue, open.priority, open.room
-      FROM unnest($2::integer[], $12::integer[]) AS given(lane, share) JOIN open USING (lane)
-     CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
-                          WHERE {claimable}
-                          ORDER BY wake_at
-                          LIMIT least(given.share, open.room) + CASE WHEN open.room IS NULL THEN 0 ELSE 100 END
-                            FOR UPDATE SKIP LOCKED) AS run
-     WHERE given.share > 0 AND coalesce(open.room, 1) > 0 AND EXISTS (SELECT FROM me)
-), taker AS MATERIALIZED (
+-- fragment: taking(free_gates)
+-- What a claim does with the runs that it has locked, found(id, gate, due_at, wake_at, share, lane, queue, priority, room): pass
+-- the gates, take the rest within the rooms of their queues, and free the gates that gave nothing.
+taker AS MATERIALIZED (
     -- Locked, so that the removal of the node waits for us or is visible; but not for nothing, because that is a write.
     SELECT id FROM nodes WHERE id = $1 AND EXISTS (SELECT FROM found) FOR KEY SHARE
 ), heads AS MATERIALIZED (
@@ -551,7 +543,7 @@ WITH me AS MATERIALIZED (
     SELECT gate FROM kept UNION ALL SELECT gate FROM taken
 ), freed AS (
     DELETE FROM gates
-     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest($13::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
+     WHERE gate = ANY(ARRAY(SELECT idle FROM unnest({free_gates}::text[]) AS idle WHERE (idle IN (SELECT gate FROM ours)) IS NOT TRUE))
        AND node IS NOT DISTINCT FROM $1
 ), passed AS MATERIALIZED (
     -- IS TRUE keeps this from becoming a join, which without hashing would compare every gate with every other.
@@ -575,7 +567,25 @@ WITH me AS MATERIALIZED (
             OR EXISTS (SELECT {ahead_in_gate(found)} AND ahead.node IS DISTINCT FROM $1
                           AND ahead.id NOT IN (SELECT id FROM passed))
             OR EXISTS (SELECT {blocks_ahead(found)}))
-), remaining AS MATERIALIZED (
+);
+
+-- name: claim
+-- $7 limit, $12 how many each lane gives (`core.decisions.fairness`), $13 gates that the node holds and has no run of, $14
+-- queues that it works for, $15 how many lanes a claim may look into, $16 how many due ones it lists.
+-- In one statement: lock what the lanes give, pass the gates, take the rest, and free the gates that gave nothing.
+WITH me AS MATERIALIZED (
+    SELECT id FROM nodes WHERE id = $1
+), {open_lanes}, found AS MATERIALIZED (
+    -- Of a queue with a limit a few more are looked at: blocked runs must not take the place of others.
+    SELECT run.*, given.share, open.lane, open.queue, open.priority, open.room
+      FROM unnest($2::integer[], $12::integer[]) AS given(lane, share) JOIN open USING (lane)
+     CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at FROM runs
+                          WHERE {claimable}
+                          ORDER BY wake_at
+                          LIMIT least(given.share, open.room) + CASE WHEN open.room IS NULL THEN 0 ELSE 100 END
+                            FOR UPDATE SKIP LOCKED) AS run
+     WHERE given.share > 0 AND coalesce(open.room, 1) > 0 AND EXISTS (SELECT FROM me)
+), {taking($13)}, remaining AS MATERIALIZED (
     -- Where the runs begin that wait in queues with a limit, of tasks that the node knows.
     SELECT lane, coalesce((SELECT wake_at FROM runs
                             WHERE runs.lane = open.lane AND wake_at >= open.floor AND wake_at <= $5::timestamptz
@@ -619,6 +629,86 @@ SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FRO
 SELECT {offered_columns}, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
  ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
+
+-- name: claim_among
+-- The same of given runs, whatever their lanes have. $2 their ids, $6 the queues that the node works for, $7 limit, $11 gates that
+-- the node holds and has no run of.
+WITH me AS MATERIALIZED (
+    SELECT id FROM nodes WHERE id = $1
+), settings AS MATERIALIZED (
+    {queue_rooms}
+), given AS MATERIALIZED (
+    SELECT id FROM unnest($2::uuid[]) AS given(id)
+), found AS MATERIALIZED (
+    SELECT run.id, gate, due_at, wake_at, 2147483647 AS share, lane, run.queue, priority, room
+      FROM given
+     CROSS JOIN LATERAL (SELECT id, gate, due_at, wake_at, lane, queue, priority FROM runs
+                          WHERE runs.id BETWEEN given.id AND given.id AND {takeable}
+                          LIMIT 1
+                            FOR UPDATE SKIP LOCKED) AS run
+      LEFT JOIN settings ON settings.queue = run.queue
+     WHERE (cardinality($6::text[]) = 0 OR run.queue = ANY($6::text[]))
+       AND closed IS NOT TRUE AND coalesce(room, 1) > 0 AND $7::bigint > 0 AND EXISTS (SELECT FROM me)
+     ORDER BY priority DESC, wake_at, due_at, run.id
+     LIMIT $7::bigint
+), {taking($11)}, staying AS MATERIALIZED (
+    -- What may be claimed later; the answer to a claim looks as it did before the claim.
+    SELECT run.id, run.wake_at
+      FROM given
+     CROSS JOIN LATERAL (SELECT id, wake_at FROM runs
+                          WHERE runs.id BETWEEN given.id AND given.id AND node IS NULL AND NOT parked AND NOT paused
+                          LIMIT 1) AS run
+     WHERE run.id NOT IN (SELECT id FROM claimed) AND run.id NOT IN (SELECT id FROM blocked)
+)
+SELECT no_run.*, NULL AS mine,
+       EXISTS (SELECT FROM taker) OR EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM found) AS alive,
+       (SELECT array_agg(queue) FROM settings WHERE concurrency IS NOT NULL) AS limited,
+       (SELECT min(wake_at) FROM found
+         WHERE (gate IN (SELECT gate FROM ours)) IS TRUE AND (id IN (SELECT id FROM passed)) IS NOT TRUE) AS lined_up_at,
+       (SELECT array_agg(id ORDER BY id) FROM staying) AS staying_ids,
+       (SELECT array_agg(wake_at ORDER BY id) FROM staying) AS staying_ats
+  FROM (SELECT) AS answer LEFT JOIN (SELECT {offered_columns} FROM runs WHERE false) AS no_run ON true
+ UNION ALL
+SELECT claimed.*, true, NULL, NULL, NULL, NULL, NULL FROM claimed
+ UNION ALL
+SELECT {offered_columns}, false, NULL, NULL, NULL, NULL, NULL
+  FROM blocked JOIN runs ON runs.id BETWEEN blocked.id AND blocked.id
+ ORDER BY priority DESC NULLS FIRST, wake_at, due_at, id;
+
+-- name: contested_among
+-- $1 ids, $2 limited queues, $3 tasks, $4 now. The same of given runs that a claim left for lack of room.
+SELECT live_runs.*
+  FROM unnest($1::uuid[]) AS given(id)
+ CROSS JOIN LATERAL (SELECT id, task, queue, gate, due_at FROM runs
+                      WHERE runs.id BETWEEN given.id AND given.id AND wake_at <= $4
+                        AND node IS NULL AND NOT parked AND NOT paused
+                      LIMIT 1) AS next
+  JOIN live_runs ON live_runs.id BETWEEN next.id AND next.id
+ WHERE next.task = ANY($3::text[]) AND next.queue = ANY($2::text[]) AND next.gate IS NOT NULL AND next.due_at <= $4
+   AND (EXISTS (SELECT {ahead_in_gate(next)}) OR EXISTS (SELECT {blocks_ahead(next)}));
+
+-- name: waiting
+-- A page of tickets, by wake_at and id. $1 since, $2 until, $3 $4 the last ticket of the page before, $5 limit
+SELECT run.id, run.task, lanes.queue, lanes.priority, run.owner, run.wake_at
+  FROM {lanes_due_by($2::timestamptz)} AS lanes
+ CROSS JOIN LATERAL (SELECT id, task, owner, wake_at FROM runs
+                      WHERE runs.lane = lanes.id AND wake_at >= greatest($1::timestamptz, $3::timestamptz)
+                        AND wake_at <= $2::timestamptz AND (wake_at, id) > ($3::timestamptz, $4::uuid)
+                        AND node IS NULL AND NOT parked AND NOT paused
+                      ORDER BY wake_at, id
+                      LIMIT $5::bigint) AS run
+ WHERE lanes.queue NOT IN (SELECT queue FROM queues WHERE paused)
+ ORDER BY run.wake_at, run.id
+ LIMIT $5::bigint;
+
+-- name: next_in_gates
+SELECT next.id, next.task, next.queue, next.priority, next.owner, next.wake_at
+  FROM unnest($1::text[]) AS given(gate)
+ CROSS JOIN LATERAL (SELECT id, task, queue, priority, owner, wake_at FROM runs
+                      WHERE runs.gate = given.gate AND node IS NULL AND NOT parked AND NOT paused
+                      ORDER BY due_at, id
+                      LIMIT 1) AS next
+ WHERE next.wake_at <= $2::timestamptz AND next.queue NOT IN (SELECT queue FROM queues WHERE paused);
 
 -- name: due_lanes_of_each_owner
 -- For when too many lanes are due to list them: of each owner those that were looked into longest ago, and those that have

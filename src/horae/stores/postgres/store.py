@@ -17,6 +17,7 @@ from horae.stores.postgres.events import PostgresEventLog
 from horae.stores.postgres.migrations.apply import migrate
 from horae.stores.postgres.reads import PostgresReads
 from horae.stores.postgres.runs import PostgresRuns
+from horae.stores.postgres.tickets import PostgresTickets
 from horae.stores.postgres.upkeep import PostgresUpkeep
 
 
@@ -26,6 +27,7 @@ class PostgresStore(
     PostgresApply,
     PostgresClaim,
     PostgresRuns,
+    PostgresTickets,
     PostgresUpkeep,
 ):
     """A store in one schema of a PostgreSQL database.

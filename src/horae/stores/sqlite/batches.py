@@ -135,6 +135,13 @@ def lane_beyond(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waitin
     return _decode_lane(text)
 
 
+def among(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[Waiting]:
+    """Those of some runs that wait and are neither parked nor paused."""
+    named = {"ids": to_blob("".join(run_ids)), "places": to_json(list(range(len(run_ids))))}
+    [text] = db.execute(STATEMENTS["among"], named).fetchone()
+    return _decode_lane(text)
+
+
 def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> None:
     """Assign runs to a node."""
     db.execute(STATEMENTS["claim_runs"], {"node": to_blob(node), "seqs": to_json([row.seq for row in rows])})
@@ -143,6 +150,16 @@ def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> None
 def claimed(rows: Iterable[Waiting], node: NodeId) -> list[Run]:
     """The runs as a node claimed them."""
     return [_run(row, _common(bytes(row.common)), State.CLAIMED, node, row.fence + 1) for row in rows]
+
+
+def task_of(row: Waiting) -> str:
+    """The task of a row, which it does not name by itself."""
+    return _common(bytes(row.common)).spec.task
+
+
+def priority_of(row: Waiting) -> int:
+    """The priority of a row."""
+    return _common(bytes(row.common)).spec.priority
 
 
 def waiting(row: Waiting) -> Run:

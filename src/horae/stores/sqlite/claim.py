@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from horae.core.decisions.fairness import Lane, Offer, Rooms, part_of_lane, share_out
 from horae.core.decisions.gates import ClaimGates, Passage
+from horae.core.model import RunId
 from horae.core.records import QueueSettings
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.sqlite import batches, lanes
@@ -33,6 +34,8 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
         return (), Claims(alive=False)
     db.executemany(STATEMENTS["free_gate"], [(gate, node) for gate in request.free_gates])
     known = settings(db)
+    if request.among is not None:
+        return _claim_among(db, request, request.among, known)
     due, beyond = lanes.due(db, request.until, request.queues)
     scan = _Scan(db, request, known, rooms(db, known, (lane.queue for lane in due)))
     scan.take(due)
@@ -50,6 +53,27 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
         left_at=left_at,
         lined_up_at=scan.gates.next_at,
         left=scan.left(due),
+    )
+    return scan.taken, claims
+
+
+def _claim_among(
+    db: sqlite3.Connection, request: ClaimRequest, run_ids: Sequence[RunId], known: Mapping[str, QueueSettings]
+) -> tuple[Sequence[Waiting], Claims]:
+    """Take some of the given runs, whatever their lanes have."""
+    rows = batches.among(db, list(dict.fromkeys(run_ids)))
+    scan = _Scan(db, request, known, rooms(db, known, (row.queue for row in rows)))
+    scan.take_among(rows)
+    db.executemany(STATEMENTS["take_gate"], [(gate, to_blob(request.node)) for gate in scan.gates.taken])
+    if scan.taken:
+        batches.claim(db, scan.taken, request.node)
+    told = {row.seq for row in scan.taken}
+    contested = {item.run.id for item in scan.contested}
+    stay = {RunId(row.id.lower()): to_time(row.wake_at) for row in rows if row.seq not in told}
+    claims = Claims(
+        contested=scan.contested,
+        lined_up_at=scan.gates.next_at,
+        waiting={run_id: wake_at for run_id, wake_at in stay.items() if run_id not in contested},
     )
     return scan.taken, claims
 
@@ -96,6 +120,21 @@ class _Scan:
                 self._take(offer, shares.get(offer.lane, 0))
             if len(offers) > 1:
                 self.taken[start:] = sorted(self.taken[start:], key=lambda row: (row.wake_at, row.seq))
+
+    def take_among(self, rows: Sequence[Waiting]) -> None:
+        """Take what it may of the given rows, the highest priority first."""
+        request, until, tasks = self._request, self._bounds["until"], frozenset(self._request.tasks)
+        for row in sorted(rows, key=lambda row: (-batches.priority_of(row), row.wake_at, row.seq)):
+            queue, settings = row.queue, self._known.get(row.queue)
+            paused = settings is not None and settings.paused
+            wanted = not request.queues or queue in request.queues
+            if paused or not wanted or row.wake_at > until or batches.task_of(row) not in tasks:
+                continue
+            if self._rooms.is_full(queue):
+                self._note_overlap(row)
+            elif len(self.taken) < request.limit and (row.gate is None or self._passes(row, row.gate)):
+                self.taken.append(row)
+                self._rooms.take(queue)
 
     def _offers(self, due: Sequence[Lane]) -> list[Offer]:
         """What each lane has; a single lane is not counted, because it shares with none."""
@@ -164,9 +203,13 @@ class _Scan:
             self.more = True
             return
         for row in batches.lane_beyond(self._db, {**which, "limit": LOOK_BEYOND}):
-            is_due = row.gate is not None and self.gates.is_due(to_time(row.due_at), to_time(row.wake_at))
-            if is_due and (ahead := rivals(self._db, row, self._request.node)):
-                self.contested.append(Contested(run=batches.waiting(row), rivals=ahead))
+            self._note_overlap(row)
+
+    def _note_overlap(self, row: Waiting) -> None:
+        """Note a due run of a full queue as contested if others are ahead of it."""
+        is_due = row.gate is not None and self.gates.is_due(to_time(row.due_at), to_time(row.wake_at))
+        if is_due and (ahead := rivals(self._db, row, self._request.node)):
+            self.contested.append(Contested(run=batches.waiting(row), rivals=ahead))
 
     def _rows(self, lane: Lane, share: int) -> Iterator[Waiting]:
         """The runs of a lane by wake-up time, read in pages."""

@@ -1,16 +1,21 @@
 """Look-ups in SQLite."""
 
+import heapq
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import asdict
+
+from horae.core.decisions.fairness import Lane
 from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.drafts import MAX_INLINE_PARAMS
-from horae.core.model import Attempt, Job, JobId, Node, Run, RunId
+from horae.core.model import Attempt, Job, JobId, Node, Run, RunId, shard_of
 from horae.core.records import QueueSettings
+from horae.core.tickets import Ticket
 from horae.ports.reader import ErrorGroup, Kept, KeptPage, KnownId, Ledger, RunFilter
-from horae.ports.store import Plannable
+from horae.ports.store import Plannable, Waiting
 from horae.stores.common.codecs import decode_error
 from horae.stores.common.listing import WHOLE, Ident, Micros, Number, amount_of, decode_cursor, encode_cursor
 from horae.stores.common.records import KINDS, decode_record
@@ -157,3 +162,42 @@ def _due(db: sqlite3.Connection, job: Job) -> Due:
     counts = {"job_id": to_blob(job.id), "bound": MAX_UNSTARTED}
     unstarted, live = db.execute(STATEMENTS["count_live"], counts).fetchone()
     return Due(job=job, unstarted=unstarted, live=live)
+
+
+# --- tickets
+
+
+def waiting(
+    db: sqlite3.Connection,
+    shards: Collection[int],
+    since: datetime | None,
+    until: datetime,
+    cursor: str | None,
+    limit: int,
+) -> Waiting:
+    """A page of tickets; it has as many rows as it looked at, less those of other shards."""
+    begin = FIRST if since is None else to_micros(since) - 1
+    after, seq = (
+        (begin, 2**63 - 1 if since is not None else FIRST) if cursor is None else decode_cursor(cursor, int, int)
+    )
+    bounds = {"until": to_micros(until), "after": after, "seq": seq, "limit": limit}
+    lanes = [Lane(*row) for row in db.execute(STATEMENTS["lanes_by"], {"until": bounds["until"]})]
+    streams = (db.execute(STATEMENTS["waiting_in_lane"], {**asdict(lane), **bounds}) for lane in lanes)
+    rows = heapq.nsmallest(limit, (row for stream in streams for row in stream), key=lambda row: row[-2:])
+    more = encode_cursor(*rows[-1][-2:]) if len(rows) == limit else None
+    return Waiting(tickets=[ticket for ticket in map(_ticket, rows) if _shard(ticket) in shards], cursor=more)
+
+
+def next_in_gates(db: sqlite3.Connection, gates: Sequence[str], until: datetime) -> list[Ticket]:
+    """Tickets of the first waiting run of each gate, if it wakes in time."""
+    rows = (db.execute(STATEMENTS["next_in_gate"], {"gate": gate}).fetchone() for gate in gates)
+    return [_ticket(row) for row in rows if row is not None and row[-2] <= to_micros(until)]
+
+
+def _ticket(row: Sequence[Any]) -> Ticket:
+    ident, task, queue, priority, owner, wake_at, _ = row
+    return Ticket(run_id=RunId(ident), task=task, queue=queue, priority=priority, owner=owner, wake_at=to_time(wake_at))
+
+
+def _shard(ticket: Ticket) -> int:
+    return shard_of(JobId(ticket.run_id))

@@ -233,6 +233,36 @@ SELECT json_group_array(json_array(
  CROSS JOIN runs ON runs.seq = place
  WHERE task IN (SELECT value FROM json_each(:tasks));
 
+-- name: among
+-- Waiting runs by id, as a claim finds them in the lanes.
+{waiting_rows}
+  FROM (SELECT seq AS place FROM json_each(:places) AS given CROSS JOIN runs INDEXED BY runs_id
+         WHERE id = substr(:ids, 16 * given.value + 1, 16)
+           AND state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0)
+ CROSS JOIN runs ON runs.seq = place;
+
+-- fragment: ticket_columns
+lower(hex(id)), task, queue, priority, owner, wake_at, seq;
+
+-- name: waiting_in_lane
+-- A page of tickets of a lane after a position, in two streams as above; the shard is in the last byte of the id.
+SELECT {ticket_columns}
+  FROM (SELECT wake_at AS at, seq AS place {in_lane} AND wake_at = :after AND seq > :seq
+        UNION ALL
+        SELECT wake_at, seq {in_lane} AND wake_at > :after AND wake_at <= :until
+         ORDER BY at, place LIMIT :limit)
+ CROSS JOIN runs ON runs.seq = place;
+
+-- name: lanes_by
+SELECT queue, priority, owner FROM lanes INDEXED BY lanes_next
+ WHERE next_at <= :until AND queue NOT IN (SELECT queue FROM queues WHERE paused);
+
+-- name: next_in_gate
+SELECT {ticket_columns} {live_runs_of_gate}
+   AND state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0
+   AND queue NOT IN (SELECT queue FROM queues WHERE paused)
+ ORDER BY due_at, id LIMIT 1;
+
 -- name: left_in_lane
 SELECT wake_at {in_lane}
    AND wake_at >= :after AND wake_at <= :until AND task IN (SELECT value FROM json_each(:tasks))

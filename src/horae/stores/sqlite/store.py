@@ -10,6 +10,7 @@ from horae.core.changes import Change, Refusal
 from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.signals import Signal
+from horae.core.tickets import Ticket
 from horae.core.values import replace
 from horae.ports.database import SchemaStatus, Tell, tell_nobody
 from horae.ports.reader import (
@@ -25,7 +26,7 @@ from horae.ports.reader import (
     R,
     RunFilter,
 )
-from horae.ports.store import Beat, ClaimRequest, Claims, Plannable
+from horae.ports.store import Beat, ClaimRequest, Claims, Plannable, Waiting
 from horae.stores.common.subscribers import Subscribers
 from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
@@ -109,6 +110,14 @@ class SqliteStore:
     async def claim(self, request: ClaimRequest) -> Claims:
         rows, claims = await self._executor.write(lambda transaction: claim(transaction, request))
         return replace(claims, runs=claimed(rows, request.node))
+
+    async def waiting(
+        self, shards: Sequence[int], *, since: datetime | None, until: datetime, cursor: str | None, limit: int
+    ) -> Waiting:
+        return await self._executor.read(lambda db: reads.waiting(db, shards, since, until, cursor, limit))
+
+    async def next_in_gates(self, gates: Sequence[str], *, until: datetime) -> list[Ticket]:
+        return await self._executor.read(lambda db: reads.next_in_gates(db, gates, until))
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_runs.start(transaction, runs))
