@@ -4,7 +4,7 @@ The store stays the only truth. Tickets may be lost, doubled, late or early: a c
 slow sweep offers again what is due and held by nobody.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class Taken(Value, frozen=True, kw_only=True):
 class QueueState(Value, frozen=True, kw_only=True):
     """What a queue tells of itself."""
 
-    tickets: int  # about how many it holds
+    tickets: int  # about how many it holds, those that somebody has taken included
     refused: int  # that were taken too often and set aside
 
 
@@ -45,7 +45,7 @@ class Queue(Protocol):
         """What this queue can do."""
 
     async def open(self) -> None:
-        """Connect; raises `Unavailable` when the backend does not answer."""
+        """Connect; raises `Unavailable` when the backend does not answer, and each verb connects again later."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -54,18 +54,30 @@ class Queue(Protocol):
         """Hold tickets until their runs wake; a second ticket of a run replaces the first, or is a double."""
 
     async def take(
-        self, *, queues: Sequence[str], now: datetime, until: datetime, limit: int, wait: timedelta
+        self,
+        *,
+        queues: Sequence[str],
+        without: Collection[str],
+        tasks: Sequence[str],
+        now: datetime,
+        until: datetime,
+        limit: int,
+        wait: timedelta,
     ) -> list[Taken]:
-        """Take tickets that wake up to `until`, of these queues or (empty) of any; waits up to `wait` for the first.
+        """Take tickets that wake up to `until`, of these queues or (empty) any; waits up to `wait` for the first.
 
-        Those that are neither done nor given back come again.
+        None of the queues `without`. A queue that can tell leaves those of other tasks to others. What is neither done
+        nor given back comes again. A take that is cancelled keeps nothing: what it took is given back.
         """
 
     async def done(self, taken: Sequence[Taken]) -> None:
         """Delete tickets whose runs were claimed, or are not to be claimed any more."""
 
     async def give_back(self, taken: Sequence[Taken], *, now: datetime, at: datetime) -> None:
-        """Let others take the tickets from `at` on."""
+        """Let others take the tickets from `at` on, however early they wake."""
+
+    async def generation(self) -> str:
+        """Return what changes when the queue may have lost what it held; always the same where that cannot happen."""
 
     async def state(self) -> QueueState:
         """Return what `doctor` and metrics report."""
