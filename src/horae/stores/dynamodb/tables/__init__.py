@@ -1,0 +1,1 @@
+"""The tables of the DynamoDB store: how they look, and how they are made and checked."""
