@@ -41,7 +41,9 @@ def parse_dynamodb(url: str) -> tuple[AwsAddress, Options]:
     given = DEFAULTS | dict(address.options)
     if given["billing"] not in ("on_demand", "provisioned"):
         raise Misconfigured("HORAE_STORE: `billing` is on_demand or provisioned")
-    warm = (_count(given, "warm_read"), _count(given, "warm_write")) if given["warm_read"] or given["warm_write"] else None
+    warm = (
+        (_count(given, "warm_read"), _count(given, "warm_write")) if given["warm_read"] or given["warm_write"] else None
+    )
     options = Options(
         provisioned=(_count(given, "read"), _count(given, "write")) if given["billing"] == "provisioned" else None,
         warm=warm,

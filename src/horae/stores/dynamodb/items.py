@@ -1,4 +1,4 @@
-"""Codecs between domain values and the items of DynamoDB; what is at its default is absent, so that items stay small."""
+"""Codecs between domain values and the items of DynamoDB; what is at its default is absent, so items stay small."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -184,7 +184,7 @@ def run_item(run: Run, sub_shard: int) -> Item:
         "r": {"N": str(run.revision)},
         **living(run),
     }
-    if run.job_id != run.id:
+    if str(run.job_id) != run.id:
         item["job"] = {"S": run.job_id}
     if run.created_by != run.owner:
         item["by"] = {"S": run.created_by}

@@ -9,7 +9,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from horae.aws_api.errors import ConditionFailed
@@ -138,9 +138,7 @@ class Lines:
                 values = lowest | {":old_low": text(line.low), ":old_next": text(line.next)}
                 expression = "SET #low = :low, #next = :next REMOVE #closing"
                 condition = "#low = :old_low AND #next = :old_next"
-            return await self._db.update(
-                self._db.names.meta, key, expression, values, ConditionExpression=condition
-            )
+            return await self._db.update(self._db.names.meta, key, expression, values, ConditionExpression=condition)
         except ConditionFailed:
             return await self._db.get(self._db.names.meta, key)
 
@@ -193,7 +191,7 @@ class Lines:
         item = {
             "line": text(f"{line.name}#{spread(ident, line.shards)}"),
             "at": text(stamp(wake_at) + ident),
-            "ttl": expiry(wake_at + HINT_LIFE),
+            "ttl": expiry(max(wake_at, datetime.now(UTC)) + HINT_LIFE),
         }
         if task is not None:
             item["t"] = text(task)
@@ -263,9 +261,7 @@ def open_lanes(directory: Directory, queues: Collection[str]) -> list[Line]:
     return [
         line
         for line in directory.lanes
-        if line.lane is not None
-        and (not queues or line.lane.queue in queues)
-        and line.lane.queue not in paused
+        if line.lane is not None and (not queues or line.lane.queue in queues) and line.lane.queue not in paused
     ]
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from horae.core.model import Run, RunId
 from horae.core.lifecycle import FINAL
+from horae.core.model import Run, RunId
 from horae.stores.dynamodb.base import DynamoBase
 from horae.stores.dynamodb.items import run_of
 

@@ -28,7 +28,11 @@ class Table(Value, frozen=True, kw_only=True):
     @property
     def keys(self) -> Mapping[str, str]:
         """The attributes of keys, with the letter of their type."""
-        names = {self.pk, *([self.sk] if self.sk else []), *(key for index in self.indexes for key in (index.pk, index.sk))}
+        names = {
+            self.pk,
+            *([self.sk] if self.sk else []),
+            *(key for index in self.indexes for key in (index.pk, index.sk)),
+        }
         return {name: "N" if name in self.numbers else "S" for name in sorted(names)}
 
 
@@ -41,10 +45,16 @@ TABLES = (
             Index("by_job", "job", "due"),
             Index("by_slot", "job", "slot_key"),
             Index("dead", "os", "dead"),
+            Index("by_params", "pb", "id"),
         ),
     ),
     Table(kind="due", pk="line", sk="at"),
-    Table(kind="jobs", pk="job", sk="sk", indexes=(Index("by_owner", "os", "job"),)),
+    Table(
+        kind="jobs",
+        pk="job",
+        sk="sk",
+        indexes=(Index("by_owner", "os", "job"), Index("by_params", "pb", "job"), Index("old", "old", "old_at")),
+    ),
     Table(kind="meta", pk="pk", sk="sk"),
     Table(kind="events", pk="chunk", sk="seq", numbers=("chunk", "seq")),
     Table(kind="blobs", pk="pk", sk="sk"),

@@ -113,7 +113,7 @@ def _attributes(table: Table) -> list[Mapping[str, str]]:
 
 
 def _keys(pk: str, sk: str | None) -> list[Mapping[str, str]]:
-    keys = [{"AttributeName": pk, "KeyType": "HASH"}]
+    keys: list[Mapping[str, str]] = [{"AttributeName": pk, "KeyType": "HASH"}]
     return keys if sk is None else [*keys, {"AttributeName": sk, "KeyType": "RANGE"}]
 
 
@@ -161,7 +161,9 @@ async def table_problems(db: Database) -> list[str]:
             problems.append(f"the table {name} is missing")
             continue
         there = {index["IndexName"] for index in found.get("GlobalSecondaryIndexes", ())}
-        problems += [f"the index {index.name} of {name} is missing" for index in table.indexes if index.name not in there]
+        problems += [
+            f"the index {index.name} of {name} is missing" for index in table.indexes if index.name not in there
+        ]
     return problems
 
 
