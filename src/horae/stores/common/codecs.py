@@ -175,7 +175,7 @@ def encode_tasks(tasks: Mapping[str, str]) -> str:
 
 
 @lru_cache(256)  # every heartbeat reads every node, and the tasks of a node never change
-def _decode_tasks(text: str) -> Mapping[str, str]:
+def decode_tasks(text: str) -> Mapping[str, str]:
     return MappingProxyType(msgspec.json.decode(text, type=dict[str, str]))
 
 
@@ -260,7 +260,7 @@ class Rows:
         fields = dict(zip(Node.__struct_fields__, row, strict=True))
         times = {name: self._time(fields[name]) for name in ("started_at", "beat_at")}
         names = {name: tuple(fields[name]) for name in ("roles", "queues")}
-        return Node(**fields | times | names | {"id": self._ident(row[0]), "tasks": _decode_tasks(fields["tasks"])})
+        return Node(**fields | times | names | {"id": self._ident(row[0]), "tasks": decode_tasks(fields["tasks"])})
 
     def skip(self, row: Sequence[Any]) -> Skip:
         """A range of skipped slots from (job_id, revision, start_at, end_at, count, reason)."""

@@ -22,18 +22,17 @@ class Table(Value, frozen=True, kw_only=True):
     pk: str
     sk: str | None = None
     indexes: Sequence[Index] = ()
-    numbers: Sequence[str] = ()  # keys that are numbers; the others are texts
     expires: bool = True  # by the attribute `ttl`
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The attributes of keys, with the letter of their type."""
+        """The attributes of keys, with the letter of their type: all are texts."""
         names = {
             self.pk,
             *([self.sk] if self.sk else []),
             *(key for index in self.indexes for key in (index.pk, index.sk)),
         }
-        return {name: "N" if name in self.numbers else "S" for name in sorted(names)}
+        return dict.fromkeys(sorted(names), "S")
 
 
 TABLES = (
@@ -56,6 +55,6 @@ TABLES = (
         indexes=(Index("by_owner", "os", "job"), Index("by_params", "pb", "job"), Index("old", "old", "old_at")),
     ),
     Table(kind="meta", pk="pk", sk="sk"),
-    Table(kind="events", pk="chunk", sk="seq", numbers=("chunk", "seq")),
+    Table(kind="events", pk="chunk", sk="seq"),
     Table(kind="blobs", pk="pk", sk="sk"),
 )
