@@ -32,7 +32,8 @@ COMMANDS = {  # in the order of the help page; the help is written here so that 
     "usage": ("horae.cli.commands.usage:usage", "Show how much an owner keeps, and how much it may."),
     "doctor": ("horae.cli.commands.doctor:doctor", "Show each setting and its source, and check the set-up."),
     "check": ("horae.cli.commands.check:check", "Verify that the history in the store keeps every promise."),
-    "bench": ("horae.cli.commands.bench:bench", "Measure throughput and lateness here, in scratch data."),
+    "bench": ("horae.cli.commands.measure.bench:bench", "Measure throughput and lateness here, in scratch data."),
+    "size": ("horae.cli.commands.measure.size:size", "Show what a load needs and costs; needs no server."),
     "explain": (
         "horae.cli.commands.explain:explain",
         "Describe a schedule and when it fires next; needs no server.",

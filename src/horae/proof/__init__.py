@@ -30,5 +30,5 @@ To add a mode to `horae bench`:
 2. Write a `Load` in `bench.load`, and return it from `make_load`. Its jobs are numbered, and `place` and `due_us` give
    the due time of each number.
 3. If its runs are not one-shots, extend `verify` and `LoadMonitor._is_done`, which decide whether all of them ended.
-4. Add it to the `--mode` of cli/commands/bench.py and to docs/internals/benchmarking.md.
+4. Add it to the `--mode` of cli/commands/measure/bench.py and to docs/internals/benchmarking.md.
 """

@@ -9,14 +9,15 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from time import monotonic
+from datetime import datetime, timedelta
 
 from horae.aws_api.errors import ConditionFailed
 from horae.core.decisions.fairness import Lane
 from horae.core.model import Run
 from horae.core.records import QueueSettings
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.database import Database, Put, Range
+from horae.stores.dynamodb.growth import Growth
 from horae.stores.dynamodb.items import LATEST, Item, expiry, spread, stamp, text, time_of_stamp
 
 DIR = "dir"
@@ -24,9 +25,6 @@ PLAN = "plan"  # the line of jobs and backfills that planners should look at
 PARKED, PAUSED, HELD_LONG = "parked", "paused", "held"  # lines of what claims need not look at
 LANE_MEMORY = 10.0  # seconds
 HINT_LIFE = timedelta(days=7)  # after what it hints at; upkeep renews those of runs that wait for longer
-MOST_SHARDS = 64
-BUSY = 200  # hints per second in one shard that double the number of shards
-WINDOW = 2.0  # seconds over which they are counted
 
 
 @dataclass(slots=True)
@@ -88,7 +86,7 @@ class Lines:
         self._db = db
         self._known: dict[str, Line] = {}
         self._counts: Counter[str] = Counter()
-        self._counting_since = monotonic()
+        self._growth = Growth(db, _key)
 
     # --- the directory
 
@@ -107,13 +105,13 @@ class Lines:
     async def line(self, name: str, lane: Lane | None, wakes: str) -> Line:
         """Return a line that is awake for what wakes at a stamp; it is made or woken unless it is known to be."""
         known = self._known.get(name)
-        if known is None or monotonic() - known.learned_at > LANE_MEMORY or not _is_awake(known, wakes):
+        if known is None or times.steady() - known.learned_at > LANE_MEMORY or not _is_awake(known, wakes):
             known = await self._wake(name, lane, wakes)
             self._known[name] = known
         return known
 
     async def _wake(self, name: str, lane: Lane | None, wakes: str) -> Line:
-        learned_at = monotonic()
+        learned_at = times.steady()
         key = _key(name)
         item = await self._db.get(self._db.names.meta, key)
         while item is None or not _is_awake(_line(item), wakes):
@@ -191,7 +189,7 @@ class Lines:
         item = {
             "line": text(f"{line.name}#{spread(ident, line.shards)}"),
             "at": text(stamp(wake_at) + ident),
-            "ttl": expiry(max(wake_at, datetime.now(UTC)) + HINT_LIFE),
+            "ttl": expiry(max(wake_at, times.wall()) + HINT_LIFE),
         }
         if task is not None:
             item["t"] = text(task)
@@ -212,26 +210,11 @@ class Lines:
         return self.hint(line, plan_at, ident, None)
 
     async def _grow(self) -> None:
-        """Double the shards of lines in which very much was written."""
-        passed = monotonic() - self._counting_since
-        if passed < WINDOW:
-            return
-        counts, self._counts, self._counting_since = self._counts, Counter(), monotonic()
-        for name, count in counts.items():
-            known = self._known.get(name)
-            if known is not None and known.shards < MOST_SHARDS and count / passed > BUSY * known.shards:
-                await self._double(known)
-
-    async def _double(self, line: Line) -> None:
-        values = {":n": {"N": str(2 * line.shards)}, ":old": {"N": str(line.shards)}}
-        try:
-            item = await self._db.update(
-                self._db.names.meta, _key(line.name), "SET #n = :n", values, ConditionExpression="#n = :old"
-            )
-        except ConditionFailed:
-            self._known.pop(line.name, None)  # somebody was first: look again
-        else:
-            line.shards = int(item["n"]["N"])
+        """Let lines have more shards in which very much is written, by this process and others together."""
+        counts, self._counts = self._counts, Counter()
+        for name, shards in (await self._growth.wrote(counts)).items():
+            if (known := self._known.get(name)) is not None:
+                known.shards = max(known.shards, shards)
 
     # --- reading hints
 

@@ -1,16 +1,13 @@
 """Sub-shards of owners: in how many partitions of the indexes the runs of an owner are listed."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from time import monotonic
 
 from horae.aws_api.errors import ConditionFailed
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.database import Database, Range
+from horae.stores.dynamodb.growth import Growth
 from horae.stores.dynamodb.items import Item, spread
 
-MOST = 64  # sub-shards of one owner
-BUSY = 200  # writes per second in one sub-shard that double their number
-WINDOW = 2.0  # seconds over which writes are counted
 REMEMBER = 60.0  # seconds after which a writer looks again for how many there are
 
 KEY = "owners"
@@ -22,14 +19,13 @@ class Owners:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._known: dict[str, int] = {}
-        self._asked_at = monotonic()
-        self._counts: Counter[str] = Counter()
-        self._counting_since = monotonic()
+        self._asked_at = times.steady()
+        self._growth = Growth(db, _key)
 
     async def sub_shards(self, owners: Iterable[str]) -> Mapping[str, int]:
         """Return how many sub-shards each owner has; new owners are written to the directory."""
-        if monotonic() - self._asked_at > REMEMBER:
-            self._known, self._asked_at = {}, monotonic()
+        if times.steady() - self._asked_at > REMEMBER:
+            self._known, self._asked_at = {}, times.steady()
         known = self._known  # it may be replaced while we ask
         if missing := set(owners) - known.keys():
             keys = [_key(owner) for owner in sorted(missing)]
@@ -44,17 +40,8 @@ class Owners:
         return spread(ident, (await self.sub_shards([owner]))[owner])
 
     async def wrote(self, counts: Mapping[str, int]) -> None:
-        """Count rows that were written, and double the sub-shards of owners who write very many."""
-        self._counts.update(counts)
-        passed = monotonic() - self._counting_since
-        if passed < WINDOW:
-            return
-        busy = [owner for owner, count in self._counts.items() if count / passed > BUSY * self._known.get(owner, 1)]
-        self._counts.clear()
-        self._counting_since = monotonic()
-        for owner in busy:
-            if (now := self._known.get(owner, 1)) < MOST:
-                self._known[owner] = await self._raise_to(owner, 2 * now)
+        """Count rows that were written; owners of whom all processes write very many get more sub-shards."""
+        self._known.update(await self._growth.wrote(counts))
 
     async def all(self) -> dict[str, int]:
         """Return every owner with the number of its sub-shards, as they are now."""

@@ -1,0 +1,1 @@
+"""Commands that measure what Horae does here, and reckon what it needs and costs."""
