@@ -20,6 +20,7 @@ from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
 from horae.metrics import Metrics
 from horae.ports.store import Store
+from horae.stores.dynamodb import times
 from horae.tasks.registry import Registry
 from tests.simulation.host import HeartbeatTask
 from tests.simulation.virtual import MICROS, SimulatedLoop
@@ -161,10 +162,13 @@ def run_in_virtual_time(main: Callable[[SimulatedLoop], Coroutine[Any, Any, None
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
+    clocks = times.steady, times.wall
     try:
+        times.steady, times.wall = loop.time, VirtualClock(loop).now
         asyncio.set_event_loop(loop)
         loop.run_until_complete(main(loop))
         loop.run_until_complete(ended())
     finally:
+        times.steady, times.wall = clocks
         asyncio.set_event_loop(None)
         loop.close()
