@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
+from weakref import WeakSet
 
 from horae.aws_api.errors import NotSent, OutcomeUnknown, RequestConflict, RequestThrottled
 from horae.core.errors import HoraeError
@@ -74,6 +75,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str], Tally] = {}
+        _all.add(self)
 
     def of(self, action: str) -> Tally:
         """Return the tally of an action under the verb at hand."""
@@ -105,6 +107,14 @@ class Counters:
     def reset(self) -> None:
         """Begin again at nothing."""
         self._tallies.clear()
+
+
+_all: WeakSet[Counters] = WeakSet()
+
+
+def process_tallies() -> Mapping[str, Tally]:
+    """Return the tallies of each action, of all clients that this process has."""
+    return _summed(item for counters in list(_all) for item in counters.by_action().items())
 
 
 def _summed(tallies: Iterable[tuple[str, Tally]]) -> dict[str, Tally]:

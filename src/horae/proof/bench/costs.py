@@ -1,11 +1,13 @@
-"""Measures the CPU time and memory of a benchmark by role."""
+"""Measures the CPU time and memory of a benchmark by role, and what it asks of services that bill by requests."""
 
 import os
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 
 from horae.proof.bench import machine
 from horae.proof.bench.processes import NodeProcesses
+from horae.proof.bench.requests import ServiceUsage, read_usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,14 +15,16 @@ class UsageReading:
     """CPU time used so far."""
 
     cpu_seconds: dict[str, float]  # by role
+    asked: ServiceUsage = ServiceUsage()
     machine: tuple[int, int] | None  # ticks of all CPUs, and how many of them the host took; None if unknown
 
 
 class Meter:
     """Reads the CPU time and memory of this process, the nodes and a local PostgreSQL."""
 
-    def __init__(self, nodes: NodeProcesses, *, postmaster: int | None) -> None:
+    def __init__(self, nodes: NodeProcesses, folder: Path, *, postmaster: int | None) -> None:
         self._nodes = nodes
+        self._folder = folder  # in which the nodes write what they ask
         self._postmaster = postmaster
 
     def read(self) -> UsageReading:
@@ -29,7 +33,7 @@ class Meter:
         used |= {role: machine.cpu_seconds(pids) for role, pids in self._nodes.by_role().items()}
         if self._postmaster is not None:
             used["postgres"] = machine.family_cpu_seconds(self._postmaster)
-        return UsageReading(cpu_seconds=used, machine=machine.cpu_times())
+        return UsageReading(cpu_seconds=used, asked=read_usage(self._folder), machine=machine.cpu_times())
 
     def peak_rss_mb(self) -> dict[str, float | None]:
         """Return the peak memory of the largest process of each role."""

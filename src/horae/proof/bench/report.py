@@ -9,7 +9,9 @@ from horae.proof.bench.figures import StartTally, bystander_figures, minute_figu
 from horae.proof.bench.load import HerdLoad, Load, NowLoad
 from horae.proof.bench.options import BenchOptions
 from horae.proof.bench.progress import LoadTimes
+from horae.proof.bench.requests import usage_figures
 from horae.proof.bench.verify import SlotCounts
+from horae.size.prices import Prices
 
 Report = dict[str, Any]
 
@@ -81,6 +83,9 @@ def _optional_figures(result: BenchResult) -> Report:
         figures |= {"bystanders": len(result.tally.bystanders), "bystanders_ms": bystander_figures(result.tally)}
     if result.load.created_late:
         figures |= {"created_late": result.load.created_late}
+    asked = usage_figures(result.after.asked - result.before.asked, _amounts(result)[1], Prices())
+    if asked is not None:
+        figures |= {"units": asked}
     if result.tally.minutes:
         figures |= {"minutes": minute_figures(result.tally.minutes)}
     return figures

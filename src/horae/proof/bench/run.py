@@ -17,7 +17,8 @@ from horae.proof.bench.options import BenchOptions, Mode
 from horae.proof.bench.processes import CONCURRENCY, NodeProcesses, started_nodes
 from horae.proof.bench.progress import LoadMonitor, OnProgress
 from horae.proof.bench.report import BenchResult, Report, report_of
-from horae.proof.bench.scratch import local_postmaster, scratch_store, vacuum_backlog
+from horae.proof.bench.requests import SETTLED, is_counted
+from horae.proof.bench.scratch import local_postmaster, scratch_queue, scratch_store, vacuum_backlog
 from horae.proof.bench.start_recorder import count_starts, read_starts
 from horae.proof.bench.tasks import app, warm_up
 from horae.proof.bench.verify import SlotCounts, Verification, no_live_runs
@@ -36,24 +37,32 @@ async def run_bench(settings: Settings, options: BenchOptions, on_progress: OnPr
     workers = options.processes or _workers_for(options)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(scratch_store(settings.store))
+        queue = await stack.enter_async_context(scratch_queue(settings.queue))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horae-bench-")))
-        scratch = replace(settings, store=address)
+        scratch = replace(settings, store=address, queue=queue)
         connection = await stack.enter_async_context(opened_connection(scratch, app.registry))
         stack.enter_context(app.bind(connection))
         writer = JobWriter(connection)
         backlog_seconds = await _store_backlog(writer, options.backlog, address, on_progress)
         on_progress("starting", 0, None)
-        environment = {"HORAE_STORE": address, "HORAE_QUEUE": settings.queue}
+        environment = {"HORAE_STORE": address, "HORAE_QUEUE": queue}
         nodes = stack.enter_context(started_nodes(environment, folder, workers=workers))
         await nodes.until_ready(connection.store)
         await _warm_up(writer, connection, nodes, workers)
         postmaster = await local_postmaster(address)
-        ahead_us = 0 if address.startswith("sqlite:") or postmaster else await _clock_ahead_us(connection.store)
-        meter = Meter(nodes, postmaster=postmaster)
+        ahead_us = (
+            0
+            if not address.startswith(("postgres:", "postgresql:")) or postmaster
+            else await _clock_ahead_us(connection.store)
+        )
+        meter = Meter(nodes, folder, postmaster=postmaster)
+        usage_known_after = SETTLED if is_counted(address, queue) else 0.0
 
         load = make_load(options, writer, lambda: count_starts(folder))
+        await asyncio.sleep(usage_known_after)
         before = meter.read()
         times = await LoadMonitor(load, connection, nodes, folder, on_progress).run()
+        await asyncio.sleep(usage_known_after)
         after, rss_mb = meter.read(), meter.peak_rss_mb()
         nodes.stop()
 
@@ -63,7 +72,7 @@ async def run_bench(settings: Settings, options: BenchOptions, on_progress: OnPr
             BenchResult(
                 options=options,
                 store=without_password(settings.store),
-                queue=settings.queue,
+                queue=without_password(settings.queue),
                 processes=workers,
                 concurrency=CONCURRENCY,
                 load=load,

@@ -24,8 +24,77 @@ STATEMENT_TIMEOUT = 300.0  # seconds
 async def scratch_store(url: str) -> AsyncIterator[str]:
     """Create an empty store beside the given one, and yield its address."""
     make_store(url)  # rejects an invalid address
-    async with _scratch_file(sqlite_path(url)) if url.startswith("sqlite:") else _scratch_schema(url) as address:
+    if url.startswith("sqlite:"):
+        scratch = _scratch_file(sqlite_path(url))
+    elif url.startswith("dynamodb:"):
+        scratch = _scratch_tables(url)
+    else:
+        scratch = _scratch_schema(url)
+    async with scratch as address:
         yield address
+
+
+@asynccontextmanager
+async def scratch_queue(url: str) -> AsyncIterator[str]:
+    """Yield the address of an empty queue beside the given one, and delete it in the end."""
+    if not url.startswith("sqs:"):
+        yield url
+        return
+    address = _with_prefix(url)
+    try:
+        yield address
+    finally:
+        await _delete_queues(address)
+
+
+def _with_prefix(url: str) -> str:
+    """Return the address of DynamoDB or SQS with a prefix of its own."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}-bench-{secrets.token_hex(6)}"))
+
+
+@asynccontextmanager
+async def _scratch_tables(url: str) -> AsyncIterator[str]:
+    address = _with_prefix(url)
+    try:
+        await make_store(address).migrate()
+        yield address
+    finally:
+        await _delete_tables(address)
+
+
+async def _delete_tables(url: str) -> None:
+    from horae.aws_api.client import ServiceClient  # late: it imports the driver
+    from horae.aws_api.errors import ResourceMissing
+    from horae.stores.dynamodb.address import parse_dynamodb
+    from horae.stores.dynamodb.database import Names
+
+    address, _ = parse_dynamodb(url)
+    client = ServiceClient("dynamodb", region=address.region, endpoint=address.endpoint)
+    await client.open()
+    try:
+        for kind in Names.__struct_fields__:
+            with contextlib.suppress(ResourceMissing):
+                await client.call("DeleteTable", {"TableName": f"{address.prefix}-{kind}"})
+    finally:
+        await client.close()
+
+
+async def _delete_queues(url: str) -> None:
+    from horae.aws_api.address import parse_address
+    from horae.aws_api.client import ServiceClient  # late: it imports the driver
+    from horae.aws_api.errors import ResourceMissing
+
+    address = parse_address(url, scheme="sqs", variable="HORAE_QUEUE")
+    client = ServiceClient("sqs", region=address.region, endpoint=address.endpoint)
+    await client.open()
+    try:
+        found = await client.call("ListQueues", {"QueueNamePrefix": address.prefix, "MaxResults": 1000})
+        for queue in found.get("QueueUrls", ()):
+            with contextlib.suppress(ResourceMissing):
+                await client.call("DeleteQueue", {"QueueUrl": queue})
+    finally:
+        await client.close()
 
 
 @asynccontextmanager
@@ -61,7 +130,7 @@ async def _scratch_schema(url: str) -> AsyncIterator[str]:
 
 async def vacuum_backlog(url: str) -> None:
     """Let PostgreSQL vacuum and write out a large backlog, so that this is not measured."""
-    if url.startswith("sqlite:"):
+    if not url.startswith(("postgres:", "postgresql:")):
         return
     import asyncpg
 
@@ -72,7 +141,7 @@ async def vacuum_backlog(url: str) -> None:
 
 async def local_postmaster(url: str) -> int | None:
     """Return the main process of PostgreSQL; None for SQLite, or if the server runs on another machine."""
-    if url.startswith("sqlite:"):
+    if not url.startswith(("postgres:", "postgresql:")):
         return None
     connection = await _address(url).connect()
     try:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from horae.app import Horae
+from horae.proof.bench.requests import is_counted, write_usage_forever
 from horae.proof.bench.start_recorder import FOLDER, StartRecorder
 from horae.run import Run
 from horae.runtime.supervisor import stop_with_parent
@@ -49,5 +50,7 @@ def recorder() -> StartRecorder:
     return StartRecorder(Path(os.environ[FOLDER]))
 
 
+if FOLDER in os.environ and is_counted(os.environ.get("HORAE_STORE", ""), os.environ.get("HORAE_QUEUE", "")):
+    write_usage_forever(Path(os.environ[FOLDER]))
 if PARENT in os.environ:  # so that nodes end when the benchmark is killed
     threading.Thread(target=stop_with_parent, args=(int(os.environ[PARENT]),), name="horae-parent", daemon=True).start()

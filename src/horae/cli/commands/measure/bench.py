@@ -94,6 +94,8 @@ def _fields(report: Mapping[str, Any]) -> dict[str, str | None]:
         "wrong": f"{report['lost']:,} lost, {report['duplicated']:,} doubled, {report['early']:,} early",
         "verified": "yes" if report["verified"] else "; ".join(report["problems"]),
         "CPU": _cpu(report),
+        "units": _units(report.get("units")),
+        "price": _price(report.get("units")),
         "stolen": f"{report['stolen_percent']} % of the CPUs went to others on the host",
         "memory": ", ".join(f"{role} {peak} MB" for role, peak in report["rss_mb"].items()),
     }
@@ -112,6 +114,23 @@ def _cpu(report: Mapping[str, Any]) -> str | None:
         return None
     roles = ", ".join(f"{role} {seconds * 1000:.0f}" for role, seconds in report["cpu"].items())
     return f"{report['cpu_s_per_1000'] * 1000:.0f} µs a job: {roles}"
+
+
+def _units(units: Mapping[str, Any] | None) -> str | None:
+    if units is None:
+        return None
+    parts = (("write units", "write_units"), ("read units", "read_units"), ("requests", "requests"))
+    sqs = f", {units['sqs_requests']:g} of SQS" if units["sqs_requests"] else ""
+    throttled = f"; {units['throttled']:,} throttled" if units["throttled"] else ""
+    return "a job: " + ", ".join(f"{units[name]:g} {words}" for words, name in parts) + sqs + throttled
+
+
+def _price(units: Mapping[str, Any] | None) -> str | None:
+    if units is None:
+        return None
+    dollars = units["dollars_per_million"]
+    parts = ", ".join(f"{name} ${amount:.2f}" for name, amount in dollars.items() if name != "total" and amount)
+    return f"${dollars['total']:.2f} a million jobs ({parts}; {units['prices']})"
 
 
 def _count(number: int, what: str) -> str:
