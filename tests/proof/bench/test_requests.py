@@ -1,18 +1,16 @@
 """What a benchmark on DynamoDB and SQS reports of requests, units and dollars."""
 
 import json
-import time
 from pathlib import Path
 
 from horae.aws_api.counters import Counters, Tally
 from horae.proof.bench.requests import (
-    SETTLED,
     ServiceUsage,
     is_counted,
     read_usage,
     usage_figures,
     usage_of,
-    write_usage_forever,
+    write_usage,
 )
 from horae.size.prices import Prices
 
@@ -43,7 +41,7 @@ def test_the_usage_of_all_processes_is_added_up(tmp_path: Path) -> None:
     before = read_usage(tmp_path)
     counters = Counters()
     counters.of("BatchWriteItem").requests += 3
-    write_usage_forever(tmp_path)  # of this process, which would be counted twice: once here, once in its file
-    time.sleep(SETTLED)
+    assert write_usage(tmp_path)  # of this process, which then counts twice: itself, and its file
     assert read_usage(tmp_path).requests - before.requests >= 3 + 3
     assert before.write_units >= 9
+    assert not write_usage(tmp_path / "gone")

@@ -67,16 +67,21 @@ def write_usage_forever(folder: Path) -> None:
 
 
 def _write_forever(folder: Path) -> None:
+    while write_usage(folder):
+        time.sleep(WRITE_EVERY)
+
+
+def write_usage(folder: Path) -> bool:
+    """Write the usage of this process to its file, all at once; False when the folder is gone."""
     path = folder / f"{os.getpid()}.usage"
     draft = path.with_suffix(".draft")
-    while True:
-        usage = usage_of_process()
-        try:
-            draft.write_text(json.dumps({name: getattr(usage, name) for name in FIGURES}))
-            draft.replace(path)
-        except FileNotFoundError:
-            return  # the benchmark is over, and its folder gone
-        time.sleep(WRITE_EVERY)
+    usage = usage_of_process()
+    try:
+        draft.write_text(json.dumps({name: getattr(usage, name) for name in FIGURES}))
+        draft.replace(path)
+    except FileNotFoundError:
+        return False  # the benchmark is over
+    return True
 
 
 def read_usage(folder: Path) -> ServiceUsage:
