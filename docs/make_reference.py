@@ -14,6 +14,11 @@ from horae.api.app import create_app
 from horae.api.dispatch.context import Services
 from horae.api.openapi.document import PROBLEMS, TAGS, document
 from horae.cli.app import build
+from horae.size.dynamodb import dynamodb_quotes, idle_line
+from horae.size.estimate import Quote
+from horae.size.load import load_of
+from horae.size.postgres import postgres_quote
+from horae.size.prices import Prices
 
 DOCS = Path(__file__).parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -185,6 +190,57 @@ def _literals(hint: object) -> tuple[object, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
+# --- sizing -----------------------------------------------------------------------------------------------------------
+
+RATES = (10, 1_000, 10_000, 100_000)  # jobs a second
+KEPT_DAYS = 3.0  # what the page recommends for large loads, with an archive
+
+
+def sizing() -> str:
+    """Return what each rate needs and costs, on each store."""
+    quotes = {rate: _quotes(rate) for rate in RATES}
+    titles = ("", *(f"{rate:,} jobs/s" for rate in RATES))
+    return "\n\n".join(
+        f"**{quotes[RATES[0]][place].name}**\n\n{_table(titles, _size_rows([quotes[rate][place] for rate in RATES]))}"
+        for place in range(3)
+    )
+
+
+def _quotes(rate: float) -> list[Quote]:
+    load, prices = load_of(rate=rate, retention_days=KEPT_DAYS), Prices()
+    postgres = postgres_quote(load, prices)
+    on_demand, provisioned = dynamodb_quotes(load, prices)
+    names = ("DynamoDB on demand, with SQS", "DynamoDB provisioned, with SQS", "PostgreSQL, with Redis from 1,000/s on")
+    return [
+        Quote(name=name, needs=quote.needs, lines=quote.lines)
+        for name, quote in zip(names, (on_demand, provisioned, postgres), strict=True)
+    ]
+
+
+def _size_rows(quotes: list[Quote]) -> Iterator[list[str]]:
+    """Return a row for each need and line that one of the quotes has, and the sum."""
+    for what in dict.fromkeys(need.what for quote in quotes for need in quote.needs):
+        amounts = [{need.what: need.amount for need in quote.needs}.get(what, "–") for quote in quotes]
+        yield [what, *amounts]
+    for item in dict.fromkeys(line.item for quote in quotes for line in quote.lines):
+        dollars = [{line.item: f"${line.dollars:,.0f}" for line in quote.lines}.get(item, "–") for quote in quotes]
+        yield [f"{item}, a month", *dollars]
+    yield ["**together, a month**", *(f"**${quote.dollars:,.0f}**" for quote in quotes)]
+
+
+def arithmetic() -> str:
+    """Return the bill of 1,000 jobs a second on DynamoDB, line by line."""
+    quote = _quotes(1_000)[0]
+    rows = [[line.item, f"${line.dollars:,.2f}", line.arithmetic] for line in quote.lines]
+    return _table(("line", "a month", "arithmetic"), rows)
+
+
+def idle() -> str:
+    """Return what three nodes cost that have nothing to do."""
+    bill = idle_line(3, Prices())
+    return f"Three nodes without work cost **${bill.dollars:.2f} a month** on DynamoDB: {bill.arithmetic}."
+
+
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +254,9 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "job_fields": job_fields,
     "refusals": refusals,
     "commands": commands,
+    "sizing": sizing,
+    "sizing_arithmetic": arithmetic,
+    "sizing_idle": idle,
 }
 
 

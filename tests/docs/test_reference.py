@@ -47,8 +47,8 @@ def test_the_reference_is_what_the_code_says(page: Path) -> None:
     assert text == REFERENCE.filled(text), "run `python docs/make_reference.py`"
 
 
-def test_the_reference_covers_rest_and_the_command_line() -> None:
-    assert {page.name for page in REFERENCE.pages()} == {"rest.md", "cli.md"}
+def test_rest_the_command_line_and_sizing_are_generated() -> None:
+    assert {page.name for page in REFERENCE.pages()} == {"rest.md", "cli.md", "sizing.md"}
 
 
 @pytest.mark.parametrize(
