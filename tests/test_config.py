@@ -51,7 +51,6 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({"HORAE_QUEUE": "redis://localhost"}, "only the queue `store`"),
         ({"HORAE_QUEUE": "sqs://eu-west-1/horae"}, "only the queue `store`"),
         ({"HORAE_STORE": "dynamodb://eu-west-1/horae"}, "DynamoDB is not available in this version"),
-        ({"HORAE_BLOBS": "s3://bucket/prefix"}, "S3 is not available in this version"),
         ({"HORAE_EVENTS": "kafka://localhost:9092/events"}, "HORAE_EVENTS is not available in this version"),
         ({"HORAE_AUTH": "basic"}, "must be off .* or jwt"),
         ({"HORAE_JWT_OWNER_CLAIM": " "}, "name of a claim"),

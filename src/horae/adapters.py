@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from horae.blobs.file import FileBlobs
+from horae.blobs.folder import FolderFiles
+from horae.blobs.object_store import is_object_store, open_bucket
+from horae.blobs.objects import ObjectBlobs, ObjectFiles
 from horae.core.errors import Misconfigured
 from horae.ports.blobs import AgingBlobs, Blobs
 from horae.ports.clock import StoreClock
+from horae.ports.files import Files
 from horae.ports.store import Store
 from horae.stores.sqlite.executor import InlineExecutor, SqliteExecutor
 from horae.stores.sqlite.store import SqliteStore
@@ -59,12 +63,25 @@ def make_blobs(address: str, store: Store) -> Blobs:
         return store.blobs
     if address.startswith("file:///"):
         return FileBlobs(Path(address.removeprefix("file://")))
-    raise Misconfigured(f"HORAE_BLOBS = {address!r}: must be `store` or file:///a/folder")
+    if is_object_store(address):
+        return ObjectBlobs(open_bucket(address, "HORAE_BLOBS"))
+    raise Misconfigured(f"HORAE_BLOBS = {address!r}: must be `store`, file:///a/folder, s3://…, gs://… or az://…")
 
 
 def blobs_to_prune(blobs: Blobs) -> AgingBlobs | None:
     """Return the blobs if retention has to delete what is old in them; those of a store go with their runs."""
-    return blobs if isinstance(blobs, FileBlobs) else None
+    return blobs if isinstance(blobs, FileBlobs | ObjectBlobs) else None
+
+
+def make_archive(address: str) -> Files | None:
+    """Return where ended runs are archived; None for an empty address."""
+    if not address:
+        return None
+    if address.startswith("file:///"):
+        return FolderFiles(Path(address.removeprefix("file://")))
+    if is_object_store(address):
+        return ObjectFiles(open_bucket(address, "HORAE_ARCHIVE"))
+    raise Misconfigured(f"HORAE_ARCHIVE = {address!r}: must be file:///a/folder, s3://…, gs://… or az://…, or empty")
 
 
 @contextlib.asynccontextmanager

@@ -135,6 +135,7 @@ class Settings:
     queue: str = _setting("store", str)
     blobs: str = _setting("store", str)
     events: str = _setting("", str)
+    archive: str = _setting("", str)
     auth: str = _setting("off", _authentication)
     jwt_secret: str = _setting("", str, secret=True)
     jwks: str = _setting("", str)
@@ -272,8 +273,6 @@ def _refuse_unavailable(settings: Settings) -> None:
         raise Misconfigured(f"HORAE_QUEUE = {shown!r}: only the queue `store` is available in this version")
     if settings.store.startswith("dynamodb:"):
         raise Misconfigured("HORAE_STORE: DynamoDB is not available in this version; use sqlite:/// or postgresql://")
-    if settings.blobs.startswith("s3:"):
-        raise Misconfigured("HORAE_BLOBS: S3 is not available in this version; use `store` or file:///a/folder")
     if settings.events:
         raise Misconfigured("HORAE_EVENTS is not available in this version; GET /v1/events streams events")
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import Counter as CounterMetric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -71,6 +72,12 @@ class Metrics:
             "horae_node_wall_clock_offset_seconds",
             "How far the wall clock of each live node's machine is ahead of the store's.",
             "node",
+        )
+        self._archived_runs = self._counter("horae_archived_runs", "Runs that this node has written to the archive.")
+        self._archived_bytes = self._counter("horae_archived_bytes", "Compressed bytes of them.")
+        self._archive_failures = self._counter("horae_archive_failures", "Times that the archive or its store failed.")
+        self._archive_lag = self._gauge(
+            "horae_archive_lag_seconds", "For how long the oldest history has been due to be archived."
         )
         self._store = Histogram(
             "horae_store_seconds",
@@ -155,6 +162,19 @@ class Metrics:
         """Set the number of failed runs that are not resolved."""
         self._dead_letters.set(count)
 
+    def archived(self, *, runs: int, size: int) -> None:
+        """Count a part that is in the archive."""
+        self._archived_runs.inc(runs)
+        self._archived_bytes.inc(size)
+
+    def archive_failed(self) -> None:
+        """Count a step that the archive did not answer."""
+        self._archive_failures.inc()
+
+    def archive_lag(self, lag: timedelta) -> None:
+        """Set for how long the oldest history should have been archived."""
+        self._archive_lag.set(lag.total_seconds())
+
     def measured(self, store: AnyStore) -> AnyStore:
         """Return the same store, with the duration of each call observed."""
         return cast(AnyStore, _TimedStore(store, self._store))
@@ -162,6 +182,9 @@ class Metrics:
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""
         return generate_latest(self.registry)
+
+    def _counter(self, name: str, documentation: str) -> CounterMetric:
+        return CounterMetric(name, documentation, registry=self.registry)
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(name, documentation, labels, registry=self.registry)

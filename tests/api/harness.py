@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from horae.api.dispatch.context import Services
+from horae.archive.reader import Archive
+from horae.blobs.folder import FolderFiles
 from horae.core.decisions.results import Failure, cancel, fail, start, succeed
 from horae.core.ids import Ids
 from horae.core.model import JobError, Node, NodeId, Reason, Run, RunId
@@ -24,7 +27,12 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def services_over(
-    store: Store, clock: ManualClock, registry: Registry | None = None, *, sealer: Sealer | None = None
+    store: Store,
+    clock: ManualClock,
+    registry: Registry | None = None,
+    *,
+    sealer: Sealer | None = None,
+    archive: Path = Path("/nonexistent/archive"),
 ) -> Services:
     """The services of a node that is ready; without a registry it has the built-in tasks."""
     tasks = builtin_tasks() if registry is None else registry
@@ -39,6 +47,7 @@ def services_over(
         check_params=tasks.check,
         ready=lambda: True,
         sealer=sealer,
+        archive=Archive(FolderFiles(archive)),
     )
 
 

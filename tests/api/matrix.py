@@ -227,5 +227,6 @@ def _body(entry: Entry, world: World) -> Body | None:
         "POST /v1/runs/bulk": {"action": "retry", "ids": [world.letter]},
         "POST /v1/schedules/preview": {"schedule": "@daily"},
         "PATCH /v1/queues/{name}": {"paused": False},
+        "POST /v1/archive/restore": {"ids": []},
     }
     return bodies.get(str(entry), {})

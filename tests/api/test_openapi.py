@@ -61,6 +61,8 @@ GET    /v1/workers               jobs:read  200     -
 GET    /v1/queues                jobs:read  200     -
 PATCH  /v1/queues/{name}         admin      200     404,413,422
 GET    /v1/usage                 jobs:read  200     -
+GET    /v1/archive               admin      200     409,422
+POST   /v1/archive/restore       jobs:write 200     404,409,413,422
 POST   /v1/schedules/preview     jobs:read  200     413,422
 GET    /v1/events                jobs:read  200     422
 GET    /healthz                  -          200     -
@@ -99,6 +101,7 @@ JOB_DEFAULTS = {
 WITHOUT_DEFAULT = {"task", "secrets", "name", "key", "ordering_key", "timeout_seconds", "start_within_seconds"}
 OPERATION_IDS = """
 acts  backfill pause resume run_now
+archive  list_days restore
 batch  create_batch
 bulk  jobs runs
 dead_letters  discard list_letters requeue
@@ -365,6 +368,7 @@ async def test_the_examples_work(api: Api) -> None:
         "JobBulkRequest": ("POST", "/v1/jobs/bulk"),
         "RunBulkRequest": ("POST", "/v1/runs/bulk"),
         "AgainRequest": ("POST", f"{letter}/retry"),
+        "RestoreRequest": ("POST", "/v1/archive/restore"),
     }
     assert places.keys() == examples.EXAMPLES.keys()
     again = examples.EXAMPLES["AgainRequest"].values()

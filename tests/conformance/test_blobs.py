@@ -1,4 +1,4 @@
-"""The blob port, in a folder and in every store."""
+"""The blob port, in a folder, in every store, and in two servers of S3's protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,17 +7,24 @@ from pathlib import Path
 import pytest
 
 from horae.blobs.file import FileBlobs
+from horae.blobs.object_store import open_bucket
+from horae.blobs.objects import ObjectBlobs
 from horae.core.errors import InternalError, Unavailable
 from horae.ports.blobs import Blobs
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.store import SqliteStore
+from tests.archive.places import bucket_url
 from tests.postgres_server import postgres_url, scratch_schema
 
 
-@pytest.fixture(params=["file", "sqlite", "postgres"])
-async def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Blobs]:
+@pytest.fixture(params=["file", "sqlite", "postgres", "ministack", "versitygw"])
+async def blobs(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Blobs]:
     if request.param == "file":
         yield FileBlobs(tmp_path / "deep" / "blobs")
+    elif request.param in ("ministack", "versitygw"):
+        yield ObjectBlobs(open_bucket(bucket_url(request.param, monkeypatch), "HORAE_BLOBS"))
     elif request.param == "sqlite":
         store = SqliteStore(tmp_path / "horae.db")
         await store.open()

@@ -1,7 +1,7 @@
 """The upgrade to one table of small records keeps what was in the tables before it."""
 
 from contextlib import closing
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 from horae.core.changes import Change
@@ -41,7 +41,7 @@ async def assert_all_is_there(store: Store) -> None:
     await store.apply([Change(deletes=(HOLDER, DECLARED))])
     assert await store.records(KeyHolder, owner=TEXT) == []
     assert await store.records(Declaration, owner=TEXT) == []
-    assert await store.expire(now=NOW + timedelta(days=2), limit=10) == 1
+    assert await store.prune(before=date.min, now=NOW + timedelta(days=2), limit=10) == 1
     assert await store.records(IdempotencyRecord, owner=TEXT) == []
 
 

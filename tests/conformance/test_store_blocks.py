@@ -230,7 +230,7 @@ async def test_history_that_is_dropped_leaves_no_block_behind(store: Store) -> N
     await given_letter(store, follower)
     node = await given_node(store)
     await acts.park(store, [item.run for item in (await claims_of(store, node)).contested])
-    while await store.prune(before=(NOW + 2 * DAY).date(), limit=100):
+    while await store.prune(now=NOW, before=(NOW + 2 * DAY).date(), limit=100):
         pass
     await store.tidy(now=NOW)
     assert ids(await claimed(store, node)) == [follower.id]

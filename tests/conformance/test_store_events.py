@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
@@ -355,9 +355,9 @@ async def test_events_are_kept_for_a_day(store: Store) -> None:
     batches = await given_events(store, 3)
     first = min(batch.at for batch in batches)
     last = max(batch.at for batch in batches)
-    assert await store.expire(now=first + EVENT_LIFE, limit=10) == 0
+    assert await store.prune(before=date.min, now=first + EVENT_LIFE, limit=10) == 0
     assert await batches_of(store) == batches
-    assert await store.expire(now=last + EVENT_LIFE + timedelta(microseconds=1), limit=10) == 3
+    assert await store.prune(before=date.min, now=last + EVENT_LIFE + timedelta(microseconds=1), limit=10) == 3
     assert await batches_of(store) == []
 
 
@@ -365,7 +365,7 @@ async def test_events_expire_in_bounded_steps_the_oldest_first(store: Store) -> 
     batches = await given_events(store, 7)
     now = batches[-1].at + EVENT_LIFE + MINUTE
     steps = []
-    while gone := await store.expire(now=now, limit=3):
+    while gone := await store.prune(before=date.min, now=now, limit=3):
         steps.append(gone)
         assert await batches_of(store) == batches[sum(steps) :]
     assert steps == [3, 3, 1]
@@ -375,7 +375,7 @@ async def test_positions_are_not_given_again(store: Store) -> None:
     """Or a listener would miss what has the position of something that it has seen."""
     batches = await given_events(store, 3)
     position = await store.events.last()
-    assert await store.expire(now=batches[-1].at + EVENT_LIFE + MINUTE, limit=10) == 3
+    assert await store.prune(before=date.min, now=batches[-1].at + EVENT_LIFE + MINUTE, limit=10) == 3
     assert await batches_of(store, batches[0].position) == []
     run = one_shot()
     await acts.create(store, [run])

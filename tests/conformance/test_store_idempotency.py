@@ -1,7 +1,7 @@
 """Idempotency: a request that is repeated gets the answer of the first, and nothing is done twice."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -201,7 +201,7 @@ async def test_expired_records_are_deleted_in_bounded_steps(store: Store) -> Non
     await acts.create(store, [*old, new])
     now = NOW + SECOND
 
-    steps = [await store.expire(now=now, limit=10) for _ in range(5)]
+    steps = [await store.prune(before=date.min, now=now, limit=10) for _ in range(5)]
 
     assert steps == [10, 10, 5, 0, 0]
     assert await find_request(store, "ada", "old/0", now=NOW - DAY) is None

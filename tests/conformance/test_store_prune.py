@@ -36,7 +36,7 @@ MIDNIGHT = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
 async def prune(store: Store, before: date, limit: int = 1000) -> int:
     """Prune to the end; how many steps it took."""
     steps = 0
-    while await store.prune(before=before, limit=limit):
+    while await store.prune(now=NOW, before=before, limit=limit):
         steps += 1
         assert steps < 100
     return steps
@@ -51,7 +51,7 @@ async def test_days_before_go_and_the_day_itself_stays(store: Store) -> None:
     left = await store.list_runs(RunFilter(owner="ada"), cursor=None, limit=10)
     assert sorted(ids(left.items)) == sorted(ids(runs[2:]))
     assert await find_run(store, runs[0].id, owner=None) is None
-    assert await store.prune(before=TODAY, limit=10) == 0
+    assert await store.prune(now=NOW, before=TODAY, limit=10) == 0
 
 
 async def test_attempts_go_with_their_runs(store: Store) -> None:

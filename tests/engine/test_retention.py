@@ -19,15 +19,12 @@ class StoreDouble:
         self.expired = expired
         self.asked: list[date] = []
 
-    async def prune(self, *, before: date, limit: int) -> int:
-        self.asked.append(before)
-        return self.answers.pop(0)
-
-    async def expire(self, *, now: datetime, limit: int) -> int:
+    async def prune(self, *, now: datetime, before: date, limit: int) -> int:
         assert now == NOW
+        self.asked.append(before)
         expired = min(self.expired, limit)
         self.expired -= expired
-        return expired
+        return self.answers.pop(0) + expired
 
 
 async def test_it_goes_on_at_once_while_there_is_more_to_drop() -> None:

@@ -16,6 +16,7 @@ from horae.api.http.origin import refuse_foreign_host, refuse_foreign_origin
 from horae.api.http.problems import on_error, on_http_error, on_unexpected_error
 from horae.api.openapi import document
 from horae.api.routes import (
+    archive,
     batch,
     bulk,
     dead_letters,
@@ -41,6 +42,7 @@ ROUTE_MODULES = (
     dead_letters,
     queues,
     usage,
+    archive,
     schedules,
     tasks,
     events,

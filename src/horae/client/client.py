@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 
 from horae.client.address import ServerAddress, Token
+from horae.client.archive import ArchiveMethods
 from horae.client.call import Call, change, given, path_to
 from horae.client.dead_letters import DeadLetterMethods
 from horae.client.jobs import JobMethods, wire_schedule
@@ -82,6 +83,7 @@ class _Client(Methods[TransportT]):
         self.queues = QueueMethods(transport)
         self.workers = WorkerMethods(transport)
         self.tasks = TaskMethods(transport)
+        self.archive = ArchiveMethods(transport)
 
     preview = call_method(preview)
     usage = call_method(usage)

@@ -4,7 +4,7 @@ Fields of a response that this version does not know are ignored; None in a requ
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar
 
 import msgspec
@@ -82,6 +82,7 @@ class Run(Struct, frozen=True, kw_only=True):
     requeue_of: str | None = None
     resolution: str | None = None
     omitted: list[str] = []  # values that are too large for a list; `client.runs.get` returns them
+    archived: bool = False  # it is in the archive, and no longer in the store
 
     @property
     def ended(self) -> bool:
@@ -163,6 +164,23 @@ class Usage(Struct, frozen=True, kw_only=True):
     queues: Resource
     stored_bytes: Resource
     counted_at: datetime | None = None
+
+
+class ArchivedDay(Struct, frozen=True, kw_only=True):
+    """A day of ended runs in the archive."""
+
+    day: date
+    runs: int
+    bytes: int  # compressed
+    parts: int
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    """What a request has restored from the archive; what was in the store already counts."""
+
+    restored: int
+    missing: list[str] = []  # ids that the archive does not have
+    cursor: str | None = None  # continues behind what was looked at; None at the end
 
 
 class RetryFields(TypedDict, total=False):

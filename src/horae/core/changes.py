@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import assert_never
 
 from horae.core.events import EventKind
-from horae.core.model import Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
+from horae.core.model import Attempt, Backfill, Job, JobId, JobStatus, Node, NodeId, Reason, Run, RunId, Skip, State
 from horae.core.records import (
     Declaration,
     IdempotencyRecord,
@@ -161,6 +161,14 @@ class LetterResolved(Value, frozen=True):
     resolution: str
 
 
+class RunRestored(Value, frozen=True):
+    """A run that ended long ago, back from the archive; retention treats it as if it had ended at `at`."""
+
+    run: Run
+    attempts: tuple[Attempt, ...]  # that did not succeed
+    at: datetime
+
+
 class GatesOf(Value, frozen=True):
     """Every gate that a node holds."""
 
@@ -190,6 +198,7 @@ Put = (
     | StopRequested
     | Parked
     | LetterResolved
+    | RunRestored
     | Skip
     | Backfill
     | KeyHolder
@@ -206,7 +215,8 @@ Delete = Run | Skip | Backfill | KeyHolder | Declaration | Node | GatesOf
 class Change(Value, frozen=True, kw_only=True):
     """A write that is atomic, and happens only if every guard holds.
 
-    Deletes come before puts. What is put replaces what has its id or key; only a `Run` that is there already stays.
+    Deletes come before puts. What is put replaces what has its id or key; only a `Run` that is there stays, even
+    if it is to be restored.
     """
 
     guards: tuple[Guard, ...] = ()

@@ -78,6 +78,13 @@ class Plannable(Value, frozen=True, kw_only=True):
     next_at: datetime | None  # when there is something again
 
 
+class EndedRuns(Value, frozen=True, kw_only=True):
+    """A page of the runs that ended on one day, for the archive."""
+
+    day: date  # in UTC
+    runs: Sequence[Run]  # fewer than were asked for: these are the last of the day
+
+
 class Beat(Value, frozen=True, kw_only=True):
     """The answer to a heartbeat."""
 
@@ -168,8 +175,18 @@ class Store(Reader, Database, Protocol):
     async def tidy(self, *, now: datetime) -> int:
         """Free gates of nodes that are gone, and wake parked runs that nothing blocks; how many were found."""
 
-    async def expire(self, *, now: datetime, limit: int) -> int:
-        """Delete idempotency records and events that are past their life; how many rows, 0 when done."""
+    async def ended(self, *, before: date, after: Run | None = None, limit: int) -> EndedRuns | None:
+        """Return runs of the earliest day before `before` of which there is history, or of the day that `after` ended.
 
-    async def prune(self, *, before: date, limit: int) -> int:
-        """Drop history, attempts, skips, blobs and cancelled jobs of days before; how much went, 0 when done."""
+        They come in an order that never changes, from the run behind `after` on; those that were restored from the
+        archive are left out. None when there is no such day. A store that lets history expire by itself keeps it until
+        it is pruned, when it was opened with an archive.
+        """
+
+    async def prune(self, *, now: datetime, before: date, limit: int, runs: int | None = None) -> int:
+        """Delete what is past its life, at most `limit` rows of each kind; how many rows, 0 when done.
+
+        That is idempotency records and events, by `now`, and history, attempts, skips, blobs and cancelled jobs of days
+        before `before`. With `runs`, which is how many runs of these days the archive has, history stays as long as
+        there are more of it. What was restored from the archive counts by the time at which that was.
+        """

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from horae.archive.reader import Archive
 from horae.batcher import Batcher
 from horae.core.errors import Invalid, NotFound
 from horae.core.job_rules import job_of, next_run_at
@@ -52,8 +53,17 @@ class JobQueries:
     `owner` None means every owner; otherwise jobs and runs of other owners raise NotFound.
     """
 
-    def __init__(self, *, store: Reader, blobs: Blobs, parameters: Parameters, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        store: Reader,
+        blobs: Blobs,
+        parameters: Parameters,
+        clock: Clock,
+        archive: Archive | None = None,
+    ) -> None:
         self._store = store
+        self._archive = archive
         self._blobs = blobs
         self._parameters = parameters
         self._clock = clock
@@ -137,6 +147,11 @@ class JobQueries:
         attempts = await self._store.attempts([*runs]) if runs else {}
         found = {run_id: (run, attempts.get(run_id, ())) for run_id, run in runs.items()}
         return [found.get(run_id) for run_id in run_ids]
+
+    async def archived(self, run_id: RunId, *, owner: str | None) -> tuple[Run, Sequence[Attempt]] | None:
+        """Return a run that is only in the archive, with its attempts that did not succeed and its parameters whole."""
+        found = None if self._archive is None else await self._archive.find(run_id)
+        return None if found is None or owner not in (None, found.run.owner) else (found.run, found.attempts)
 
     async def runs(self, which: RunFilter, *, cursor: str | None, limit: int, reads: int = 1) -> Listing[Run]:
         """Return a page of runs, the latest `due_at` first; it may be a part of one that takes several reads."""

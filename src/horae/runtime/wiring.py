@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import structlog
 
 from horae import __version__
-from horae.adapters import blobs_to_prune, make_blobs, open_heartbeat_store, opened_store, sync_clock
+from horae.adapters import blobs_to_prune, make_archive, make_blobs, open_heartbeat_store, opened_store, sync_clock
 from horae.api.app import Api, create_app, create_probes
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.dispatch.context import Services
+from horae.archive.reader import Archive
 from horae.config import ROLES, Settings
 from horae.core.ids import Ids
 from horae.core.model import LOCAL, Node, NodeId
@@ -22,6 +23,7 @@ from horae.engine.cluster.heartbeat_thread import HeartbeatThread
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.cluster.shards import shards_of
 from horae.engine.cluster.wall_clock import WallClockMonitor
+from horae.engine.duties.archiving import Archiver
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
@@ -32,6 +34,7 @@ from horae.jobs.declared import DeclaredOutcome, DeclaredQueues, DeclaredResult,
 from horae.metrics import Metrics
 from horae.ports.blobs import Blobs
 from horae.ports.clock import StoreClock
+from horae.ports.files import Files
 from horae.ports.store import Store
 from horae.runtime.demo import seed_demo_jobs
 from horae.runtime.plan import NodePlan, Program
@@ -53,6 +56,7 @@ class Parts:
     plan: NodePlan
     store: Store
     blobs: Blobs
+    archive: Files | None
     clock: StoreClock
     ids: Ids
     metrics: Metrics
@@ -135,6 +139,7 @@ async def _opened_parts(
         plan=plan,
         store=store,
         blobs=make_blobs(settings.blobs, store),
+        archive=make_archive(settings.archive),
         clock=clock,
         ids=Ids(wall=lambda: clock.now().timestamp()),
         metrics=metrics,
@@ -187,10 +192,20 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
         timing=timing,
         heartbeat_thread=thread,
         janitor=Janitor(store, clock, lease, timing),
-        retention=Retention(store, clock, keep=parts.settings.retention, blobs=blobs_to_prune(parts.blobs)),
+        retention=_retention(parts, shards if planner is not None else list),
         planner=planner,
         worker=worker,
     )
+
+
+def _retention(parts: Parts, shards: Callable[[], Sequence[int]]) -> Retention:
+    """Return what deletes history; with an archive the planners that have `shards` write it there before."""
+    keep, archiver = parts.settings.retention, None
+    if parts.archive is not None:
+        archiver = Archiver(
+            parts.store, parts.blobs, parts.archive, parts.clock, parts.metrics, keep=keep, shards=shards
+        )
+    return Retention(parts.store, parts.clock, keep=keep, blobs=blobs_to_prune(parts.blobs), archiver=archiver)
 
 
 def _worker(parts: Parts, executor: Executor, lease: Lease, *, node_id: Callable[[], NodeId]) -> Worker:
@@ -254,6 +269,7 @@ def _services(parts: Parts, node: NodeService) -> Services:
         check_params=parts.registry.check,
         ready=lambda: node.ready,
         sealer=parts.sealer,
+        archive=None if parts.archive is None else Archive(parts.archive),
     )
 
 

@@ -8,6 +8,8 @@ from datetime import timedelta
 from starlette.requests import Request
 
 from horae.api.quotas.meter import UsageMeter
+from horae.archive.reader import Archive
+from horae.archive.restore import Restorer
 from horae.core.drafts import TaskDefaults
 from horae.core.ids import Ids
 from horae.events.feed import Feed
@@ -44,6 +46,8 @@ class Services:
     store: Store
     clock: Clock
     metrics: Metrics
+    archive: Archive | None  # None: ended runs are not archived
+    restorer: Restorer | None
     ready: Callable[[], bool]  # whether this node's lease is valid
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops, so that streams end
 
@@ -62,11 +66,12 @@ class Services:
         ready: Callable[[], bool],
         dead_after: timedelta = timedelta(seconds=15),
         sealer: Sealer | None = None,
+        archive: Archive | None = None,
     ) -> "Services":
         """Build the services over a store; `task_defaults` returns None for a task that this process does not know."""
         parameters = Parameters(blobs)
         tasks = TaskCatalog(store, clock, defaults=task_defaults, check_params=check_params)
-        queries = JobQueries(store=store, blobs=blobs, parameters=parameters, clock=clock)
+        queries = JobQueries(store=store, blobs=blobs, parameters=parameters, clock=clock, archive=archive)
         jobs = Jobs(
             store=store,
             clock=clock,
@@ -91,6 +96,8 @@ class Services:
             store=store,
             clock=clock,
             metrics=metrics,
+            archive=archive,
+            restorer=None if archive is None else Restorer(archive, store, blobs, clock),
             ready=ready,
         )
 

@@ -30,6 +30,7 @@ TAGS = {
     "dead letters": "Runs that failed after all retries and are not resolved yet.",
     "queues": "Where runs wait for workers.",
     "usage": "How much an owner keeps, and its limits.",
+    "archive": "Ended runs that are no longer in the store.",
     "schedules": "Preview a schedule before creating a job.",
     "tasks": "The tasks that jobs can run, and the workers that run them.",
     "events": "Events of jobs and runs, as they occur.",

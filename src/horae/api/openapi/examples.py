@@ -46,6 +46,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {  # public name of the type → tit
     "RunRequest": {"unchanged": {}, "with another message": {"params": {"message": "by hand"}}},
     "ResumeRequest": {"skip missed slots": {}, "run the newest missed slot": {"missed": "once"}},
     "EmptyRequest": {"empty": {}},
+    "RestoreRequest": {"one run": {"ids": ["run_019ca7358ed874ffab3c92510a22adbd"]}},
     "PreviewRequest": {
         "a cron expression": {"schedule": "0 9 * * mon-fri", "count": 3},
         "a calendar": {"schedule": {"type": "calendar", "hour": 9, "weekdays": ["mon"], "timezone": "Europe/Paris"}},

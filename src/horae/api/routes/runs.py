@@ -23,6 +23,7 @@ from horae.api.routes.logs import log_operation, run_log
 from horae.api.schemas.filters import DUE, RUN_FILTERS, queried_owner, reached_owner, run_filter
 from horae.api.schemas.ids import ID_PREFIX, read_id_prefix, read_run_id
 from horae.api.schemas.run_views import RunView, listed_run_view, run_view
+from horae.core.errors import NotFound
 from horae.core.model import Run, RunId
 from horae.core.records import IdempotencyRecord
 from horae.core.schedule.timestamps import TICK
@@ -69,9 +70,15 @@ async def list_runs(request: Request) -> Response:
 
 @Operation(scope=Scope.READ, tag="runs", answers={200: RunView})
 async def show(request: Request) -> Response:
-    """Show a run and its attempts."""
+    """Show a run and its attempts; one that the store no longer has is looked for in the archive."""
     services, run_id, who = _target_run(request)
-    return await _run_response(services, run_id, who)
+    try:
+        return await _run_response(services, run_id, who)
+    except NotFound:
+        archived = await services.queries.archived(run_id, owner=who.reach)
+        if archived is None:
+            raise
+    return json_response(run_view(archived[0], services.clock.now(), archived[1], archived=True))
 
 
 @Operation(scope=Scope.WRITE, tag="runs", body=EmptyBody, answers={200: RunView, 409: Problem})

@@ -63,6 +63,7 @@ class RunView(Struct):
     params: Raw | UnsetType = UNSET
     omitted: tuple[str, ...] | UnsetType = UNSET  # the names of values that are too large for a list
     attempts: list[AttemptView] | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET  # true: the run is in the archive, and no longer in the store
 
 
 def listed_run_view(run: Run, now: datetime, attempts: Sequence[Attempt] | None = None) -> RunView:
@@ -78,6 +79,7 @@ def run_view(
     *,
     params: str | None = None,
     omitted: Omitted = (),
+    archived: bool = False,
 ) -> RunView:
     """Return a run as responses show it; `started_at` is the start of its first attempt.
 
@@ -114,6 +116,7 @@ def run_view(
         params=UNSET if "params" in omitted else raw_json(run.spec.params if params is None else params),
         omitted=omitted or UNSET,
         attempts=UNSET if attempts is None else _attempt_views(run, attempts),
+        archived=archived or UNSET,
     )
 
 

@@ -240,6 +240,7 @@ def _fields(run: Document) -> dict[str, Any]:
         "job": _job(run),
         "task": run.get("task"),
         "status": status(run["status"]),
+        "archived": "yes, `horae archive restore` brings it back" if run.get("archived") else None,
         "reason": run.get("reason"),
         "trigger": run["trigger"],
         "due": when(run["due_at"]),

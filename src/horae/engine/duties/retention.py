@@ -1,7 +1,8 @@
-"""Deletes history that is older than its retention, in bounded steps."""
+"""Deletes history that is older than its retention, in bounded steps, and archives it before if there is an archive."""
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
+from horae.engine.duties.archiving import Archiver
 from horae.ports.blobs import AgingBlobs
 from horae.ports.clock import Clock
 from horae.ports.store import Store
@@ -9,25 +10,37 @@ from horae.run_logs import PREFIX
 
 STEP = 5000
 INTERVAL = timedelta(hours=1)
+NO_DAY = date.min  # before all history
 
 
 class Retention:
     """Deletes runs that ended before the retention, and expired idempotency records and events.
 
-    `blobs` only if they are kept outside the store.
+    `blobs` only if they are kept outside the store. With an `archiver`, nothing else deletes history.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, keep: timedelta, blobs: AgingBlobs | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        keep: timedelta,
+        blobs: AgingBlobs | None = None,
+        archiver: Archiver | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._keep = keep
         self._blobs = blobs
+        self._archiver = archiver
 
     async def tick(self) -> datetime | None:
         """Delete one step; returns now while there is more to delete."""
         now = self._clock.now()
-        deleted = await self._store.prune(before=(now - self._keep).date(), limit=STEP)
-        deleted += await self._store.expire(now=now, limit=STEP)
+        before = (now - self._keep).date() if self._archiver is None else NO_DAY
+        deleted = await self._store.prune(now=now, before=before, limit=STEP)
         if self._blobs is not None:
             deleted += await self._blobs.prune(PREFIX, before=now - self._keep, limit=STEP)
+        if self._archiver is not None:
+            deleted += await self._archiver.step()
         return now if deleted else now + INTERVAL

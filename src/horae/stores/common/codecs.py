@@ -169,6 +169,19 @@ def spec_columns(spec: Spec) -> tuple[Any, ...]:
     )
 
 
+_PLAIN_COLUMNS = tuple(name for name in RUN_COLUMNS if name not in {*SPEC_COLUMNS, "schedule", "error"})
+
+
+def run_row(run: Run) -> dict[str, Any]:
+    """RUN_COLUMNS by name: ids and times as they are in the domain, everything else as it is stored."""
+    return {
+        **{name: getattr(run, name) for name in _PLAIN_COLUMNS},
+        **dict(zip(SPEC_COLUMNS, spec_columns(run.spec), strict=True)),
+        "schedule": None if run.schedule is None else encode_schedule(run.schedule),
+        "error": encode_error(run.error),
+    }
+
+
 def encode_tasks(tasks: Mapping[str, str]) -> str:
     """The tasks of a node, with their schemas, as JSON text."""
     return msgspec.json.encode(dict(tasks)).decode()

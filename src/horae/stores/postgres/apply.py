@@ -14,6 +14,7 @@ from horae.core.changes import (
     OneShotRevised,
     Parked,
     Refusal,
+    RunRestored,
     StopRequested,
 )
 from horae.core.model import Backfill, Job, Node, Run, Skip
@@ -22,10 +23,10 @@ from horae.stores.common.apply import Named, Writes
 from horae.stores.common.records import RecordRow
 from horae.stores.postgres import codecs
 from horae.stores.postgres.base import PostgresBase, due_from, wake_parked
-from horae.stores.postgres.codecs import Places, columns, first_day
+from horae.stores.postgres.codecs import Places, columns, day_of, first_day
 from horae.stores.postgres.connection.database import Collision, Session, retried
 from horae.stores.postgres.guards import Place, lock
-from horae.stores.postgres.upkeep import count_held
+from horae.stores.postgres.upkeep import count_held, restore
 
 Encode = Callable[[Any], tuple[Any, ...]]
 
@@ -57,6 +58,9 @@ class PostgresApply(PostgresBase):
         if not changes:
             return []
         places = await self._places_of(_runs_of(changes))
+        await self._ensure_days(
+            {day_of(put.at) for change in changes for put in change.puts if type(put) is RunRestored}
+        )
         async with self._db.transaction() as session:
             locked = await lock(session, Named.by(changes))
             limits = {queue.queue: queue.concurrency for queue in locked.found.queues.values()}
@@ -73,8 +77,8 @@ class PostgresApply(PostgresBase):
 
 
 def _runs_of(changes: Sequence[Change]) -> list[Run]:
-    puts = [put for change in changes for put in change.puts if isinstance(put, Run | OneShotRevised)]
-    return [put.run if isinstance(put, OneShotRevised) else put for put in puts]
+    puts = [put for change in changes for put in change.puts if isinstance(put, Run | OneShotRevised | RunRestored)]
+    return [put if isinstance(put, Run) else put.run for put in puts]
 
 
 def _settle_reserved(writes: Writes, reserved: Mapping[Place, RecordRow]) -> None:
@@ -95,6 +99,7 @@ async def _write(session: Session, writes: Writes, places: Places) -> list[datet
         await session.rows("revise_one_shot", *codecs.one_shot(revised.run, places))
     await _resolve(session, writes.puts[LetterResolved])
     await insert_runs(session, writes.puts[Run], places)
+    await restore(session, writes.puts[RunRestored], places)
     await session.batch("add_events", lambda event: (event.kind, event.owner, event.subject), writes.events)
     return await wake_parked(session, [(left.gate, left.at) for left in writes.gates_left])
 

@@ -80,6 +80,6 @@ async def wake_parked(session: Session, left: Sequence[tuple[str | None, datetim
 
 
 async def find_ended(session: Session, ids: Sequence[RunId | JobId], first: date | None = None) -> list[Run]:
-    """Ended runs by id, from a day on; None begins with the day of the earliest id."""
+    """EndedRuns runs by id, from a day on; None begins with the day of the earliest id."""
     rows = await session.rows("ended_runs_among", ids, first or first_day(ids)) if ids else []
     return [ROWS.run(row) for row in rows]

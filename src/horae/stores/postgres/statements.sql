@@ -1109,6 +1109,35 @@ SELECT CASE WHEN count(*) = $2::bigint THEN max(id) END FROM few;
 -- name: drop_days
 SELECT drop_history_days($1, $2);
 
+-- name: drop_archived_days
+SELECT drop_archived_days($1, $2, $3);
+
+-- name: history_days
+SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day
+  FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+ WHERE inhparent = 'history'::regclass AND to_date(right(relname, 8), 'YYYYMMDD') < $1
+ ORDER BY day;
+
+-- name: ended_page
+-- Runs that were restored from the archive are kept with a later day than that of their end.
+SELECT * FROM ended_runs
+ WHERE ended_on = $1 AND id > $2 AND ended_on = (finished_at AT TIME ZONE interval '0')::date
+ ORDER BY id LIMIT $3;
+
+-- name: lock_restores
+SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' restores'));
+
+-- name: restore_runs
+INSERT INTO history
+SELECT given.* FROM json_populate_recordset(NULL::history, $1::text::json) AS given
+ WHERE NOT EXISTS (SELECT FROM runs WHERE runs.id = given.id)
+   AND NOT EXISTS (SELECT FROM history WHERE history.id = given.id)
+    ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: restore_attempts
+INSERT INTO attempts SELECT * FROM json_populate_recordset(NULL::attempts, $1::text::json) ON CONFLICT DO NOTHING;
+
 -- name: prune_blocks
 DELETE FROM blocks WHERE ended_on < $1;
 

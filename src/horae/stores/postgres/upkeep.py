@@ -5,15 +5,19 @@ from datetime import UTC, date, datetime, time, timedelta
 from time import monotonic
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict
+
+from horae.core.changes import RunRestored
 from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.model import NodeId, Run
 from horae.core.records import IDEMPOTENCY_LIFE
 from horae.core.signals import Kind, Signal
 from horae.ports.events import EVENT_LIFE
-from horae.ports.store import Beat, Plannable
-from horae.stores.common.codecs import JOB_COLUMNS
+from horae.ports.store import Beat, EndedRuns, Plannable
+from horae.stores.common.codecs import JOB_COLUMNS, encode_error, run_row
 from horae.stores.postgres.base import PostgresBase
-from horae.stores.postgres.codecs import BEGINNING, ROWS, day_of
+from horae.stores.postgres.codecs import BEGINNING, LOWEST_ID, ROWS, Places, day_of
 from horae.stores.postgres.connection.database import Database, Session, retried
 
 LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
@@ -84,24 +88,59 @@ class PostgresUpkeep(PostgresBase):
             self._signals.send([Signal(kind=Kind.DUE, at=now)])
         return len(freed) + len(woken)
 
-    @retried
-    async def expire(self, *, now: datetime, limit: int) -> int:
+    async def ended(self, *, before: date, after: Run | None = None, limit: int) -> EndedRuns | None:
         async with self._db.session() as session:
-            requests = await session.rows("expire_idempotency", now - IDEMPOTENCY_LIFE, limit)
-            events = await session.rows("expire_events", now - EVENT_LIFE, limit)
-        return len(requests) + len(events)
+            if after is not None and after.finished_at is not None:
+                day = day_of(after.finished_at)
+                rows = await session.rows("ended_page", day, after.id, limit)
+                return EndedRuns(day=day, runs=[ROWS.run(row) for row in rows])
+            for (day,) in await session.rows("history_days", before):
+                if rows := await session.rows("ended_page", day, LOWEST_ID, limit):
+                    return EndedRuns(day=day, runs=[ROWS.run(row) for row in rows])
+        return None
 
     @retried
-    async def prune(self, *, before: date, limit: int) -> int:
+    async def prune(self, *, now: datetime, before: date, limit: int, runs: int | None = None) -> int:
         self._days = {day for day in self._days if day >= before}
         midnight = datetime.combine(before, time(), UTC)
         async with self._db.session() as session:
-            days = await session.value("drop_days", before, limit)
+            requests = await session.rows("expire_idempotency", now - IDEMPOTENCY_LIFE, limit)
+            events = await session.rows("expire_events", now - EVENT_LIFE, limit)
+            if runs is None:
+                days = await session.value("drop_days", before, limit)
+            else:
+                days = await session.value("drop_archived_days", before, limit, runs)
             await session.rows("prune_blocks", before)  # what they blocked is found by the next `tidy`
             skips = await session.rows("prune_skips", midnight, limit)
             jobs = await session.rows("prune_jobs", midnight, limit)
             blobs = await session.rows("prune_blobs", midnight, limit)
-        return int(days) + len(skips) + len(jobs) + len(blobs)
+        return int(days) + sum(map(len, (requests, events, skips, jobs, blobs)))
+
+
+async def restore(session: Session, restored: Sequence[RunRestored], places: Places) -> None:
+    """Write runs that ended long ago into the partition of the day that restores them, unless they are there."""
+    if not restored:
+        return
+    await session.rows("lock_restores")
+    rows = await session.rows("restore_runs", _restored_rows(restored, places))
+    written = {row[0] for row in rows}
+    attempts = [
+        {**asdict(attempt), "error": encode_error(attempt.error), "ended_on": day_of(each.at)}
+        for each in restored
+        if each.run.id in written
+        for attempt in each.attempts
+    ]
+    await session.rows("restore_attempts", msgspec.json.encode(attempts).decode())
+
+
+def _restored_rows(restored: Sequence[RunRestored], places: Places) -> str:
+    """The rows of `history`, as JSON text."""
+    rows = []
+    for each in restored:
+        run = each.run
+        _, shelf = places[run.owner, run.spec.task, run.spec.queue, run.spec.priority]
+        rows.append({**run_row(run), "shelf": shelf, "ended_on": day_of(each.at)})
+    return msgspec.json.encode(rows).decode()
 
 
 def _due(row: Sequence[Any]) -> Due:

@@ -14,6 +14,7 @@ from horae.core.changes import (
     OneShotRevised,
     Parked,
     Refusal,
+    RunRestored,
     RunUnchanged,
     StopRequested,
 )
@@ -42,6 +43,7 @@ from horae.stores.sqlite.executor import Transaction
 from horae.stores.sqlite.gates import wake_next
 from horae.stores.sqlite.queues import settings
 from horae.stores.sqlite.reads import records
+from horae.stores.sqlite.upkeep import restore
 
 
 def apply(transaction: Transaction, changes: Sequence[Change]) -> list[Refusal | None]:
@@ -123,6 +125,8 @@ def _write(transaction: Transaction, writes: Writes) -> None:
     new = batches.encode(writes.puts[Run])
     batches.insert(db, new)
     lanes.wake(db, [*new.wakes, *lanes.wakes(revised.run for revised in writes.puts[OneShotRevised])])
+    for restored in writes.puts[RunRestored]:
+        restore(db, restored)
     for left in writes.gates_left:
         wake_next(transaction, left.gate, left.at)
     for event in writes.events:

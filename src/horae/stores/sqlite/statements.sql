@@ -1044,10 +1044,25 @@ FROM runs INDEXED BY one_shots_cancelled
 
 -- ===== history =======================================================================================================
 
+-- fragment: not_restored
+NOT EXISTS (SELECT 1 FROM restored WHERE restored.id = runs.id);
+
 -- fragment: old_runs
 FROM runs INDEXED BY runs_finished
- WHERE finished_at IS NOT NULL AND finished_at < :before
+ WHERE finished_at IS NOT NULL AND finished_at < :before AND {not_restored}
  ORDER BY finished_at LIMIT :limit;
+
+-- name: count_old_runs
+SELECT count(*) FROM (SELECT 1 {old_runs});
+
+-- name: first_old_run
+SELECT finished_at {old_runs};
+
+-- name: ended_page
+SELECT * FROM runs INDEXED BY runs_finished
+ WHERE finished_at IS NOT NULL AND finished_at >= :from AND finished_at < :to AND (finished_at > :from OR id > :id)
+   AND {not_restored}
+ ORDER BY finished_at, id LIMIT :limit;
 
 -- name: prune_attempts
 DELETE FROM attempts WHERE run_id IN (SELECT id {old_runs});
@@ -1057,6 +1072,35 @@ DELETE FROM letters WHERE run IN (SELECT seq {old_runs});
 
 -- name: prune_runs
 DELETE FROM runs WHERE seq IN (SELECT seq {old_runs});
+
+-- fragment: restored_long_ago
+SELECT id FROM restored INDEXED BY restored_at WHERE at < :before ORDER BY at LIMIT :limit;
+
+-- name: prune_restored_attempts
+DELETE FROM attempts WHERE run_id IN ({restored_long_ago});
+
+-- name: prune_restored_letters
+DELETE FROM letters WHERE id IN ({restored_long_ago});
+
+-- name: prune_restored_runs
+DELETE FROM runs WHERE id IN ({restored_long_ago});
+
+-- name: prune_restored
+DELETE FROM restored WHERE id IN ({restored_long_ago});
+
+-- name: restore_run
+INSERT INTO runs (id, job_id, owner, created_by, task, params, params_blob, name, key, labels, queue, priority, ordering_key,
+                  policy, secrets, schedule, trigger, slot, due_at, wake_at, gate, state, paused, stop, node, fence, attempt,
+                  crashes, revision, progress, error, result, reason, created_at, first_started_at, started_at, finished_at,
+                  resolution, requeue_of)
+VALUES (:id, :job_id, :owner, :created_by, :task, :params, :params_blob, :name, :key, :labels, :queue, :priority,
+        :ordering_key, :policy, :secrets, :schedule, :trigger, :slot, :due_at, :wake_at, :gate, :state, :paused, :stop, :node,
+        :fence, :attempt, :crashes, :revision, :progress, :error, :result, :reason, :created_at, :first_started_at,
+        :started_at, :finished_at, :resolution, :requeue_of)
+    ON CONFLICT (id) DO NOTHING;
+
+-- name: mark_restored
+INSERT INTO restored (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING;
 
 -- name: prune_skips
 DELETE FROM skips WHERE seq IN (

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from horae.ports.reader import (
     R,
     RunFilter,
 )
-from horae.ports.store import Beat, ClaimRequest, Claims, Plannable, Waiting
+from horae.ports.store import Beat, ClaimRequest, Claims, EndedRuns, Plannable, Waiting
 from horae.stores.common.subscribers import Subscribers
 from horae.stores.sqlite import events, list_queries, queues, reads, upkeep
 from horae.stores.sqlite import runs as sqlite_runs
@@ -34,7 +34,6 @@ from horae.stores.sqlite.apply import apply
 from horae.stores.sqlite.batches import claimed
 from horae.stores.sqlite.blobs import SqliteBlobs
 from horae.stores.sqlite.claim import claim
-from horae.stores.sqlite.codecs import to_micros
 from horae.stores.sqlite.database import Database
 from horae.stores.sqlite.executor import SqliteExecutor, ThreadedExecutor
 from horae.stores.sqlite.gates import tidy
@@ -150,12 +149,11 @@ class SqliteStore:
         found, self._tidied_to = await self._executor.write(lambda transaction: tidy(transaction, now, self._tidied_to))
         return found
 
-    async def expire(self, *, now: datetime, limit: int) -> int:
-        return await self._executor.write(lambda transaction: upkeep.expire(transaction, now, limit))
+    async def ended(self, *, before: date, after: Run | None = None, limit: int) -> EndedRuns | None:
+        return await self._executor.read(lambda db: upkeep.ended(db, before, after, limit))
 
-    async def prune(self, *, before: date, limit: int) -> int:
-        moment = to_micros(datetime.combine(before, time(), UTC))
-        return await self._executor.write(lambda transaction: upkeep.prune(transaction, moment, limit))
+    async def prune(self, *, now: datetime, before: date, limit: int, runs: int | None = None) -> int:
+        return await self._executor.write(lambda transaction: upkeep.prune(transaction, now, before, limit, runs))
 
     # --- look-ups and lists
 

@@ -88,7 +88,7 @@ CREATE INDEX runs_paused ON runs (shelf, id) WHERE paused;
 CREATE INDEX runs_blob ON runs (params_blob) WHERE params_blob IS NOT NULL;
 CREATE INDEX runs_key ON runs (key, id) WHERE key IS NOT NULL AND schedule IS NOT NULL;
 
--- Ended runs, by the day they ended.
+-- EndedRuns runs, by the day they ended.
 CREATE TABLE history (
     LIKE run_columns,
     result           text,

@@ -1,0 +1,1 @@
+"""The archive: ended runs as compressed NDJSON, by the day on which they ended."""
