@@ -84,6 +84,7 @@ MIRRORS = {  # these show the things of the API under the names of the API
 }
 SHARED_NAMES = {
     "Database": "the connections of one SQL store; neither adapter knows the other's",
+    "Queue": "settings of a queue are public as `horae.Queue`; the port is what holds tickets",
     "Run": "what handlers get is public as `horae.Run`; the core has the run itself",
 }
 

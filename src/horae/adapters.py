@@ -1,4 +1,4 @@
-"""Opens the store and the blobs that the settings name, and sets the clock by the store.
+"""Opens the store, the queue and the blobs that the settings name, and sets the clock by the store.
 
 The only module that knows the adapters.
 """
@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import structlog
+
 from horae.blobs.file import FileBlobs
 from horae.blobs.folder import FolderFiles
 from horae.blobs.object_store import is_object_store, open_bucket
 from horae.blobs.objects import ObjectBlobs, ObjectFiles
-from horae.core.errors import Misconfigured
+from horae.core.errors import Misconfigured, Unavailable
 from horae.ports.blobs import AgingBlobs, Blobs
 from horae.ports.clock import StoreClock
 from horae.ports.files import Files
+from horae.ports.queue import Queue
 from horae.ports.store import Store
 from horae.stores.sqlite.executor import InlineExecutor, SqliteExecutor
 from horae.stores.sqlite.store import SqliteStore
@@ -24,6 +27,9 @@ from horae.stores.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from horae.stores.postgres.store import PostgresStore
 
+log = structlog.get_logger(__name__)
+
+QUEUES = ("store", "redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 FIRST_READINGS = 4  # of the store's clock before a new clock is used
 
 
@@ -55,6 +61,41 @@ def sqlite_path(url: str) -> Path:
     if not url.startswith(prefix) or url == prefix:
         raise Misconfigured(f"HORAE_STORE = {url!r}: use sqlite:///relative.db or sqlite:////absolute.db")
     return Path(url.removeprefix(prefix))
+
+
+def make_queue(url: str) -> Queue | None:
+    """Return the queue of an address, not yet opened; None for `store`, which is its own queue."""
+    if url == "store":
+        return None
+    scheme = urlsplit(url).scheme
+    if scheme in ("redis", "rediss", "redis+sentinel", "rediss+sentinel"):
+        try:
+            from horae.queues.redis.queue import RedisQueue
+        except ImportError as exc:
+            raise Misconfigured("a queue on Redis needs its driver: install Horae with the extra `redis`") from exc
+        return RedisQueue(url)
+    raise Misconfigured(f"HORAE_QUEUE = {scheme}://…: must be `store`, or begin with {', '.join(QUEUES[1:])}")
+
+
+@contextlib.asynccontextmanager
+async def opened_queue(url: str) -> AsyncIterator[Queue | None]:
+    """Open the queue of an address, and close it at the end.
+
+    Without an answer it is used all the same: until it answers, runs are claimed from the store.
+    """
+    queue = make_queue(url)
+    if queue is None:
+        yield None
+        return
+    try:
+        try:
+            await queue.open()
+        except Unavailable as exc:
+            log.warning("queue_unavailable", reason=str(exc))
+        yield queue
+    finally:
+        with contextlib.suppress(Unavailable):  # there is nothing left to say to it
+            await queue.close()
 
 
 def make_blobs(address: str, store: Store) -> Blobs:

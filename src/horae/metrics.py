@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -179,6 +180,11 @@ class Metrics:
         """Return the same store, with the duration of each call observed."""
         return cast(AnyStore, _TimedStore(store, self._store))
 
+    @cached_property
+    def tickets(self) -> "TicketMetrics":
+        """The metrics of a queue in front of the store, which only nodes with one have."""
+        return TicketMetrics(self.registry)
+
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""
         return generate_latest(self.registry)
@@ -188,6 +194,33 @@ class Metrics:
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(name, documentation, labels, registry=self.registry)
+
+
+class TicketMetrics:
+    """What this node does with the tickets of a queue in front of the store, and what the queue tells of itself."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counted = CounterMetric(
+            "horae_tickets", "Tickets of the queue, by what became of them here.", ["event"], registry=registry
+        )
+        self.offered = counted.labels("offered").inc  # to the queue
+        self.failed = counted.labels("failed").inc  # to be offered, and are offered again
+        self.taken = counted.labels("taken").inc
+        self.claimed = counted.labels("claimed").inc
+        self.void = counted.labels("void").inc  # the run was claimed by another node, or has ended
+        self.returned = counted.labels("returned").inc  # to the queue, because the run could not be claimed yet
+        self._held = Gauge("horae_tickets_held", "Tickets that this worker has taken.", registry=registry)
+        self._in_queue = Gauge("horae_queue_tickets", "Tickets that the queue holds, about.", registry=registry)
+        self._refused = Gauge("horae_queue_refused", "Tickets that the queue has set aside.", registry=registry)
+
+    def watch_held(self, count: Callable[[], int]) -> None:
+        """Read how many tickets are held whenever metrics are asked for."""
+        self._held.set_function(count)
+
+    def queue(self, *, tickets: int, refused: int) -> None:
+        """Set what the queue tells of itself."""
+        self._in_queue.set(tickets)
+        self._refused.set(refused)
 
 
 def _age(queue: QueueDepth, now: datetime) -> float:

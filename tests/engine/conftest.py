@@ -11,12 +11,20 @@ from horae.stores.sqlite.executor import InlineExecutor
 from horae.stores.sqlite.store import SqliteStore
 from tests.clocks import ManualClock
 from tests.engine.system import START, System
+from tests.memory_queue import MemoryQueue
 from tests.postgres_server import postgres_url, scratch_schema
 from tests.proof.checking.whole_store import found_in
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])
+@pytest.fixture(params=["sqlite", "sqlite with a queue", pytest.param("postgres", marks=pytest.mark.acceptance)])
 async def system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
+    async with system_on(request.param, tmp_path) as system:
+        yield system
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])
+async def store_system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
+    """A system without a queue in front of its store, for what claims in the store alone do."""
     async with system_on(request.param, tmp_path) as system:
         yield system
 
@@ -32,10 +40,11 @@ async def either_system(request: pytest.FixtureRequest, tmp_path: Path) -> Async
 async def system_on(kind: str, tmp_path: Path) -> AsyncIterator[System]:
     """A system on a store that nothing is wrong with at the end."""
     clock = ManualClock(START)
-    if kind == "sqlite":
+    if kind.startswith("sqlite"):
         store = SqliteStore(tmp_path / "horae.db", executor=InlineExecutor(durable=False), wall=clock.now)
         await store.open()
-        system = System(store, clock)
+        queue = MemoryQueue(clock.now, waits=False) if kind.endswith("queue") else None
+        system = System(store, clock, queue=queue)
         yield system
         assert await found_in(store, clock.now()) == []
         await store.close()

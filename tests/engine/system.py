@@ -4,6 +4,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from horae.core.decisions.results import Failure
 from horae.core.ids import Ids
@@ -14,16 +15,20 @@ from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.cluster.shards import shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
+from horae.engine.duties.watcher import Watcher
 from horae.engine.execution.attempt import RunningAttempt
 from horae.engine.execution.outcome import AttemptResult, Stopped, Success
 from horae.engine.worker.worker import Worker
 from horae.lookup import find_run
 from horae.loop import Wakeup
 from horae.metrics import Metrics
+from horae.offering import OfferingStore, Offers
 from horae.ports.store import Store
 from tests import acts
 from tests.clocks import ManualClock
+from tests.memory_queue import MemoryQueue
 
+TAKE_EVERY = timedelta(milliseconds=100)  # at least, from a queue that has something which nobody can use
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 TASKS = ("echo", "slow", "long", "flaky", "broken", "step", "poison")  # tests give them scripts
@@ -198,6 +203,7 @@ class SimNode:
             concurrency=concurrency,
             random_factor=system.random.random,
             make_timer=lambda _: self.timer,
+            queue=system.queue,
         )
         self.settler = self.worker.settler
         planner = Planner(
@@ -224,7 +230,31 @@ class SimNode:
             self.stopping,
             self.settling,
         ]
+        if system.queue is not None:
+            self._add_queue(system.queue)
         self.unsubscribe = self.store.subscribe(self._on_signal)
+
+    def _add_queue(self, queue: MemoryQueue) -> None:
+        """Take tickets, and fill the queue, as a node does."""
+        self.watcher = Watcher(
+            self.store, queue, self.clock, Metrics().tickets, timing=self.timing, shards=self._shards
+        )
+        self.watching = Duty(self.clock, self.watcher.tick, timedelta(seconds=5))
+        self.taking = Duty(self.clock, self._take, self.timing.lead, self.worker.tickets_wakeup)
+        queue.woken.append(self.taking.wake)
+        self.duties += [self.watching, self.taking]
+
+    async def _take(self) -> datetime | None:
+        """Take tickets, and wait for the next one as a queue does."""
+        queue, tickets = self.system.queue, self.worker.tickets
+        assert queue is not None
+        assert tickets is not None
+        before = tickets.untried
+        await self.worker.take_tickets()
+        if tickets.untried > before:
+            return self.clock.now()
+        next_at = queue.next_at()
+        return None if next_at is None else max(next_at - self.timing.lead, self.clock.now() + TAKE_EVERY)
 
     def kill(self) -> None:
         """kill -9: nothing more is done or written, and no other node is informed."""
@@ -280,6 +310,8 @@ class SimNode:
     def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY):
             self.worker.signal(signal.at)
+        if signal.kind in (Kind.DUE, Kind.ANY) and self.system.queue is not None:
+            self.watching.wake(self.watcher.signal(signal.at))
         if signal.kind in (Kind.PLAN, Kind.ANY):
             self.planning.wake(signal.at)
         if signal.kind in (Kind.STOP, Kind.ANY):
@@ -303,10 +335,22 @@ class SimNode:
 class System:
     """A cluster in virtual time."""
 
-    def __init__(self, store: Store, clock: ManualClock, *, timing: Timing | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: ManualClock,
+        *,
+        timing: Timing | None = None,
+        seed: int = 0,
+        queue: MemoryQueue | None = None,
+    ) -> None:
+        self.timing = timing or Timing()
+        self.queue = queue  # in front of the store; None: there is none
+        if queue is not None:
+            offers = Offers(queue, store, clock, Metrics().tickets, horizon=self.timing.horizon)
+            store = cast(Store, OfferingStore(store, offers, patience=timedelta(seconds=1)))
         self.store = store
         self.clock = clock
-        self.timing = timing or Timing()
         self.random = random.Random(seed)
         self.new_id = Ids(random=self.random.randbytes, wall=lambda: clock.now().timestamp())
         self.scripts: dict[str, Script] = dict.fromkeys(TASKS, instantly)

@@ -54,6 +54,12 @@ class Stream:
 
 
 @pytest.fixture
+def system(store_system: System) -> System:
+    """Without a queue: these are claims in the store alone."""
+    return store_system
+
+
+@pytest.fixture
 async def stream(system: System, monkeypatch: pytest.MonkeyPatch) -> Stream:
     stream = Stream(system, await system.add_node())
     claim = system.store.claim

@@ -201,8 +201,9 @@ async def test_a_gate_that_could_not_be_freed_is_freed_later(system: System, for
 
 @pytest.mark.parametrize("lanes", [1, 3])
 async def test_gates_that_a_silent_node_could_not_free_do_not_hide_what_is_behind_their_runs(
-    system: System, lanes: int
+    store_system: System, lanes: int
 ) -> None:
+    system = store_system
     silent = await system.add_node(concurrency=2000)
     gates = [f"k{n}" for n in range(1100)]
 

@@ -11,6 +11,7 @@ from horae.ports.events import EventLog
 from horae.ports.reader import Reader
 from horae.ports.store import Store
 from tests.acts import ACTS
+from tests.memory_queue import Mischief
 
 
 def verbs_of(port: type) -> tuple[str, ...]:
@@ -57,6 +58,8 @@ class Kind(StrEnum):
     SIGNAL_DOUBLED = "signal doubled"
     SIGNAL_LATE = "signal late"
     CLOCK = "clock offset"
+    QUEUE_EMPTIED = "queue emptied"
+    QUEUE_DOWN = "queue down"
 
 
 @dataclass
@@ -106,6 +109,15 @@ class Faults:
         self.frozen = self._times(0, 1, 1, 2)
         self.left = self._times(0, 1, 2)
         self.outages = self._times(0, 0, 1)
+        self._queue = random.Random(f"{seed} queue")  # of its own, so that other faults are as without a queue
+        self.emptied = sorted(self._queue.uniform(1.0, until) for _ in range(2))
+        self.queue_outages = sorted(self._queue.uniform(1.0, until) for _ in range(self._queue.choice((0, 1, 2))))
+        self.queue = Mischief(
+            lost=self._queue.choice((0.0, 0.1, 0.5)),
+            doubled=self._queue.choice((0.0, 0.2, 0.5)),
+            late=self._queue.choice((0.0, 0.2, 0.5)),
+            shuffled=self._queue.random() < 0.5,
+        )
 
     def _planned_crashes(self, seed: int) -> Iterator[tuple[str, float]]:
         """Yield crash points in turn, so that consecutive seeds reach all of them, and from when on each is armed."""

@@ -17,13 +17,16 @@ from horae.engine.cluster.shards import shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
+from horae.engine.duties.watcher import Watcher
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop
 from horae.metrics import Metrics
+from horae.offering import OfferingStore, Offers
 from horae.ports.clock import StoreClock
 from horae.ports.store import Store
+from tests.memory_queue import MemoryQueue
 from tests.simulation.handler import REGISTRY, SCHEMAS, Workplace
 from tests.simulation.recording import History
 from tests.simulation.virtual import SimulatedLoop
@@ -46,6 +49,7 @@ class Host(Workplace):
         *,
         rng: Random,
         drift: float,
+        queue: MemoryQueue | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -55,6 +59,7 @@ class Host(Workplace):
         self.services: Services | None = None  # once it is up
         self.unplug = wire.unplug
         self._store = cast(Store, wire)
+        self._queue = queue  # in front of the store; None: there is none
         self._loop = loop
         self._timing = timing
         self.at = history.now
@@ -76,6 +81,10 @@ class Host(Workplace):
         """Start the node as `runtime.wiring` does."""
         store, clock, timing, rng = self._store, self._clock, self._timing, self._rng
         await sync_clock(clock, store)
+        queue, tickets = self._queue, _METRICS.tickets
+        if queue is not None:
+            offers = Offers(queue, store, clock, tickets, horizon=timing.horizon)
+            store = cast(Store, OfferingStore(store, offers))
         ids = Ids(random=rng.randbytes, wall=lambda: clock.now().timestamp())
         lease = Lease(clock, timing)
         self._executor = Executor(
@@ -93,6 +102,7 @@ class Host(Workplace):
             queues=(),
             concurrency=self._concurrency,
             random_factor=rng.random,
+            queue=queue,
         )
         self._heartbeat = Heartbeat(
             store,
@@ -114,6 +124,10 @@ class Host(Workplace):
             retention=Retention(store, clock, keep=timedelta(days=30)),
             planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
             worker=worker,
+            queue=queue,
+            watcher=None
+            if queue is None
+            else Watcher(store, queue, clock, tickets, timing=timing, shards=self._shards),
         )
         await self._node.start()
         self.services = Services.over(

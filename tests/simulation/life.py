@@ -29,6 +29,7 @@ from horae.proof.checking.history.records import (
     Setup,
 )
 from horae.stores.sqlite.store import SqliteStore
+from tests.memory_queue import MemoryQueue
 from tests.simulation.faults import DOWN_SECONDS, FROZEN_SECONDS, SLOW_SECONDS, Faults, Fired, Kind
 from tests.simulation.host import Host
 from tests.simulation.judging import LEAST_RUNS, judge
@@ -49,6 +50,7 @@ HOSTS = 3
 CLOCK_ERROR = 0.001  # seconds; and as much as a clock drifts while nothing sets it right
 SILENCE = 30.0  # seconds; no outage and no standstill takes longer
 EPOCH = START.timestamp()
+WITH_QUEUE = 4  # of so many seeds the last one has a queue in front of the store
 ROUNDS = 5  # of ending what is left of a life
 TIMING = Timing(  # shorter than in life, so that more of it fits into one
     heartbeat=timedelta(seconds=2),
@@ -91,6 +93,9 @@ class Life:
             self.faults.drift = drift
         self.clock_error = CLOCK_ERROR + self.faults.drift * SILENCE
         self.history = History(self.at)
+        self.queue: MemoryQueue | None = None
+        if seed % WITH_QUEUE == WITH_QUEUE - 1:
+            self.queue = MemoryQueue(self.now, mischief=self.faults.queue, chance=random.Random(f"{seed} tickets"))
         self.network = Network(store, loop, self.faults, self._watch)
         self.users = Users(self, seed, until=ACTIVE)
         self.hosts: list[Host] = []  # every process, also those that ended
@@ -127,6 +132,8 @@ class Life:
             *((at, self._freeze) for at in faults.frozen),
             *((at, self._leave) for at in faults.left),
             *((at, self._go_down) for at in faults.outages),
+            *((at, self._empty_queue) for at in faults.emptied if self.queue is not None),
+            *((at, self._break_queue) for at in faults.queue_outages if self.queue is not None),
         ]
         for at, fault in sorted(plan, key=lambda planned: planned[0]):
             await asyncio.sleep(max(at - self.loop.time(), 0))
@@ -163,6 +170,22 @@ class Life:
         self.network.down = True
         self.loop.call_later(seconds, self._come_up)
 
+    def _empty_queue(self) -> None:
+        assert self.queue is not None
+        self._note(Kind.QUEUE_EMPTIED, "queue")
+        self.queue.forget()
+
+    def _break_queue(self) -> None:
+        assert self.queue is not None
+        seconds = self.faults.choose(DOWN_SECONDS)
+        self._note(Kind.QUEUE_DOWN, "queue", seconds)
+        self.queue.down = True
+        self.loop.call_later(seconds, self._mend_queue)
+
+    def _mend_queue(self) -> None:
+        assert self.queue is not None
+        self.queue.down = False
+
     def _come_up(self) -> None:
         self.network.down = False
 
@@ -195,7 +218,7 @@ class Life:
             self._crash(host, point)
 
         wire = self.network.wire(kill)
-        host = Host(name, number, wire, self.loop, TIMING, self.history, rng=rng, drift=drift)
+        host = Host(name, number, wire, self.loop, TIMING, self.history, rng=rng, drift=drift, queue=self.queue)
         self.hosts.append(host)
         self.loop.spawn(host, self._run(host), f"run {name}")
 
@@ -229,6 +252,8 @@ class Life:
 
     async def _heal(self) -> None:
         self.network.down = False
+        if self.queue is not None:
+            self._mend_queue()
         for host in self.hosts:
             self._thaw(host)
         for _ in range(int(PATIENCE)):

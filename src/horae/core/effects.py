@@ -34,7 +34,7 @@ from horae.core.lifecycle import has_begun
 from horae.core.model import DISCARDED, Backfill, Job, JobId, JobStatus, Node, Reason, Run, Skip, State
 from horae.core.records import Declaration, IdempotencyRecord, KeyHolder, QueueSettings, ScheduleTrail, TaskSchema
 from horae.core.schedule.evaluate import SlotRange
-from horae.core.schedule_trail import extended, trail_of
+from horae.core.schedule.trail import extended, trail_of
 from horae.core.signals import Kind, Signal
 from horae.core.values import Value, replace
 

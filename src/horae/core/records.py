@@ -61,7 +61,7 @@ class PastSchedule(Value, frozen=True, kw_only=True):
 
 
 class ScheduleTrail(Value, frozen=True, kw_only=True):
-    """What was changed about the schedule of a recurring job; one per job that was changed, see `schedule_trail`."""
+    """What was changed about the schedule of a recurring job; one per job that was changed, see `schedule.trail`."""
 
     owner: str
     job_id: JobId

@@ -15,9 +15,11 @@ from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
+from horae.engine.duties.watcher import Watcher
 from horae.engine.worker.worker import Worker
 from horae.loop import Loop, Tick, Wakeup
 from horae.ports.clock import Clock
+from horae.ports.queue import Queue
 from horae.ports.store import Store
 
 log = structlog.get_logger(__name__)
@@ -41,7 +43,10 @@ class NodeService:
         retention: Retention,
         planner: Planner | None,
         worker: Worker | None,
+        queue: Queue | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
+        """`queue` is in front of the store, and `watcher` fills it; None: the store itself is the queue."""
         self._store = store
         self._clock = clock
         self._lease = lease
@@ -51,16 +56,22 @@ class NodeService:
         self._heartbeat: Heartbeat | None = None  # once the node is registered
         self._loops: list[Loop] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._queue = queue
+        self._watcher = watcher
+        self._unsubscribe: list[Callable[[], None]] = []
         self._leaving = False
         self._add("janitor", janitor.tick, timing.heartbeat)
         self._add("retention", retention.tick, timedelta(hours=1))
         self._planner_loop = self._add("planner", planner.tick, IDLE) if planner else None
+        self._watcher_loop = self._add("watcher", watcher.tick, IDLE) if watcher else None
         self._stops_loop: Loop | None = None
+        self._taking: asyncio.Task[None] | None = None  # takes tickets from the queue
         if worker is not None:
             self._add("claims", worker.claim, timing.lead, worker.claim_wakeup)  # a lost signal costs at most the lead
             self._stops_loop = self._add("stops", worker.apply_stops, timing.heartbeat)
             self._add("results", worker.settler.tick, IDLE, worker.settle_wakeup)
+            if worker.tickets is not None:
+                self._add("tickets", worker.take_tickets, timing.lead, worker.tickets_wakeup)
             self._add("lease", worker.withdrawer.check_lease, LEASE_CHECK)
 
     @property
@@ -76,8 +87,11 @@ class NodeService:
     async def start(self) -> None:
         """Join the cluster and start every duty."""
         self._heartbeat = await self._heartbeat_thread.start(self._after_beat)
-        self._unsubscribe = self._store.subscribe(self._on_signal)
+        self._unsubscribe = [self._store.subscribe(self._on_signal)]
+        if self._queue is not None and self._queue.traits.carries_signals:
+            self._unsubscribe.append(self._queue.subscribe(self._on_signal))
         self._tasks = [asyncio.create_task(loop.run(), name=loop.name) for loop in self._loops]
+        self._taking = next((task for task in self._tasks if task.get_name() == "tickets"), None)
 
     async def failed(self) -> None:
         """Wait until a duty ends, which none should do, and raise its error."""
@@ -93,14 +107,26 @@ class NodeService:
     async def stop(self) -> None:
         """Finish what runs within the drain time, give the rest back, leave the cluster."""
         self._leaving = True
-        self._unsubscribe()
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        if self._taking is not None:
+            self._taking.cancel()  # what it took is given back
         if self._worker is not None:
             await self._drain(self._worker)
         for loop in self._loops:
             loop.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._worker is not None:
+            await self._leave_tickets(self._worker)
         await self._heartbeat_thread.stop()
         await self._unregister()
+
+    async def _leave_tickets(self, worker: Worker) -> None:
+        try:
+            if worker.tickets is not None:
+                await worker.tickets.leave()
+        except Unavailable as exc:
+            log.warning("tickets_not_returned", reason=str(exc))  # they come back by themselves
 
     async def _unregister(self) -> None:
         if self._heartbeat is None:
@@ -127,6 +153,8 @@ class NodeService:
     def _on_signal(self, signal: Signal) -> None:
         if signal.kind in (Kind.DUE, Kind.ANY) and self._worker is not None:
             self._worker.signal(signal.at)
+        if signal.kind in (Kind.DUE, Kind.ANY) and self._watcher is not None and self._watcher_loop is not None:
+            self._watcher_loop.wake(self._watcher.signal(signal.at))
         if signal.kind in (Kind.PLAN, Kind.ANY) and self._planner_loop is not None:
             self._planner_loop.wake(signal.at)
         stops = signal.kind is Kind.ANY or (signal.kind is Kind.STOP and signal.node in (None, self.node_id))

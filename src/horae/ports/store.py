@@ -132,16 +132,20 @@ class Store(Reader, Database, Protocol):
         """
 
     async def waiting(
-        self, shards: Sequence[int], *, since: datetime | None, until: datetime, cursor: str | None, limit: int
+        self,
+        shards: Sequence[int],
+        *,
+        since: datetime | None,
+        until: datetime,
+        cursor: str | None,
+        limit: int,
+        gates: Sequence[str] | None = None,
     ) -> Waiting:
         """Return tickets of runs of these shards (`shard_of` their id) that wake from `since` up to `until`.
 
         They can be claimed: nobody holds them, and neither they nor their queue are paused, nor are they parked.
-        `since` None is the beginning.
+        `since` None is the beginning. With `gates` only the runs that come next in each of these, whatever the limit.
         """
-
-    async def next_in_gates(self, gates: Sequence[str], *, until: datetime) -> list[Ticket]:
-        """Return tickets of the runs that come next in gates, of those that can be claimed and wake up to `until`."""
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         """Write that attempts began, or their progress, if the fences still hold."""

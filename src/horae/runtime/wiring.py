@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import structlog
 
 from horae import __version__
-from horae.adapters import blobs_to_prune, make_archive, make_blobs, open_heartbeat_store, opened_store, sync_clock
+from horae.adapters import (
+    blobs_to_prune,
+    make_archive,
+    make_blobs,
+    open_heartbeat_store,
+    opened_queue,
+    opened_store,
+    sync_clock,
+)
 from horae.api.app import Api, create_app, create_probes
 from horae.api.auth.guard import Guard, guard_of
 from horae.api.dispatch.context import Services
@@ -27,14 +35,17 @@ from horae.engine.duties.archiving import Archiver
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
+from horae.engine.duties.watcher import Watcher
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
 from horae.jobs.declared import DeclaredOutcome, DeclaredQueues, DeclaredResult, DeclaredSchedules
 from horae.metrics import Metrics
+from horae.offering import offering_store
 from horae.ports.blobs import Blobs
 from horae.ports.clock import StoreClock
 from horae.ports.files import Files
+from horae.ports.queue import Queue
 from horae.ports.store import Store
 from horae.runtime.demo import seed_demo_jobs
 from horae.runtime.plan import NodePlan, Program
@@ -55,6 +66,7 @@ class Parts:
     settings: Settings
     plan: NodePlan
     store: Store
+    queue: Queue | None  # in front of the store; None: there is none
     blobs: Blobs
     archive: Files | None
     clock: StoreClock
@@ -129,15 +141,20 @@ async def running_node(
 async def _opened_parts(
     stack: contextlib.AsyncExitStack, settings: Settings, plan: NodePlan, programs: Sequence[Program]
 ) -> Parts:
-    """Open the store, which the stack closes, and follow its clock."""
+    """Open the store and the queue, which the stack closes, and follow the clock of the store."""
     metrics, clock = Metrics(), StoreClock()
     opening = opened_store(settings.store, own=plan.local)
     store: Store = metrics.measured(await stack.enter_async_context(opening))
     await sync_clock(clock, store)
+    queue = await stack.enter_async_context(opened_queue(settings.queue))
+    if queue is not None:
+        offering = offering_store(store, queue, clock, metrics.tickets, horizon=settings.horizon_seconds)
+        store = await stack.enter_async_context(offering)
     return Parts(
         settings=settings,
         plan=plan,
         store=store,
+        queue=queue,
         blobs=make_blobs(settings.blobs, store),
         archive=make_archive(settings.archive),
         clock=clock,
@@ -185,6 +202,9 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     planner = None
     if "planner" in parts.plan.roles:
         planner = Planner(store, clock, parts.metrics, horizon=timing.horizon, shards=shards, new_id=parts.ids)
+    watcher = None
+    if planner is not None and parts.queue is not None:
+        watcher = Watcher(store, parts.queue, clock, parts.metrics.tickets, timing=timing, shards=shards)
     return NodeService(
         store=store,
         clock=clock,
@@ -195,6 +215,8 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
         retention=_retention(parts, shards if planner is not None else list),
         planner=planner,
         worker=worker,
+        queue=parts.queue,
+        watcher=watcher,
     )
 
 
@@ -221,6 +243,7 @@ def _worker(parts: Parts, executor: Executor, lease: Lease, *, node_id: Callable
         queues=parts.plan.queues,
         concurrency=parts.plan.concurrency,
         random_factor=random.random,
+        queue=parts.queue,
     )
 
 

@@ -11,7 +11,7 @@ from horae.core.drafts import Draft
 from horae.core.model import Job, Misfire, Reason, State
 from horae.core.records import ScheduleTrail
 from horae.core.schedule.parse import schedule_to_wire
-from horae.core.schedule_trail import MOST_PAST
+from horae.core.schedule.trail import MOST_PAST
 from horae.jobs import cancel
 from horae.ports.reader import RunFilter
 from horae.proof.checking import Code

@@ -5,18 +5,20 @@ from datetime import datetime, timedelta
 
 from horae.core.decisions.results import cancel, give_back
 from horae.core.errors import Unavailable
-from horae.core.model import Reason, Run
+from horae.core.model import Reason, Run, RunId
 from horae.engine.worker.contested import decide_contested
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.scan_floor import LeftRuns, ScanFloor
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import WorkerState
+from horae.engine.worker.tickets import Tickets
 from horae.ports.store import ClaimRequest, Claims
 
 CLAIM_BATCH = 1000
 STREAM = 20  # claims of a steady stream within the lead
 BESIDE_BACKLOG = 100  # runs in one claim of what comes due beside a backlog; the queues share it
 PAST_UNDECIDED = 10  # extra claims past undecided contested runs
+FEW_TICKETS = 100  # fewer that are claimed keep a distance to the next claim
 WORTH = 10  # less than this part of all that may be held is not worth a claim
 
 
@@ -32,7 +34,10 @@ class Claimer:
         tasks: Sequence[str],
         queues: Sequence[str],
         spacing: timedelta,
+        tickets: Tickets | None = None,
     ) -> None:
+        """`tickets` are those of a queue in front of the store; None: claims look into the store."""
+        self._tickets = tickets
         self._state = state
         self._releaser = releaser
         self._settler = settler
@@ -83,6 +88,8 @@ class Claimer:
             return now + too_soon
         self._claimed_at = elapsed
         self._give_back_overdue(now)
+        if self._tickets is not None and self._tickets.healthy:
+            return await self._claim_by_tickets(self._tickets, now)
         beside_at = await self._claim_beside_backlog(now)
         room, free_gates = self._room(now), self._state.gates.take_free()
         again = None
@@ -92,6 +99,36 @@ class Claimer:
         if room > 0 or free_gates:
             again = await self._claim(now, room, free_gates)
         return min(filter(None, (again, beside_at, self.check_overdue_at())), default=None)
+
+    def room_for_tickets(self) -> int:
+        """Return how many tickets to take; without room the next result wakes us."""
+        assert self._tickets is not None
+        room = self._room(self._clock.now()) - self._tickets.untried
+        if room <= 0:
+            self.starved = True
+        return max(room, 0)
+
+    async def _claim_by_tickets(self, tickets: Tickets, now: datetime) -> datetime | None:
+        """Claim what we have tickets for; returns when to claim again."""
+        room = self._room(now)
+        self.starved = self.starved or room == 0
+        run_ids, free_gates = tickets.ripe(now, room), self._state.gates.take_free()
+        if not run_ids and not free_gates:
+            return min(filter(None, (tickets.next_at() if room else None, self.check_overdue_at())), default=None)
+        try:
+            claimed = await self._claim_once(
+                now, until=now + self._lead, floor=None, limit=len(run_ids), free_gates=free_gates, among=run_ids
+            )
+        except Unavailable:
+            self._state.gates.free(free_gates)  # else no other node could ever claim in them
+            raise
+        if claimed is None:
+            return None
+        claims, undecided = claimed
+        self._spaced = len(claims.runs) < FEW_TICKETS
+        self.lined_up = claims.lined_up_at is not None or bool(self._state.gates.full())
+        await tickets.answered(run_ids, claims, undecided=undecided)
+        return min(filter(None, (tickets.next_at(), self.check_overdue_at())), default=None)
 
     async def _claim_beside_backlog(self, now: datetime) -> datetime | None:
         """Claim what comes due during a backlog, so that it is not late, too; returns when to do so again."""
@@ -145,6 +182,7 @@ class Claimer:
         limit: int,
         free_gates: Sequence[str] = (),
         undecided_gates: Collection[str] = (),
+        among: Sequence[RunId] | None = None,
     ) -> tuple[Claims, bool] | None:
         """Claim, hold what came, release what is due, and decide contested runs; the flag: some are still undecided.
 
@@ -165,6 +203,7 @@ class Claimer:
             full_gates=gates.full(),
             free_gates=free_gates,
             undecided_gates=undecided_gates,
+            among=among,
         )
         try:
             claims = await self._store.claim(request)

@@ -18,11 +18,13 @@ from horae.engine.worker.reconcile import Reconciler
 from horae.engine.worker.releases import Releaser
 from horae.engine.worker.settler import Settler
 from horae.engine.worker.state import AttemptRunner, WorkerState
+from horae.engine.worker.tickets import Tickets
 from horae.engine.worker.timer import UVLOOP_SECONDS, LoopTimer, Timer
 from horae.engine.worker.withdrawals import Withdrawer
 from horae.loop import Wakeup
 from horae.metrics import Metrics
 from horae.ports.clock import Clock
+from horae.ports.queue import Queue
 from horae.ports.store import Store
 
 
@@ -57,13 +59,16 @@ class Worker:
         per_gate: int | None = None,
         make_timer: Callable[[Callable[[], object]], Timer] | None = None,
         settle_wakeup: Wakeup | None = None,
+        queue: Queue | None = None,
     ) -> None:
         """`spacing` is the least time between claims that bring little; `make_timer` gets what the timer calls.
 
         `per_gate` is how many runs of one gate to claim at once, and to hold; None: few, because others share them.
+        `queue` is in front of the store; None: there is none, and claims look into the store.
         """
         self._clock = clock
         self._timing = timing
+        self._spacing = spacing
         self._random_factor = random_factor
         self.failures = FailureLog()
         self.claim_wakeup = Wakeup(clock)  # for the loop that calls `claim`
@@ -77,15 +82,22 @@ class Worker:
         self._releaser = releaser = Releaser(
             state, settler, timer, done=self._attempt_done, progressed=self._attempt_progressed
         )
-        self._claimer = Claimer(state, releaser, settler, tasks=tasks, queues=queues, spacing=spacing)
+        self.tickets = None if queue is None else self._tickets_of(queue, queues, tasks)
+        self.tickets_wakeup = Wakeup(clock)  # for the loop that calls `take_tickets`
+        self._claimer = Claimer(
+            state, releaser, settler, tasks=tasks, queues=queues, spacing=spacing, tickets=self.tickets
+        )
         self.withdrawer = Withdrawer(state, releaser)
         self._reconciler = Reconciler(state, settler)
         executor.when_lent(lambda: self._use_slot(self._clock.now()))
-        metrics.watch_slots(
+        self._watch_slots(state)
+
+    def _watch_slots(self, state: WorkerState) -> None:
+        state.metrics.watch_slots(
             free=lambda: max(state.free_slots, 0),
             busy=lambda: state.busy,
-            waiting=lambda: executor.lent,
-            abandoned=lambda: executor.abandoned,
+            waiting=lambda: state.executor.lent,
+            abandoned=lambda: state.executor.abandoned,
         )
 
     @property
@@ -122,7 +134,37 @@ class Worker:
     def signal(self, at: datetime | None) -> None:
         """Claim in time for runs that are due from `at` on; None when the time is not known."""
         self._claimer.signal(at)
+        if self.tickets is not None and self.tickets.healthy:
+            return  # the queue wakes us
         self.claim_wakeup.wake(None if at is None else at - self._timing.lead)
+
+    def _tickets_of(self, queue: Queue, queues: Sequence[str], tasks: Sequence[str]) -> Tickets:
+        return Tickets(
+            queue,
+            self._clock,
+            self._state.metrics.tickets,
+            lead=self._timing.lead,
+            queues=queues,
+            tasks=tasks,
+            taken=self.claim_wakeup.wake,
+        )
+
+    async def take_tickets(self) -> datetime | None:
+        """Take tickets of what is due soon, as many as there is room for; returns when to take again."""
+        assert self.tickets is not None
+        if not self._may_work():
+            await self.tickets.leave()
+            return None
+        if (room := self._claimer.room_for_tickets()) == 0:
+            return None  # the next result wakes us
+        taken = await self.tickets.take(room)
+        if not self._may_work():  # any more
+            await self.tickets.leave()
+            return None
+        return self._clock.now() + (timedelta() if taken >= room else self._spacing)
+
+    def _may_work(self) -> bool:
+        return self._state.phase.may_work
 
     async def claim(self) -> datetime | None:
         """Claim and hold runs once; returns when there is something to claim again."""
@@ -198,6 +240,10 @@ class Worker:
         gated = [result.run for result in results if result.run.gate is not None]
         for run in gated:
             self._state.gates.settled(run)
+        if self.tickets is not None:
+            queues = {result.run.spec.queue for result in results}
+            if self.tickets.try_soon(queues, gated=bool(gated)):
+                self.claim_wakeup.wake()
         if self._claimer.starved or (gated and self._claimer.lined_up):
             self._claim_again()
         elif gated:
@@ -206,6 +252,7 @@ class Worker:
     def _claim_again(self) -> None:
         self._claimer.starved = False
         self.claim_wakeup.wake()
+        self.tickets_wakeup.wake()
 
     # --- leaving early
 

@@ -708,7 +708,8 @@ SELECT next.id, next.task, next.queue, next.priority, next.owner, next.wake_at
                       WHERE runs.gate = given.gate AND node IS NULL AND NOT parked AND NOT paused
                       ORDER BY due_at, id
                       LIMIT 1) AS next
- WHERE next.wake_at <= $2::timestamptz AND next.queue NOT IN (SELECT queue FROM queues WHERE paused);
+ WHERE next.wake_at >= $2::timestamptz AND next.wake_at <= $3::timestamptz
+   AND next.queue NOT IN (SELECT queue FROM queues WHERE paused);
 
 -- name: due_lanes_of_each_owner
 -- For when too many lanes are due to list them: of each owner those that were looked into longest ago, and those that have

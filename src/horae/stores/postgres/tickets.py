@@ -16,8 +16,19 @@ class PostgresTickets(PostgresBase):
     """The verbs of the store that fill a queue."""
 
     async def waiting(
-        self, shards: Sequence[int], *, since: datetime | None, until: datetime, cursor: str | None, limit: int
+        self,
+        shards: Sequence[int],
+        *,
+        since: datetime | None,
+        until: datetime,
+        cursor: str | None,
+        limit: int,
+        gates: Sequence[str] | None = None,
     ) -> Waiting:
+        wanted = frozenset(shards)
+        if gates is not None:
+            found = map(_ticket, await self._db.rows("next_in_gates", gates, since or BEGINNING, until))
+            return Waiting(tickets=[each for each in found if shard_of(JobId(each.run_id)) in wanted], cursor=None)
         after_at, after_id = BEGINNING, LOWEST_ID
         if cursor is not None:
             micros, after_id = decode_cursor(cursor, Micros, Ident)
@@ -25,11 +36,7 @@ class PostgresTickets(PostgresBase):
         rows = await self._db.rows("waiting", since or BEGINNING, until, after_at, after_id, limit)
         tickets = list(map(_ticket, rows))
         more = encode_cursor(micros_of(tickets[-1].wake_at), tickets[-1].run_id) if len(rows) == limit else None
-        wanted = frozenset(shards)
         return Waiting(tickets=[each for each in tickets if shard_of(JobId(each.run_id)) in wanted], cursor=more)
-
-    async def next_in_gates(self, gates: Sequence[str], *, until: datetime) -> list[Ticket]:
-        return list(map(_ticket, await self._db.rows("next_in_gates", gates, until)))
 
 
 def _ticket(row: Sequence[Any]) -> Ticket:

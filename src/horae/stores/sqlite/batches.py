@@ -98,7 +98,7 @@ def _encode(similar: Sequence[Run]) -> tuple[str, list[Any]]:
 # --- runs that wait in a lane
 
 
-class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class WaitingRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row of the statement `lane`."""
 
     id: str  # in upper case, as the job's: lower case takes SQLite longer
@@ -117,58 +117,58 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _NEVER = {"node", "finished_at", "result", "reason", "resolution"}  # while a run waits
-COMMON = tuple(name for name in RUN_COLUMNS if name not in {*Waiting.__struct_fields__, *_NEVER})
+COMMON = tuple(name for name in RUN_COLUMNS if name not in {*WaitingRow.__struct_fields__, *_NEVER})
 
-_decode_lane: Callable[[str], list[Waiting]] = msgspec.json.Decoder(list[Waiting]).decode
+_decode_lane: Callable[[str], list[WaitingRow]] = msgspec.json.Decoder(list[WaitingRow]).decode
 _common_rows = Rows(time=to_time, ident=str.lower)
 
 
-def lane(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waiting]:
+def lane(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[WaitingRow]:
     """A page of the runs that wait in a lane, by wake-up time."""
     [text] = db.execute(STATEMENTS["lane"], which).fetchone()
     return _decode_lane(text)
 
 
-def lane_beyond(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[Waiting]:
+def lane_beyond(db: sqlite3.Connection, which: Mapping[str, Any]) -> list[WaitingRow]:
     """The same, of so many runs of any task those that the claim knows."""
     [text] = db.execute(STATEMENTS["lane_beyond"], which).fetchone()
     return _decode_lane(text)
 
 
-def among(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[Waiting]:
+def among(db: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[WaitingRow]:
     """Those of some runs that wait and are neither parked nor paused."""
     named = {"ids": to_blob("".join(run_ids)), "places": to_json(list(range(len(run_ids))))}
     [text] = db.execute(STATEMENTS["among"], named).fetchone()
     return _decode_lane(text)
 
 
-def claim(db: sqlite3.Connection, rows: Sequence[Waiting], node: NodeId) -> None:
+def claim(db: sqlite3.Connection, rows: Sequence[WaitingRow], node: NodeId) -> None:
     """Assign runs to a node."""
     db.execute(STATEMENTS["claim_runs"], {"node": to_blob(node), "seqs": to_json([row.seq for row in rows])})
 
 
-def claimed(rows: Iterable[Waiting], node: NodeId) -> list[Run]:
+def claimed(rows: Iterable[WaitingRow], node: NodeId) -> list[Run]:
     """The runs as a node claimed them."""
     return [_run(row, _common(bytes(row.common)), State.CLAIMED, node, row.fence + 1) for row in rows]
 
 
-def task_of(row: Waiting) -> str:
+def task_of(row: WaitingRow) -> str:
     """The task of a row, which it does not name by itself."""
     return _common(bytes(row.common)).spec.task
 
 
-def priority_of(row: Waiting) -> int:
+def priority_of(row: WaitingRow) -> int:
     """The priority of a row."""
     return _common(bytes(row.common)).spec.priority
 
 
-def waiting(row: Waiting) -> Run:
+def waiting(row: WaitingRow) -> Run:
     """The run of a row that was not claimed."""
     common = _common(bytes(row.common))
     return _run(row, common, common.state, None, row.fence)
 
 
-def _run(row: Waiting, common: Run, state: State, node: NodeId | None, fence: int) -> Run:
+def _run(row: WaitingRow, common: Run, state: State, node: NodeId | None, fence: int) -> Run:
     due_at = to_time(row.due_at)
     ident = row.id.lower()
     return replace(

@@ -14,7 +14,7 @@ from horae.core.model import RunId
 from horae.core.records import QueueSettings
 from horae.ports.store import ClaimRequest, Claims, Contested
 from horae.stores.sqlite import batches, lanes
-from horae.stores.sqlite.batches import Waiting
+from horae.stores.sqlite.batches import WaitingRow
 from horae.stores.sqlite.codecs import FIRST, to_blob, to_json, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
@@ -27,7 +27,7 @@ MAX_PAGE = 500  # runs of a lane that are read at once; with the largest paramet
 MIN_PAGE = 10
 
 
-def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Waiting], Claims]:
+def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[WaitingRow], Claims]:
     """Take runs for a node; returns them as rows, to be decoded after the write lock is released."""
     db, node = transaction.db, to_blob(request.node)
     if db.execute(STATEMENTS["node_is_registered"], (node,)).fetchone() is None:
@@ -59,7 +59,7 @@ def claim(transaction: Transaction, request: ClaimRequest) -> tuple[Sequence[Wai
 
 def _claim_among(
     db: sqlite3.Connection, request: ClaimRequest, run_ids: Sequence[RunId], known: Mapping[str, QueueSettings]
-) -> tuple[Sequence[Waiting], Claims]:
+) -> tuple[Sequence[WaitingRow], Claims]:
     """Take some of the given runs, whatever their lanes have."""
     rows = batches.among(db, list(dict.fromkeys(run_ids)))
     scan = _Scan(db, request, known, rooms(db, known, (row.queue for row in rows)))
@@ -90,14 +90,14 @@ class _Scan:
     def __init__(
         self, db: sqlite3.Connection, request: ClaimRequest, known: Mapping[str, QueueSettings], room: Rooms
     ) -> None:
-        self.taken: list[Waiting] = []
+        self.taken: list[WaitingRow] = []
         self.contested: list[Contested] = []
         self.gave: set[Lane] = set()  # lanes of which some were taken
         self.more = False  # whether there may be more to claim right now
         self.gates = ClaimGates(
             request.node, request.now, request.full_gates, request.undecided_gates, per_gate=request.per_gate
         )
-        self._last: dict[str, Waiting] = {}  # the last run that it takes of each gate
+        self._last: dict[str, WaitingRow] = {}  # the last run that it takes of each gate
         self._db = db
         self._request = request
         self._known = known
@@ -121,9 +121,9 @@ class _Scan:
             if len(offers) > 1:
                 self.taken[start:] = sorted(self.taken[start:], key=lambda row: (row.wake_at, row.seq))
 
-    def take_among(self, rows: Sequence[Waiting]) -> None:
+    def take_among(self, rows: Sequence[WaitingRow]) -> None:
         """Take what it may of the given rows, the highest priority first."""
-        request, until, tasks = self._request, self._bounds["until"], frozenset(self._request.tasks)
+        request, until, tasks = self._request, to_micros(self._request.until), frozenset(self._request.tasks)
         for row in sorted(rows, key=lambda row: (-batches.priority_of(row), row.wake_at, row.seq)):
             queue, settings = row.queue, self._known.get(row.queue)
             paused = settings is not None and settings.paused
@@ -186,7 +186,7 @@ class _Scan:
             self.gave.add(offer.lane)
         self.more = self.more or (got > 0 and got == share and offer.count >= min(share + 1, self._part))
 
-    def _passes(self, row: Waiting, gate: str) -> bool:
+    def _passes(self, row: WaitingRow, gate: str) -> bool:
         """Whether the claim takes a run with a gate; notes a contested one."""
         node, gates = self._request.node, self.gates
         state = None if gates.is_full(gate) else state_of_gate(self._db, row, node, self._last.get(gate))
@@ -205,13 +205,13 @@ class _Scan:
         for row in batches.lane_beyond(self._db, {**which, "limit": LOOK_BEYOND}):
             self._note_overlap(row)
 
-    def _note_overlap(self, row: Waiting) -> None:
+    def _note_overlap(self, row: WaitingRow) -> None:
         """Note a due run of a full queue as contested if others are ahead of it."""
         is_due = row.gate is not None and self.gates.is_due(to_time(row.due_at), to_time(row.wake_at))
         if is_due and (ahead := rivals(self._db, row, self._request.node)):
             self.contested.append(Contested(run=batches.waiting(row), rivals=ahead))
 
-    def _rows(self, lane: Lane, share: int) -> Iterator[Waiting]:
+    def _rows(self, lane: Lane, share: int) -> Iterator[WaitingRow]:
         """The runs of a lane by wake-up time, read in pages."""
         which = {**self._which(lane), "limit": min(max(share, MIN_PAGE), MAX_PAGE)}
         while rows := batches.lane(self._db, which):

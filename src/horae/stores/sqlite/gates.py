@@ -8,7 +8,7 @@ from horae.core.decisions.gates import GateState
 from horae.core.decisions.release import Rival
 from horae.core.model import JobId, NodeId, RunId
 from horae.stores.sqlite import lanes
-from horae.stores.sqlite.batches import Waiting
+from horae.stores.sqlite.batches import WaitingRow
 from horae.stores.sqlite.codecs import FIRST, maybe_time, to_blob, to_hex, to_micros, to_time
 from horae.stores.sqlite.database import STATEMENTS
 from horae.stores.sqlite.executor import Transaction
@@ -18,7 +18,7 @@ LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
 MAX_RIVALS = 50  # the first of a long line are enough to decide by
 
 
-def state_of_gate(db: sqlite3.Connection, row: Waiting, node: NodeId, last: Waiting | None) -> GateState:
+def state_of_gate(db: sqlite3.Connection, row: WaitingRow, node: NodeId, last: WaitingRow | None) -> GateState:
     """The gate of a waiting run, for a node whose claim has taken runs of it up to `last`: no other is before that."""
     after = (FIRST, b"") if last is None else (last.due_at, to_blob(last.id))
     which = {**_place(row, node), "after_due_at": after[0], "after_id": after[1]}
@@ -30,7 +30,7 @@ def state_of_gate(db: sqlite3.Connection, row: Waiting, node: NodeId, last: Wait
     )
 
 
-def rivals(db: sqlite3.Connection, row: Waiting, node: NodeId) -> list[Rival]:
+def rivals(db: sqlite3.Connection, row: WaitingRow, node: NodeId) -> list[Rival]:
     """The runs ahead of a waiting run in its gate, dead letters first."""
     which = {**_place(row, node), "job_id": to_blob(row.job_id or row.id), "limit": MAX_RIVALS}
     return [
@@ -44,7 +44,7 @@ def rivals(db: sqlite3.Connection, row: Waiting, node: NodeId) -> list[Rival]:
     ]
 
 
-def _place(row: Waiting, node: NodeId) -> dict[str, Any]:
+def _place(row: WaitingRow, node: NodeId) -> dict[str, Any]:
     return {"gate": row.gate, "due_at": row.due_at, "id": to_blob(row.id), "node": to_blob(node)}
 
 

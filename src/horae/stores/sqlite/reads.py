@@ -188,10 +188,14 @@ def waiting(
     return Waiting(tickets=[ticket for ticket in map(_ticket, rows) if _shard(ticket) in shards], cursor=more)
 
 
-def next_in_gates(db: sqlite3.Connection, gates: Sequence[str], until: datetime) -> list[Ticket]:
+def next_in_gates(
+    db: sqlite3.Connection, gates: Sequence[str], shards: Collection[int], since: datetime | None, until: datetime
+) -> Waiting:
     """Tickets of the first waiting run of each gate, if it wakes in time."""
     rows = (db.execute(STATEMENTS["next_in_gate"], {"gate": gate}).fetchone() for gate in gates)
-    return [_ticket(row) for row in rows if row is not None and row[-2] <= to_micros(until)]
+    first = FIRST if since is None else to_micros(since)
+    found = [_ticket(row) for row in rows if row is not None and first <= row[-2] <= to_micros(until)]
+    return Waiting(tickets=[ticket for ticket in found if _shard(ticket) in shards], cursor=None)
 
 
 def _ticket(row: Sequence[Any]) -> Ticket:

@@ -237,7 +237,7 @@ SELECT json_group_array(json_array(
 -- Waiting runs by id, as a claim finds them in the lanes.
 {waiting_rows}
   FROM (SELECT seq AS place FROM json_each(:places) AS given CROSS JOIN runs INDEXED BY runs_id
-         WHERE id = substr(:ids, 16 * given.value + 1, 16)
+         WHERE runs.id = substr(:ids, 16 * given.value + 1, 16)
            AND state IN ('scheduled', 'retrying') AND parked = 0 AND paused = 0)
  CROSS JOIN runs ON runs.seq = place;
 

@@ -10,7 +10,6 @@ from horae.core.changes import Change, Refusal
 from horae.core.decisions.results import Settled
 from horae.core.model import Attempt, Job, JobId, Node, NodeId, Reason, Run, RunId
 from horae.core.signals import Signal
-from horae.core.tickets import Ticket
 from horae.core.values import replace
 from horae.ports.database import SchemaStatus, Tell, tell_nobody
 from horae.ports.reader import (
@@ -111,12 +110,18 @@ class SqliteStore:
         return replace(claims, runs=claimed(rows, request.node))
 
     async def waiting(
-        self, shards: Sequence[int], *, since: datetime | None, until: datetime, cursor: str | None, limit: int
+        self,
+        shards: Sequence[int],
+        *,
+        since: datetime | None,
+        until: datetime,
+        cursor: str | None,
+        limit: int,
+        gates: Sequence[str] | None = None,
     ) -> Waiting:
+        if gates is not None:
+            return await self._executor.read(lambda db: reads.next_in_gates(db, gates, shards, since, until))
         return await self._executor.read(lambda db: reads.waiting(db, shards, since, until, cursor, limit))
-
-    async def next_in_gates(self, gates: Sequence[str], *, until: datetime) -> list[Ticket]:
-        return await self._executor.read(lambda db: reads.next_in_gates(db, gates, until))
 
     async def start(self, runs: Sequence[Run]) -> list[bool]:
         return await self._executor.write(lambda transaction: sqlite_runs.start(transaction, runs))

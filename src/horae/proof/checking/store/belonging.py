@@ -7,7 +7,7 @@ from horae.core.effects import OVER
 from horae.core.lifecycle import FINAL
 from horae.core.model import Job, JobId, Run, Trigger
 from horae.core.records import ScheduleTrail
-from horae.core.schedule_trail import trail_of
+from horae.core.schedule.trail import trail_of
 from horae.proof.checking.findings import Code, Violation, job_name, of_job, of_run
 
 _RECURRING_ONLY = frozenset({Trigger.SCHEDULE, Trigger.BACKFILL})

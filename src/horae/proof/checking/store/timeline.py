@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from horae.core.model import Job
 from horae.core.records import PastSchedule, ScheduleTrail
 from horae.core.schedule.evaluate import count_between, next_after, skipped_in_gaps
+from horae.core.schedule.trail import trail_of
 from horae.core.schedule.types import Schedule
-from horae.core.schedule_trail import trail_of
 
 _TICK = timedelta(microseconds=1)
 _NEVER = datetime.max.replace(tzinfo=UTC)

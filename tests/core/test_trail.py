@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from horae.core.model import Job
 from horae.core.records import ScheduleTrail
+from horae.core.schedule.trail import MOST_PAST, extended, trail_of
 from horae.core.schedule.types import Every
-from horae.core.schedule_trail import MOST_PAST, extended, trail_of
 from horae.core.values import replace
 from tests.core.builders import NOON, a_job
 

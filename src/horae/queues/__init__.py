@@ -1,0 +1,1 @@
+"""Queue adapters: tickets of what wakes soon, in front of a store."""

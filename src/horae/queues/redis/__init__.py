@@ -1,0 +1,1 @@
+"""The queue on Redis or Valkey."""

@@ -1,0 +1,41 @@
+"""The queues that the suite is run against: each test has one for itself, by a name of its own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+
+import pytest
+
+from horae.adapters import make_queue
+from horae.ports.queue import Queue
+from tests.engines.servers import own_name, valkey_url
+from tests.memory_queue import MemoryQueue
+
+QUEUES = ("memory", "valkey")  # the one in memory is that of other tests
+
+Connect = Callable[[], Awaitable[Queue]]
+
+
+@pytest.fixture(params=QUEUES)
+async def connect_queue(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
+    """Opens the queue of this test once more, as another process would."""
+    memory = MemoryQueue(lambda: datetime.now(UTC))
+    prefix = own_name()
+    async with AsyncExitStack() as stack:
+
+        async def opened() -> Queue:
+            if request.param == "memory":
+                return memory
+            queue = make_queue(f"{valkey_url()}/0?prefix={prefix}")
+            assert queue is not None
+            await queue.open()
+            stack.push_async_callback(queue.close)
+            return queue
+
+        yield opened
+
+
+@pytest.fixture
+async def queue(connect_queue: Connect) -> Queue:
+    """The queue of this test."""
+    return await connect_queue()
