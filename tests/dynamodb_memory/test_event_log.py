@@ -9,7 +9,7 @@ from horae.stores.dynamodb.reading.events import CALLS, DynamoEventLog
 from tests.dynamodb_memory.client import MemoryClient
 from tests.dynamodb_memory.server import DynamoServer
 from tests.dynamodb_memory.store_tables import made_tables
-from tests.partitions.nodes import run_in_virtual_time
+from tests.partitions.virtual import run_in_virtual_time
 from tests.simulation.virtual import SimulatedLoop
 
 ID = "0192f0c1a2b37{:019x}"

@@ -40,15 +40,14 @@ def made_partition(owner_part: str) -> str:
 
 def made_items(runs: Iterable[Run], sub_shards: Mapping[str, int]) -> list[Item]:
     """The entries of new runs, which are written to `meta` before the runs; `sub_shards` says how many owners have."""
-    places = sorted(
-        (f"{run.owner}#{spread(run.id, sub_shards[run.owner])}", run.id[:MADE_TOGETHER], run.id, run.one_shot)
-        for run in runs
-    )
+    places = sorted((run.owner, run.id[:MADE_TOGETHER], run.id, run.one_shot) for run in runs)
     items: list[Item] = []
-    for (part, _), group in groupby(places, key=itemgetter(0, 1)):
+    for (owner, _), group in groupby(places, key=itemgetter(0, 1)):
         entries = list(group)
         for start in range(0, len(entries), MOST_MADE):
             some = entries[start : start + MOST_MADE]
+            # One sub-shard for a whole entry, or the entries of a busy owner would have a single run each.
+            part = f"{owner}#{spread(some[-1][2], sub_shards[owner])}"
             item = {"pk": text(made_partition(part)), "sk": text(some[-1][2])}
             for name, one_shots in (("ids", True), ("rids", False)):
                 if ids := [ident for _, _, ident, one_shot in some if one_shot is one_shots]:
