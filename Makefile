@@ -12,7 +12,7 @@ EVERYTHING := .[all,dev]
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test acceptance soak bench check format clean
+.PHONY: help dev test engines acceptance soak bench check format clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ dev: $(RUNS) ## Start Horae on SQLite at http://127.0.0.1:8765, with demo jobs
 
 test: $(READY) ## Run the tests (a few minutes)
 	$(BIN)/pytest -m "not acceptance" -n 3 --dist worksteal -q $(ARGS)
+
+engines: $(READY) ## Put real servers of DynamoDB, SQS, S3 and Redis into the user's cache, for the tests (once; about two minutes)
+	@$(BIN)/python -m tests.engines
 
 acceptance: $(READY) ## Prove the claims at full size, one after another (up to 25 minutes)
 	$(BIN)/pytest -m acceptance -v --durations=0 $(ARGS)

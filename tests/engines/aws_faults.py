@@ -175,12 +175,12 @@ class AwsFaults:
             return Answer(response.status, await response.read(), _kept(response.headers))
 
     async def _open(self, link: AwsLink) -> None:
-        runner = web.ServerRunner(web.Server(link.serve), access_log=None)  # type: ignore[arg-type]
+        runner = web.ServerRunner(web.Server(link.serve, access_log=None), shutdown_timeout=0.1)  # type: ignore[arg-type]
         await runner.setup()
-        await (site := web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=0.1)).start()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
         self._runners.append(runner)
-        assert site._server is not None
-        link.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
+        link.url = f"http://127.0.0.1:{site.port}"
 
     async def _close(self) -> None:
         for runner in self._runners:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 DYNAMODB_LOCAL = "2.6.1"
 ELASTICMQ = "1.7.1"
-VERSITYGW = "v1.0.20"
+VERSITYGW = "v1.8.0"
 
 
 def engines_folder() -> Path:

@@ -66,6 +66,14 @@ def fresh_elasticmq() -> Iterator[SeparateServer]:
 
 
 @contextmanager
+def fresh_redis() -> Iterator[SeparateServer]:
+    """A Redis for one test, which may stop and start it again: it comes back empty."""
+    _redis_program()
+    with SeparateServer(REDIS) as server:
+        yield server
+
+
+@contextmanager
 def fresh_dynamodb_local() -> Iterator[SeparateServer]:
     """A DynamoDB Local for one test, which may freeze it."""
     _need(dynamodb_local_folder(), "DynamoDB Local")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -78,3 +79,9 @@ class SeparateServer:
     def thaw(self) -> None:
         """Let it go on."""
         os.killpg(self.pid, signal.SIGCONT)
+
+    def tell_redis(self, command: str) -> bytes:
+        """Send a command of Redis's protocol; return its answer."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as link:
+            link.sendall(command.encode() + b"\r\n")
+            return link.recv(4096)

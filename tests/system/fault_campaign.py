@@ -6,24 +6,23 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import asyncpg
+from typing import Any
 
 from horae.proof.checking import Recorder, Recording, judge_recording, read_lines
 from horae.proof.checking.history.records import FinalRun, FinalSkip, InjectedFault, Line, Setup
 from tests.system import faults
 from tests.system.clients import Clients
 from tests.system.faults import Fault, clock
-from tests.system.fleet import Fleet, open_fleet
+from tests.system.fleet import AnyFleet, open_fleet
 from tests.system.history_lines import effect_line, final_lines
 from tests.system.rest import run_of
-from tests.system.store_check import unnoticed_loss
 from tests.system.waiting import let_pass
 
+LIVE = ("scheduled", "queued", "running", "retrying", "cancelling")
 ROLES = ("api", "planner", "planner", "worker", "worker")
 QUIET_SECONDS = 90.0
 PATIENCE_SECONDS = 600.0  # beyond the given time, for faults that did not take effect
@@ -69,23 +68,25 @@ def run_campaign(
     seed: int,
     per_second: float,
     recurring: int,
-    kinds: Sequence[Callable[[Fleet, random.Random], Fault]] = faults.KINDS,
-    times: int = 3,
-    opened: Callable[..., AbstractContextManager[Fleet]] = open_fleet,
+    kinds: Sequence[Callable[[Any, random.Random], Fault]] = faults.KINDS,
+    roles: Sequence[str] = ROLES,
+    times: int | Callable[[Fault], int] = 3,
+    opened: Callable[..., AbstractContextManager[AnyFleet]] = open_fleet,
     report: Callable[[str], None] = lambda line: None,
     **settings: str,
 ) -> CampaignResult:
-    """Inject every kind of fault `times` times, then any of them until the time is over."""
+    """Inject every kind of fault `times` times (or as often as that says), then any of them until the time is over."""
     rng = random.Random(seed)
     result = CampaignResult()
     history = folder / "history.jsonl"
-    with opened(folder, ROLES, **settings) as fleet, Recorder(history) as recorder:
+    with opened(folder, roles, **settings) as fleet, Recorder(history) as recorder:
         chosen = [kind(fleet, rng) for kind in kinds]
+        wanted = {fault: times if isinstance(times, int) else times(fault) for fault in chosen}
         recorder.write(Setup(at=clock(), planned=[fault.name for fault in chosen]))
         clients = Clients(fleet.cluster, recorder, seed=seed, per_second=per_second)
         fleet.answered_at = lambda: clients.answered_at
         clients.create_recurring(recurring)
-        _inject_faults(chosen, clients, rng, seconds=seconds, times=times, report=report)
+        _inject_faults(wanted, clients, rng, seconds=seconds, report=report)
         clients.pause_recurring()
         final = _final(fleet)
         recorder.write(*_fault_lines(chosen), *map(effect_line, fleet.cluster.effects.all()), *final)
@@ -97,7 +98,7 @@ def run_campaign(
         result.occurrences.update(
             {occurrence.value: times for occurrence, times in judged.coverage.occurrences.items()}
         )
-        result.wrong += unnoticed_loss(fleet.postgres.url, next(iter(clients.recurring)))
+        result.wrong += fleet.check_noticing(next(iter(clients.recurring)))
         _check_logs(result, fleet)
         for member in fleet.members:
             if not member.server.alive:
@@ -106,47 +107,47 @@ def run_campaign(
 
 
 def _inject_faults(
-    chosen: Sequence[Fault],
+    wanted: Mapping[Fault, int],
     clients: AbstractContextManager[object],
     rng: random.Random,
     *,
     seconds: float,
-    times: int,
     report: Callable[[str], None],
 ) -> None:
     started_at = clock()
     with clients:
-        for fault in _balanced(chosen, times, rng):
+        for fault in _balanced(wanted, rng):
             began = clock()
-            if began > started_at + seconds and all(len(fault.fired) >= times for fault in chosen):
+            if began > started_at + seconds and not _behind(wanted):
                 break
-            counts = {fault.name: len(fault.fired) for fault in chosen}
+            counts = {fault.name: len(fault.fired) for fault in wanted}
             assert began < started_at + seconds + PATIENCE_SECONDS, f"no end: {counts}"
             target = fault.fired[-1].target if fault.strike() else "nothing"
             report(f"{began - started_at:6.1f} s  {fault.name}: {target}, {clock() - began:.1f} s")
             let_pass(rng.uniform(0.2, 1.5))
 
 
-def _balanced(chosen: Sequence[Fault], times: int, rng: random.Random) -> Iterator[Fault]:
+def _balanced(wanted: Mapping[Fault, int], rng: random.Random) -> Iterator[Fault]:
     while True:
-        behind = [fault for fault in chosen if len(fault.fired) < times] or list(chosen)
+        behind = _behind(wanted) or list(wanted)
         yield from rng.sample(behind, len(behind))
 
 
-def _final(fleet: Fleet) -> list[Line]:
+def _behind(wanted: Mapping[Fault, int]) -> list[Fault]:
+    return [fault for fault, times in wanted.items() if len(fault.fired) < times]
+
+
+def _final(fleet: AnyFleet) -> list[Line]:
     """Read the final state when no run is live, or after a while."""
     deadline = time.monotonic() + QUIET_SECONDS
-    while asyncio.run(_live_runs(fleet.postgres.url)) and time.monotonic() < deadline:
+    while _is_busy(fleet) and time.monotonic() < deadline:
         let_pass(0.5)
-    return asyncio.run(final_lines(fleet.postgres.url))
+    return asyncio.run(final_lines(fleet.cluster.store))
 
 
-async def _live_runs(url: str) -> int:
-    connection = await asyncpg.connect(url)
-    try:
-        return int(await connection.fetchval("SELECT count(*) FROM horae.runs"))
-    finally:
-        await connection.close()
+def _is_busy(fleet: AnyFleet) -> bool:
+    """Whether a run is live."""
+    return any(fleet.cluster.rest.get("/v1/runs", status=status, limit=1)["items"] for status in LIVE)
 
 
 def _fault_lines(chosen: Sequence[Fault]) -> Iterator[InjectedFault]:
@@ -168,10 +169,8 @@ def _measure(result: CampaignResult, chosen: Sequence[Fault], clients: Clients, 
         result.fired[fault.name] = len(fault.fired)
         if isinstance(fault, faults.Kill | faults.Cut):
             result.points.update(f"{fault.name}, {firing.target.partition(' ')[2]}" for firing in fault.fired)
-        if isinstance(fault, faults.KillWorker):
-            result.worker_recovery += fault.recoveries
-        if isinstance(fault, faults.StoreOutage):
-            result.store_recovery += fault.recoveries
+        result.worker_recovery += fault.worker_recoveries
+        result.store_recovery += fault.store_recoveries
     for line in final:
         if isinstance(line, FinalRun) and line.slot is not None:
             result.slots += 1
@@ -215,7 +214,7 @@ def _judge_slots(result: CampaignResult, clients: Clients, final: Sequence[Line]
 TIMESTAMP = re.compile(r'"timestamp": "(\S+)Z"')
 
 
-def _check_logs(result: CampaignResult, fleet: Fleet) -> None:
+def _check_logs(result: CampaignResult, fleet: AnyFleet) -> None:
     """Check how much the processes logged; a clock that jumps only moves lines to other seconds."""
     for server in fleet.cluster.servers:
         output = server.output()

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 
+from tests.system.cluster import Cluster
 from tests.system.fleet import Fleet, Member
 from tests.system.postgres import MAX_CONNECTIONS
 from tests.system.proxy import Side, TrapAction
@@ -47,6 +48,8 @@ class Fault(ABC):
         self.fleet = fleet
         self.rng = rng
         self.fired: list[Firing] = []
+        self.worker_recoveries: list[float] = []  # seconds until what a worker ran is restarted
+        self.store_recoveries: list[float] = []  # seconds until every worker starts runs and the API accepts jobs
 
     def strike(self) -> bool:
         """Inject the fault, wait until it matters, and heal it; return False if it did not take effect."""
@@ -207,25 +210,25 @@ class KillWorker(Kill):
 
     name, role = "kill worker", "worker"
 
-    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
-        super().__init__(fleet, rng)
-        self.recoveries: list[float] = []
-
     def await_recovery(self, pid: int, died_at: float) -> None:
-        effects = self.fleet.cluster.effects
-        notes = effects.all()
-        running = {note.run for note in notes if note.pid == pid and note.event == "START"}
-        running -= {note.run for note in notes if note.event == "END"}
-        again: dict[str, float] = {}
+        self.worker_recoveries += seconds_to_restart(self.fleet.cluster, pid, died_at)
 
-        def all_again() -> bool:
-            for note in effects.all()[len(notes) :]:
-                again.setdefault(note.run, note.at)
-            return running <= again.keys()
 
-        eventually(all_again, f"{len(running)} runs of {pid} start again", within=RECOVERY_SECONDS)
-        if running:
-            self.recoveries.append(max(again[run] for run in running) - died_at)
+def seconds_to_restart(cluster: Cluster, pid: int, died_at: float) -> list[float]:
+    """Wait until everything that a dead worker ran has started again; the seconds that took, if it ran anything."""
+    effects = cluster.effects
+    notes = effects.all()
+    running = {note.run for note in notes if note.pid == pid and note.event == "START"}
+    running -= {note.run for note in notes if note.event == "END"}
+    again: dict[str, float] = {}
+
+    def all_again() -> bool:
+        for note in effects.all()[len(notes) :]:
+            again.setdefault(note.run, note.at)
+        return running <= again.keys()
+
+    eventually(all_again, f"{len(running)} runs of {pid} start again", within=RECOVERY_SECONDS)
+    return [max(again[run] for run in running) - died_at] if running else []
 
 
 class Freeze(Fault):
@@ -299,10 +302,6 @@ class JumpBack(Jump):
 class StoreOutage(Fault):
     """Stop the store for a while, and measure how soon all nodes work again."""
 
-    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
-        super().__init__(fleet, rng)
-        self.recoveries: list[float] = []  # seconds until every worker starts runs and the API accepts jobs
-
     def await_recovery(self, back_at: float) -> None:
         effects = self.fleet.cluster.effects
         known = len(effects.all())
@@ -313,7 +312,7 @@ class StoreOutage(Fault):
             return workers <= starting and self.fleet.answered_at() > back_at
 
         eventually(at_work, "every worker starts runs and the API accepts jobs", within=RECOVERY_SECONDS)
-        self.recoveries.append(clock() - back_at)
+        self.store_recoveries.append(clock() - back_at)
 
 
 class StoreRestart(StoreOutage):

@@ -1,14 +1,14 @@
 """Clusters as fixtures, with their logs in the report of a failed test."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.postgres_server import postgres_url, scratch_schema
 from tests.system.cluster import Cluster
+from tests.system.combinations import WHEELS, Combination, Servers, scratch_settings, scratch_store
 
 STORES = ("sqlite", "postgres")
 QUICK = {  # settings under which a death is noticed in two seconds
@@ -24,9 +24,28 @@ _open: list[Cluster] = []
 
 
 @contextmanager
+def open_combination(
+    combination: Combination, folder: Path, servers: Servers = WHEELS, **settings: str
+) -> Iterator[Cluster]:
+    """Open a cluster without processes on a scratch store with a queue and blobs of its own."""
+    with (
+        without_loop(scratch_store(combination.store, folder, servers)) as store,
+        scratch_settings(combination, servers) as addresses,
+        _opened(folder, store, **addresses, **settings) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
 def open_cluster(kind: str, folder: Path, *, migrated: bool = True, **settings: str) -> Iterator[Cluster]:
     """Open a cluster without processes on a scratch store, which is migrated unless the test does that itself."""
-    with without_loop(scratch_store(kind, folder)) as store, Cluster(folder, store, **settings) as cluster:
+    with without_loop(scratch_store(kind, folder)) as store, _opened(folder, store, migrated, **settings) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _opened(folder: Path, store: str, migrated: bool = True, **settings: str) -> Iterator[Cluster]:
+    with Cluster(folder, store, **settings) as cluster:
         if migrated:
             cluster.migrate()
         _open.append(cluster)
@@ -36,16 +55,6 @@ def open_cluster(kind: str, folder: Path, *, migrated: bool = True, **settings: 
             _open.remove(cluster)
         cluster.close()
         cluster.check()
-
-
-@asynccontextmanager
-async def scratch_store(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Yield the address of an empty store, and remove it at the end."""
-    if kind == "sqlite":
-        yield f"sqlite:///{folder / 'horae.db'}"
-        return
-    async with scratch_schema(postgres_url()) as address:
-        yield address
 
 
 @contextmanager

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests.system.cluster import Cluster, Server
 from tests.system.postgres import OwnPostgres
 from tests.system.proxy import Link, Proxy
 from tests.system.skew import WallClock
+from tests.system.store_check import unnoticed_loss
 
 
 @dataclass(eq=False, slots=True)
@@ -25,6 +27,17 @@ class Member:
     def link(self) -> Link:
         """The link to the first, and usually only, server."""
         return self.links[0]
+
+
+class AnyFleet(Protocol):
+    """Nodes that faults are injected into, whatever they keep their truth in."""
+
+    cluster: Cluster
+    members: list[Member]
+    answered_at: Callable[[], float]
+
+    def check_noticing(self, job: str) -> list[str]:
+        """Damage the store by hand, tell if `horae check` does not notice it, and mend the damage."""
 
 
 class Fleet:
@@ -54,6 +67,10 @@ class Fleet:
         member.server = self._spawn(member.role, member.name, member.links, member.clock)
         if wait:
             self.cluster.ready(member.server)
+
+    def check_noticing(self, job: str) -> list[str]:
+        """Delete runs of a job for a moment; tell if `horae check` does not notice it."""
+        return unnoticed_loss(self.postgres.url, job)
 
     def of(self, role: str) -> list[Member]:
         return [member for member in self.members if member.role == role]

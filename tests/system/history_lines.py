@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
+from horae.adapters import opened_store
 from horae.proof.checking import read_final
 from horae.proof.checking.history.records import Effect, HandlerEvent, Line
-from horae.stores.postgres.store import PostgresStore
 from tests.system import effects
 from tests.system.faults import clock
 
@@ -26,9 +26,5 @@ def effect_line(note: effects.Effect, *, good: bool = True) -> Effect:
 
 
 async def final_lines(url: str) -> list[Line]:
-    store = PostgresStore(url)
-    await store.open()
-    try:
+    async with opened_store(url) as store:
         return [line async for line in read_final(store, now=datetime.now(UTC), at=clock())]
-    finally:
-        await store.close()
