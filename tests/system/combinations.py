@@ -42,7 +42,10 @@ class Combination:
 
 COMBINATIONS = (
     Combination(store="sqlite"),
+    Combination(store="sqlite", queue="redis"),
     Combination(store="postgres"),
+    Combination(store="postgres", queue="redis"),
+    Combination(store="postgres", blobs="s3"),
 )
 
 
