@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from horae.ports.store import Store
+from horae.stores.dynamodb.store import DynamoStore
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.store import SqliteStore
+from tests.dynamodb_tables import fresh_tables
+from tests.engines.servers import ministack_url
 from tests.postgres_server import migrated_schema, postgres_url
 
-STORES = ("sqlite", "postgres")
+STORES = ("sqlite", "postgres", "dynamodb")
 
 Connect = Callable[[], Awaitable[Store]]
 
@@ -23,8 +26,15 @@ async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         if request.param == "postgres":
             url = await stack.enter_async_context(migrated_schema(postgres_url()))
 
+        if request.param == "dynamodb":
+            url = await stack.enter_async_context(fresh_tables(ministack_url()))
+
         async def opened() -> Store:
-            store: Store = PostgresStore(url) if request.param == "postgres" else SqliteStore(tmp_path / "horae.db")
+            store: Store = SqliteStore(tmp_path / "horae.db")
+            if request.param == "postgres":
+                store = PostgresStore(url)
+            if request.param == "dynamodb":
+                store = DynamoStore(url)
             await store.open()
             stack.push_async_callback(store.close)
             return store

@@ -66,8 +66,8 @@ async def _scratch_tables(url: str) -> AsyncIterator[str]:
 async def _delete_tables(url: str) -> None:
     from horae.aws_api.client import ServiceClient  # late: it imports the driver
     from horae.aws_api.errors import ResourceMissing
-    from horae.stores.dynamodb.address import parse_dynamodb
     from horae.stores.dynamodb.database import Names
+    from horae.stores.dynamodb.tables.address import parse_dynamodb
 
     address, _ = parse_dynamodb(url)
     client = ServiceClient("dynamodb", region=address.region, endpoint=address.endpoint)

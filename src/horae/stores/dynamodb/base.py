@@ -1,14 +1,16 @@
 """What all parts of the DynamoDB store share: the tables, what it remembers of them, and its listeners."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from horae.aws_api.client import ServiceClient
-from horae.core.signals import Signal, merged
-from horae.stores.common.subscribers import Subscribers
-from horae.stores.dynamodb.address import parse_dynamodb
+from horae.core.signals import Signal
 from horae.stores.dynamodb.database import Database, Names
 from horae.stores.dynamodb.lines import Lines
 from horae.stores.dynamodb.owners import Owners
+from horae.stores.dynamodb.reading.events import DynamoEventLog
+from horae.stores.dynamodb.signals import Signals
+from horae.stores.dynamodb.tables.address import parse_dynamodb
 
 CONNECTIONS = 64
 
@@ -24,8 +26,12 @@ class DynamoBase:
         self._db = Database(self._client, Names.of(address.prefix))
         self._owners = Owners(self._db)
         self._lines = Lines(self._db)
-        self._subscribers = Subscribers()
+        self._log = DynamoEventLog(self._db, self._wall)
+        self._signals = Signals(self._db)
+        self._limited: frozenset[str] = frozenset()  # queues that had a limit when we last looked
+
+    def _wall(self) -> datetime:
+        return datetime.now(UTC)
 
     def _tell(self, signals: Iterable[Signal]) -> None:
-        """Pass signals on to the listeners of this process; others look for themselves."""
-        self._subscribers.tell(merged(signals))
+        self._signals.send(signals)

@@ -1,7 +1,9 @@
 """Batches of requests to DynamoDB: cut to what one call may hold, sent side by side, and what is left of them again."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from enum import Enum
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -15,6 +17,8 @@ MOST_KEYS = 100  # of one BatchGetItem
 MOST_WRITES = 25  # of one BatchWriteItem or BatchExecuteStatement
 AT_ONCE = 16  # requests of one batch that are under way together
 LONGEST = 12  # tries of what is left of a batch, about ten seconds with the waits between them
+
+_NAME = re.compile(r"#\w+")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,6 +47,14 @@ class Statement(NamedTuple):
     parameters: Sequence[Item]
 
 
+class Did(Enum):
+    """What came of a conditional statement."""
+
+    DONE = "done"
+    NOT = "not"
+    DOUBT = "doubt"
+
+
 class Put(NamedTuple):
     """An item to write, whatever was there."""
 
@@ -55,6 +67,31 @@ class Delete(NamedTuple):
 
     table: str
     key: Item
+
+
+def insert(table: str, item: Item) -> Statement:
+    """The statement that writes an item unless there is one with its key."""
+    places = ", ".join(f"'{name}': ?" for name in item)
+    return Statement(f'INSERT INTO "{table}" VALUE {{{places}}}', list(item.values()))
+
+
+def change(table: str, key: Item, values: Item, conditions: Mapping[str, Any]) -> Statement:
+    """The statement that sets attributes of an item whose attributes have certain values.
+
+    A condition is a value, a list of values, or None where the attribute must be missing.
+    """
+    sets = ", ".join(f'"{name}"=?' for name in values)
+    wheres, parameters = [f'"{name}"=?' for name in key], [*values.values(), *key.values()]
+    for name, wanted in conditions.items():
+        if wanted is None:
+            wheres.append(f'"{name}" IS MISSING')
+        elif isinstance(wanted, list):
+            wheres.append(f'"{name}" IN [{", ".join("?" * len(wanted))}]')
+            parameters += wanted
+        else:
+            wheres.append(f'"{name}"=?')
+            parameters.append(wanted)
+    return Statement(f'UPDATE "{table}" SET {sets} WHERE {" AND ".join(wheres)}', parameters)
 
 
 class Range(Value, frozen=True, kw_only=True):
@@ -172,29 +209,36 @@ class Database:
         raise RequestThrottled(f"{sum(map(len, left.values()))} items could not be written: there is too much at once")
 
     async def statements(self, statements: Sequence[Statement]) -> list[bool]:
-        """Do each statement whose condition holds; False where it does not, or is an echo of a send that was done.
+        """Do each statement whose condition holds, and return which these are; see `attempt`."""
+        return [did is Did.DONE for did in await self.attempt(statements)]
 
-        No two may name the same item. Whoever gets False finds out by reading what is there.
+    async def attempt(self, statements: Sequence[Statement]) -> list[Did]:
+        """Do each statement whose condition holds; no two may name the same item.
+
+        Where the condition does not hold after an earlier send that may have been done, it is in DOUBT which of both it
+        is: whoever asked finds out by reading the item.
         """
         parts = await self._each(cut(statements, MOST_WRITES), self._statements_part)
         return [done for part in parts for done in part]
 
-    async def _statements_part(self, statements: Sequence[Statement]) -> list[bool]:
-        done = [False] * len(statements)
+    async def _statements_part(self, statements: Sequence[Statement]) -> list[Did]:
+        did = [Did.NOT] * len(statements)
         left = list(enumerate(statements))
         for attempt in range(1, LONGEST):
             body = {"Statements": [{"Statement": each.text, "Parameters": each.parameters} for _, each in left]}
-            answers = (await self.client.call("BatchExecuteStatement", body))["Responses"]
+            answer = await self.client.ask("BatchExecuteStatement", body)
             again = []
-            for (place, statement), answer in zip(left, answers, strict=True):
-                if (error := answer.get("Error")) is None:
-                    done[place] = True
+            for (place, statement), one in zip(left, answer.body["Responses"], strict=True):
+                if (error := one.get("Error")) is None:
+                    did[place] = Did.DONE
                 elif is_throttle(error["Code"]):
                     again.append((place, statement))
-                elif error["Code"] not in ("ConditionalCheckFailed", "DuplicateItem"):
+                elif error["Code"] in ("ConditionalCheckFailed", "DuplicateItem"):
+                    did[place] = Did.DOUBT if answer.doubtful else Did.NOT
+                else:
                     raise RequestRefused(f"{statement.text}: {error['Code']} {error.get('Message', '')}")
             if not (left := again):
-                return done
+                return did
             await asyncio.sleep(self.client.budget.pause(attempt))
         raise RequestThrottled(f"{len(left)} items could not be changed: there is too much at once")
 
@@ -204,7 +248,7 @@ class Database:
         Names of attributes in the expression begin with `#`; `more` are further fields of the request.
         """
         body = {"TableName": table, "Key": key, "UpdateExpression": expression, "ReturnValues": "ALL_NEW", **more}
-        text = expression + str(more.get("ConditionExpression", ""))
+        text = f"{expression} {more.get('ConditionExpression', '')}"
         body |= _names_in(text)
         if values:
             body["ExpressionAttributeValues"] = values
@@ -276,6 +320,5 @@ def _projection(attributes: Sequence[str]) -> dict[str, Any]:
 
 def _names_in(text: str) -> dict[str, Any]:
     """The names of attributes that expressions mention as `#name`."""
-    words = "".join(letter if letter.isalnum() or letter in "#_" else " " for letter in text).split()
-    names = {word: word[1:] for word in words if word.startswith("#")}
+    names = {name: name[1:] for name in _NAME.findall(text)}
     return {"ExpressionAttributeNames": names} if names else {}

@@ -37,7 +37,13 @@ class Line:
     low: str  # the stamp below which nothing waits or is held
     next: str  # the stamp before which nothing wakes
     closing: str | None = None  # since when it is about to be put off
+    rising: str | None = None  # to where `low` is about to be raised
     learned_at: float = 0.0
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When its first hint wakes; None when it has none."""
+        return None if self.next >= LATEST else time_of_stamp(self.next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,34 +140,40 @@ class Lines:
                 line = _line(item)
                 lowest = {":low": text(min(line.low, wakes)), ":next": text(min(line.next, wakes))}
                 values = lowest | {":old_low": text(line.low), ":old_next": text(line.next)}
-                expression = "SET #low = :low, #next = :next REMOVE #closing"
+                expression = "SET #low = :low, #next = :next REMOVE #closing, #rising"
                 condition = "#low = :old_low AND #next = :old_next"
             return await self._db.update(self._db.names.meta, key, expression, values, ConditionExpression=condition)
         except ConditionFailed:
             return await self._db.get(self._db.names.meta, key)
 
-    async def change(self, line: Line, *, low: str, next_at: str, closing: str | None) -> bool:
+    async def change(self, line: Line, after: Line) -> bool:
         """Write what upkeep found out about a line, unless it was woken meanwhile."""
-        values = {":low": text(low), ":next": text(next_at)}
-        values |= {":old_low": text(line.low), ":old_next": text(line.next)}
-        condition = "#low = :old_low AND #next = :old_next AND "
-        condition += "attribute_not_exists(#closing)" if line.closing is None else "#closing = :old_closing"
-        expression = "SET #low = :low, #next = :next"
-        if line.closing is not None:
-            values[":old_closing"] = text(line.closing)
-        if closing is None:
-            expression += " REMOVE #closing"
-        else:
-            values[":closing"] = text(closing)
-            expression += ", #closing = :closing"
+        values = {":low": text(line.low), ":next": text(line.next)}
+        conditions = ["#low = :low", "#next = :next"]
+        sets, removes = ["#low = :new_low, #next = :new_next"], []
+        values |= {":new_low": text(after.low), ":new_next": text(after.next)}
+        for name in ("closing", "rising"):
+            old, new = getattr(line, name), getattr(after, name)
+            conditions.append(f"attribute_not_exists(#{name})" if old is None else f"#{name} = :{name}")
+            values |= {} if old is None else {f":{name}": text(old)}
+            if new is None:
+                removes.append(f"#{name}")
+            else:
+                sets.append(f"#{name} = :new_{name}")
+                values[f":new_{name}"] = text(new)
+        expression = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(removes)}" if removes else "")
+        condition = {"ConditionExpression": " AND ".join(conditions)}
         try:
-            await self._db.update(
-                self._db.names.meta, _key(line.name), expression, values, ConditionExpression=condition
-            )
+            await self._db.update(self._db.names.meta, _key(line.name), expression, values, **condition)
         except ConditionFailed:
             return False
         self._known.pop(line.name, None)
         return True
+
+    async def existing(self, name: str) -> Line | None:
+        """Return a line as it is now, if it exists."""
+        item = await self._db.get(self._db.names.meta, _key(name))
+        return None if item is None else _line(item)
 
     # --- writing hints
 
@@ -280,8 +292,9 @@ def _line(item: Item) -> Line:
         low=item["low"]["S"],
         next=item["next"]["S"],
         closing=item["closing"]["S"] if "closing" in item else None,
+        rising=item["rising"]["S"] if "rising" in item else None,
     )
 
 
 def _is_awake(line: Line, wakes: str) -> bool:
-    return line.closing is None and line.next <= wakes and line.low <= wakes
+    return line.closing is None and line.next <= wakes and (line.rising or line.low) <= wakes

@@ -26,7 +26,7 @@ class Table(Value, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The attributes of keys, with the letter of their type: all are texts."""
+        """The attributes of keys, which are texts, with the letter of that type: all are texts."""
         names = {
             self.pk,
             *([self.sk] if self.sk else []),

@@ -8,9 +8,9 @@ from horae.aws_api.client import ServiceClient
 from horae.aws_api.errors import RequestRefused, ResourceInUse, ResourceMissing
 from horae.core.errors import Unavailable
 from horae.ports.database import SchemaStatus, Tell
-from horae.stores.dynamodb.address import Options
 from horae.stores.dynamodb.database import Database
 from horae.stores.dynamodb.items import Item
+from horae.stores.dynamodb.tables.address import Options
 from horae.stores.dynamodb.tables.definitions import TABLES, VERSION, Index, Table
 
 LOOK_EVERY = (0.02, 2.0)  # seconds between looks at a table that is being made: the first, and the longest

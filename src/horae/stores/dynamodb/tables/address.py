@@ -17,7 +17,7 @@ DEFAULTS = {
     "backups": "on",  # point-in-time recovery
     "key": "",  # a key of KMS, by its ARN, id or alias; otherwise DynamoDB's own
     "protect": "off",  # deletion protection
-    "keep": "90",  # days that DynamoDB keeps ended runs at most
+    "keep": "",  # days after which DynamoDB itself deletes ended runs; empty: they are deleted by retention alone
 }
 
 
@@ -29,7 +29,7 @@ class Options(Value, frozen=True, kw_only=True):
     backups: bool
     key: str | None
     protect: bool
-    keep: timedelta
+    keep: timedelta | None
 
 
 def parse_dynamodb(url: str) -> tuple[AwsAddress, Options]:
@@ -50,7 +50,7 @@ def parse_dynamodb(url: str) -> tuple[AwsAddress, Options]:
         backups=_switch(given, "backups"),
         key=given["key"] or None,
         protect=_switch(given, "protect"),
-        keep=timedelta(days=_count(given, "keep")),
+        keep=timedelta(days=_count(given, "keep")) if given["keep"] else None,
     )
     return address, options
 

@@ -1,0 +1,1 @@
+"""Changes in the DynamoDB store: guards and writes as conditional transactions."""

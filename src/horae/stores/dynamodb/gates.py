@@ -1,0 +1,208 @@
+"""Gates in DynamoDB: who holds them, which runs are in them, and the wake-up of parked runs.
+
+The members of the gate of a recurring job are `live` of the job, which each firing writes anyway. Those of every other
+gate are items beside the holder, in the order of the gate.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from horae.aws_api.errors import ConditionFailed
+from horae.core.decisions.gates import GateState
+from horae.core.decisions.release import Rival, blocks_key, is_key_gate
+from horae.core.lifecycle import FINAL, HELD, WAITING
+from horae.core.model import NodeId, Run, State
+from horae.core.values import replace
+from horae.stores.dynamodb.base import DynamoBase
+from horae.stores.dynamodb.database import Delete, Put, Range
+from horae.stores.dynamodb.items import Item, is_parked, live_of, moment, run_of, stamp, text, text_of
+from horae.stores.dynamodb.lines import PARKED
+
+MAX_RIVALS = 50  # the first of a long line are enough to decide by
+FRONT = 100  # members of a gate that are read; a run behind so many is blocked in any case
+
+Place = tuple[datetime, str]  # of a run in its gate
+
+
+def place_of(run: Run) -> Place:
+    """The place of a run in its gate."""
+    return run.due_at, run.id
+
+
+def gate_key(gate: str) -> str:
+    """The partition key of what is kept of a gate."""
+    return f"gate#{gate}"
+
+
+def holder_key(gate: str) -> Item:
+    """The key of the holder of a gate."""
+    return {"pk": text(gate_key(gate)), "sk": text("holder")}
+
+
+def member_key(run: Run) -> Item:
+    """The key of a run in its gate."""
+    assert run.gate is not None
+    return {"pk": text(gate_key(run.gate)), "sk": text(f"m#{stamp(run.due_at)}{run.id}")}
+
+
+def member_item(run: Run) -> Item:
+    """A run in its gate."""
+    return member_key(run)
+
+
+def is_item_gate(gate: str | None) -> bool:
+    """Whether the members of a gate are items, as they are of all but those of recurring jobs."""
+    return gate is not None and is_key_gate(gate)
+
+
+class Gate:
+    """What a claim reads of one gate: its holder, and the live runs and blocking dead letters in it, in order."""
+
+    def __init__(self, holder: NodeId | None, members: Sequence[Run], parked: Iterable[str] = ()) -> None:
+        self.holder = holder
+        self.members = sorted(members, key=place_of)
+        self.parked = frozenset(parked)
+        self.gone: NodeId | None = None  # a holder that is gone, and may be replaced
+
+    def let_go(self) -> None:
+        """Count the gate as free, because its holder is gone; not while that has a run in it."""
+        if not any(run.node == self.holder and run.state in HELD for run in self.members):
+            self.holder, self.gone = None, self.holder
+
+    @property
+    def live(self) -> list[Run]:
+        """The runs that have not ended."""
+        return [run for run in self.members if run.state not in FINAL]
+
+    def state(self, run: Run, node: NodeId, taken: Iterable[str]) -> GateState:
+        """How a waiting run finds the gate, for a node whose claim has taken some runs of it."""
+        ours = set(taken)
+        ahead = [other for other in self.members if place_of(other) < place_of(run)]
+        return GateState(
+            holder=self.holder,
+            earlier_run=any(
+                other.state not in FINAL and other.node != node and other.id not in ours for other in ahead
+            ),
+            dead_letter=any(other.state in FINAL for other in ahead),
+        )
+
+    def rivals(self, run: Run, node: NodeId) -> list[Rival]:
+        """The runs ahead of a waiting run, dead letters first, and what other nodes hold."""
+        ahead = [
+            other
+            for other in self.members
+            if other.id != run.id and (place_of(other) < place_of(run) or (other.state in HELD and other.node != node))
+        ]
+        found = [
+            Rival(
+                id=other.id,
+                job_id=other.job_id,
+                started_at=None if other.state in FINAL else other.first_started_at,
+                failed=other.state in FINAL,
+            )
+            for other in sorted(ahead, key=lambda other: (other.state not in FINAL, place_of(other)))
+        ]
+        return found[:MAX_RIVALS]
+
+
+class DynamoGates(DynamoBase):
+    """What the parts of the store do with gates."""
+
+    async def _gate(self, gate: str, limit: int = FRONT) -> Gate:
+        """Read a gate, consistently."""
+        holder, found = await self._gate_items(gate, limit)
+        members, parked = [], []
+        for item in await self._rows(found):
+            run = run_of(item)
+            if run.gate == gate and (run.state not in FINAL or blocks_key(run)):
+                members.append(run)
+                if is_parked(item):
+                    parked.append(run.id)
+        return Gate(holder, members, parked)
+
+    async def _gate_items(self, gate: str, limit: int) -> tuple[NodeId | None, list[str]]:
+        """The holder of a gate, and the ids of what may be in it."""
+        which = Range(table=self._db.names.meta, pk=("pk", gate_key(gate)), sk="sk")
+        found, holder = [], None
+        for item in await self._db.items(which, limit=limit + 1):
+            if item["sk"]["S"] == "holder":
+                holder = text_of(item, "nd")
+            else:
+                found.append(item["sk"]["S"][22:])
+        if not is_key_gate(gate):
+            found += await self._live_of_job(gate.removeprefix("job:"))
+        return None if holder is None else NodeId(holder), list(dict.fromkeys(found))
+
+    async def _live_of_job(self, job_id: str) -> list[str]:
+        item = await self._db.get(self._db.names.jobs, {"job": text(job_id), "sk": text("job")})
+        return [] if item is None else live_of(item)
+
+    async def _rows(self, ids: Sequence[str]) -> list[Item]:
+        return await self._db.batch_get(self._db.names.runs, [{"id": {"S": ident}} for ident in dict.fromkeys(ids)])
+
+    async def _take_gate(self, gate: str, node: NodeId, seen: NodeId | None) -> bool:
+        """Hold a gate that nobody else holds; `seen` is a holder that is gone, which may be replaced."""
+        values = {":me": text(node)}
+        condition = "attribute_not_exists(#nd) OR #nd = :me"
+        if seen is not None and seen != node:
+            values[":gone"] = text(seen)
+            condition += " OR #nd = :gone"
+        try:
+            await self._db.update(
+                self._db.names.meta, holder_key(gate), "SET #nd = :me", values, ConditionExpression=condition
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    async def _free_gate(self, gate: str, node: NodeId) -> None:
+        """Let a gate go, if the node holds it."""
+        body = {"TableName": self._db.names.meta, "Key": holder_key(gate), "ConditionExpression": "nd = :me"}
+        try:
+            await self._client.call("DeleteItem", {**body, "ExpressionAttributeValues": {":me": text(node)}})
+        except ConditionFailed:
+            return
+
+    async def _leave_gate(self, run: Run) -> None:
+        """Take a run out of its gate, after it ended or was retracted."""
+        if is_item_gate(run.gate):
+            await self._db.write([Delete(self._db.names.meta, member_key(run))])
+
+    async def _wake_next(self, gate: str, at: datetime) -> datetime | None:
+        """Let the first parked run of a gate be claimed again; returns when it wakes, None when none is parked."""
+        found = await self._gate(gate)
+        for run in found.members:
+            if run.id in found.parked and run.state in WAITING:
+                return await self._unpark(run, at)
+        return None
+
+    async def _unpark(self, run: Run, at: datetime) -> datetime | None:
+        """Wake a parked run, its hint first; at once, for its old time may be below the floor of the claims."""
+        woken = replace(run, wake_at=max(run.wake_at, at))
+        await self._db.write(await self._lines.hints([woken]))
+        values = {":w": moment(woken.wake_at), ":f": {"N": str(run.fence)}, ":s": text(run.state.value)}
+        condition = "attribute_exists(#pk) AND #f = :f AND #s = :s"
+        try:
+            await self._db.update(
+                self._db.names.runs,
+                {"id": text(run.id)},
+                "SET #w = :w REMOVE #pk",
+                values,
+                ConditionExpression=condition,
+            )
+        except ConditionFailed:
+            return None
+        await self._db.write([Delete(self._db.names.due, _aside_key(run))])
+        return woken.wake_at
+
+    def _aside(self, run: Run) -> Put:
+        return self._lines.aside(PARKED, run)
+
+
+def _aside_key(run: Run) -> Item:
+    return {"line": text(f"{PARKED}#0"), "at": text(stamp(run.due_at) + run.id)}
+
+
+def is_waiting(item: Item, state: State) -> bool:
+    """Whether a claim may take the run of an item: it waits, and is neither parked nor paused."""
+    return state in WAITING and not is_parked(item) and "pz" not in item

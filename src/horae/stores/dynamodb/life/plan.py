@@ -1,0 +1,112 @@
+"""What planners should look at in DynamoDB: jobs and backfills, by the hints of the plan line."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from horae.core.decisions.firing import MAX_UNSTARTED, Due
+from horae.core.lifecycle import FINAL
+from horae.core.model import Backfill, Job, JobId, State, shard_of
+from horae.ports.store import Plannable
+from horae.stores.dynamodb.base import DynamoBase
+from horae.stores.dynamodb.changes.guards import job_key, run_key
+from horae.stores.dynamodb.database import counted
+from horae.stores.dynamodb.items import NULL, Item, job_of_item, live_of, stamp, state_of, text, time_of
+from horae.stores.dynamodb.lines import PLAN, Hint, Line
+from horae.stores.dynamodb.small_items import backfill_of
+
+PAGE = 500  # hints that are read at once
+_UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
+
+
+class DynamoPlan(DynamoBase):
+    """The verb of the store that planners ask."""
+
+    @counted
+    async def plannable(self, shards: Sequence[int], *, now: datetime, limit: int) -> Plannable:
+        line = await self._lines.existing(PLAN)
+        if line is None:
+            return Plannable(jobs=(), backfills=(), next_at=None)
+        wanted = frozenset(shards)
+        jobs: dict[str, Item] = {}
+        fills: dict[str, Item] = {}
+        low, high, later = line.low, stamp(now), None
+        while len(jobs) < limit and len(fills) < limit:
+            hints = await self._lines.read(line, low, limit=PAGE)
+            due = [hint for hint in hints if hint.at[:20] <= high and _shard(hint) in wanted]
+            found = await self._plans(due)
+            jobs |= {item["job"]["S"]: item for item in found if item["sk"]["S"] == "job"}
+            fills |= {item["sk"]["S"]: item for item in found if item["sk"]["S"] != "job"}
+            later = next((hint for hint in hints if hint.at[:20] > high), None)
+            if later is not None or len(hints) < PAGE:
+                break
+            low = hints[-1].at + "0"
+        next_at = None if later is None else await self._next_plan_at(line, wanted, later)
+        return await self._plannable(list(jobs.values())[:limit], list(fills.values())[:limit], next_at)
+
+    async def _plannable(self, jobs: Sequence[Item], fills: Sequence[Item], next_at: datetime | None) -> Plannable:
+        known = {item["job"]["S"]: item for item in jobs}
+        missing = {item["job"]["S"] for item in fills} - known.keys()
+        others = await self._db.batch_get(self._db.names.jobs, [job_key(ident) for ident in sorted(missing)])
+        known |= {item["job"]["S"]: item for item in others}
+        due = await self._with_counts(list(known.values()))
+        backfills: list[tuple[Backfill, Due]] = [
+            (backfill_of(item), due[JobId(item["job"]["S"])]) for item in fills if item["job"]["S"] in known
+        ]
+        return Plannable(
+            jobs=[due[JobId(item["job"]["S"])] for item in sorted(jobs, key=lambda item: int(item["pa"]["N"]))],
+            backfills=sorted(backfills, key=lambda pair: pair[0].plan_at),
+            next_at=next_at,
+        )
+
+    async def _plans(self, hints: Iterable[Hint]) -> list[Item]:
+        """The jobs and backfills of hints that are to be planned now; the others were planned before."""
+        wanted = {hint.ident: hint.at[:20] for hint in hints}  # of several hints the last
+        found = await self._db.batch_get(self._db.names.jobs, [_key(ident) for ident in wanted])
+        return [item for item in found if (at := _plan_stamp(item)) is not None and at <= wanted[_ident(item)]]
+
+    async def _next_plan_at(self, line: Line, shards: frozenset[int], first: Hint) -> datetime | None:
+        """When there is something to plan again: the first hint that is still true."""
+        low = first.at
+        while hints := await self._lines.read(line, low, limit=20):
+            mine = [hint for hint in hints if _shard(hint) in shards]
+            found = await self._db.batch_get(self._db.names.jobs, [_key(ident) for ident in {h.ident for h in mine}])
+            times = {_ident(item): _plan_stamp(item) for item in found}
+            for hint in mine:
+                if times.get(hint.ident) == hint.at[:20]:
+                    return hint.wake_at
+            low = hints[-1].at + "0"
+        return None
+
+    async def _with_counts(self, jobs: Sequence[Item]) -> dict[JobId, Due]:
+        """Jobs with how many of their runs are alive."""
+        ids = {ident for item in jobs for ident in live_of(item)}
+        keys = [run_key(ident) for ident in sorted(ids)]
+        rows = await self._db.batch_get(self._db.names.runs, keys, attributes=("id", "s"))
+        states = {item["id"]["S"]: state_of(item) for item in rows}
+        due: dict[JobId, Due] = {}
+        for item in jobs:
+            job: Job = job_of_item(item)
+            live = [states[ident] for ident in live_of(item) if ident in states and states[ident] not in FINAL]
+            unstarted = sum(state in _UNSTARTED for state in live)
+            due[job.id] = Due(job=job, unstarted=min(unstarted, MAX_UNSTARTED), live=min(len(live), MAX_UNSTARTED))
+        return due
+
+
+def _plan_stamp(item: Item) -> str | None:
+    """When a job or backfill is to be planned; None for never."""
+    return stamp(time_of(item["pa"])) if "N" in item.get("pa", NULL) else None
+
+
+def _ident(item: Item) -> str:
+    """How the plan line names a job or backfill."""
+    job_id, sort_key = item["job"]["S"], item["sk"]["S"]
+    return job_id if sort_key == "job" else f"{job_id}+{sort_key.removeprefix('fill#')}"
+
+
+def _key(ident: str) -> Item:
+    job_id, _, backfill = ident.partition("+")
+    return {"job": text(job_id), "sk": text(f"fill#{backfill}" if backfill else "job")}
+
+
+def _shard(hint: Hint) -> int:
+    return shard_of(JobId(hint.ident[:32]))
