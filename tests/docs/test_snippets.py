@@ -21,6 +21,11 @@ UNRUN = {
         "docs/operations/deploy.md",
         "sh",
     ): 5,  # pip, Docker, Kubernetes, systemd; `tests/deploy` checks the files they use
+    ("docs/guides/archive.md", "text"): 1,  # a tree of files
+    ("docs/guides/archive.md", "sql"): 4,  # `tests/archive/test_recipe.py` runs them on an archive
+    ("docs/guides/archive.md", "sh"): 1,  # nothing is archived before the retention is over
+    ("docs/operations/object-storage.md", "sh"): 1,  # needs a bucket
+    ("docs/operations/object-storage.md", "json"): 1,  # a policy for IAM
     ("docs/guides/django.md", "sh"): 1,  # `pip install`
     ("docs/guides/from-apscheduler.md", "python"): 1,  # APScheduler, for comparison
     ("docs/guides/from-celery.md", "python"): 1,  # Celery, for comparison
