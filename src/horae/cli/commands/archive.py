@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from horae.cli.client import CommandClient
 from horae.cli.commands.runs import RunName
 from horae.cli.commands.runs import show as show_run
-from horae.cli.output import NOTHING, Column, Output, print_json, print_result, print_table
+from horae.cli.output import Column, Output, print_json, print_result, print_table
 from horae.core.errors import Malformed
 
 app = App(name="archive", help="List the days in the archive, show an archived run, restore runs.")
@@ -59,9 +59,8 @@ def restore(
     with CommandClient() as client:
         done = client.archive.restore(which or [client.run_id(run) for run in runs])
     document = {"restored": done.restored, "missing": done.missing}
-    print_result(
-        document, {"restored": f"{done.restored:,} runs", "missing": ", ".join(done.missing) or NOTHING}, output
-    )
+    restored = f"{done.restored:,} {'run' if done.restored == 1 else 'runs'}"
+    print_result(document, {"restored": restored, "missing": ", ".join(done.missing) or None}, output)
 
 
 def _date(text: str) -> date:
