@@ -41,7 +41,7 @@ def test_old_history_is_archived_listed_shown_and_restored(
 ) -> None:
     until(lambda: bool(list(server.folder.glob("archive/manifests/*.json"))), "archived")
     assert (server.folder / "archive/runs/year=2026/month=03/day=01/part-00001.ndjson.gz").is_file()
-    until(lambda: json_of("runs", "ls")["items"] == [], "deleted from the store")
+    until(lambda: json_of("runs", "ls", "--owner", "*")["items"] == [], "deleted from the store")
 
     [day] = json_of("archive", "ls")["items"]
     assert (day["day"], day["runs"], day["parts"]) == ("2026-03-01", COUNT, 1)
@@ -51,7 +51,7 @@ def test_old_history_is_archived_listed_shown_and_restored(
     assert json_of("archive", "show", name)["archived"] is True
     assert "archived" in command("runs", "show", name).stdout
     assert command("archive", "restore", name).stdout == "restored  1 run\n"
-    assert [item["id"] for item in json_of("runs", "ls")["items"]] == [name]
+    assert [item["id"] for item in json_of("runs", "ls", "--owner", "*")["items"]] == [name]
     with Client(server.url) as client:
         assert client.runs.get(f"run_{runs[1].id}").archived
         assert not client.runs.get(name).archived
@@ -60,7 +60,7 @@ def test_old_history_is_archived_listed_shown_and_restored(
             "run_019ca7358ed874ffab3c92510a22adbe"
         ]
     assert json_of("archive", "restore", "--day", DAY.date().isoformat()) == {"restored": COUNT, "missing": []}
-    assert len(json_of("runs", "ls", "--limit", "100")["items"]) == COUNT
+    assert len(json_of("runs", "ls", "--owner", "*", "--limit", "100")["items"]) == COUNT
 
 
 @pytest.mark.parametrize("words", [(), ("run_1", "--day", "2026-03-01"), ("--day", "yesterday")])
