@@ -11,6 +11,7 @@ from horae.core.decisions.results import cancel, give_back, skip, start, succeed
 from horae.core.model import NodeId, Reason, Run, State
 from horae.core.values import replace
 from horae.ports.store import Store
+from horae.stores.dynamodb.life import tidy as dynamodb_tidy
 from horae.stores.postgres import upkeep as postgres_upkeep
 from horae.stores.sqlite import gates as sqlite_gates
 from tests import acts
@@ -497,7 +498,7 @@ async def test_tidy_looks_at_some_gates_and_goes_on_the_next_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many gates wait for their dead letters, none of its calls takes long."""
-    for module in (sqlite_gates, postgres_upkeep):
+    for module in (sqlite_gates, postgres_upkeep, dynamodb_tidy):
         monkeypatch.setattr(module, "LOOK_AT_GATES", 2)
     runs = [one_shot(gate=f"gate {number}") for number in range(5)]
     await acts.create(store, runs)

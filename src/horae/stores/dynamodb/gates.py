@@ -62,12 +62,10 @@ class Gate:
         self.holder = holder
         self.members = sorted(members, key=place_of)
         self.parked = frozenset(parked)
-        self.gone: NodeId | None = None  # a holder that is gone, and may be replaced
 
-    def let_go(self) -> None:
-        """Count the gate as free, because its holder is gone; not while that has a run in it."""
-        if not any(run.node == self.holder and run.state in HELD for run in self.members):
-            self.holder, self.gone = None, self.holder
+    def is_left_by(self, node: NodeId | None) -> bool:
+        """Whether a node holds the gate without a run in it."""
+        return self.holder == node and not any(run.node == node and run.state in HELD for run in self.members)
 
     @property
     def live(self) -> list[Run]:
@@ -108,6 +106,11 @@ class Gate:
 class DynamoGates(DynamoBase):
     """What the parts of the store do with gates."""
 
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._held_gates: dict[str, NodeId] = {}  # by nodes of this process
+        self._strays: dict[str, NodeId] = {}  # gates that claims have met, of nodes that are gone
+
     async def _gate(self, gate: str, limit: int = FRONT) -> Gate:
         """Read a gate, consistently."""
         holder, found = await self._gate_items(gate, limit)
@@ -140,28 +143,43 @@ class DynamoGates(DynamoBase):
     async def _rows(self, ids: Sequence[str]) -> list[Item]:
         return await self._db.batch_get(self._db.names.runs, [{"id": {"S": ident}} for ident in dict.fromkeys(ids)])
 
-    async def _take_gate(self, gate: str, node: NodeId, seen: NodeId | None) -> bool:
-        """Hold a gate that nobody else holds; `seen` is a holder that is gone, which may be replaced."""
-        values = {":me": text(node)}
-        condition = "attribute_not_exists(#nd) OR #nd = :me"
-        if seen is not None and seen != node:
-            values[":gone"] = text(seen)
-            condition += " OR #nd = :gone"
+    async def _take_gate(self, gate: str, node: NodeId) -> bool:
+        """Hold a gate that nobody else holds."""
+        condition = {"ConditionExpression": "attribute_not_exists(#nd) OR #nd = :me"}
         try:
             await self._db.update(
-                self._db.names.meta, holder_key(gate), "SET #nd = :me", values, ConditionExpression=condition
+                self._db.names.meta, holder_key(gate), "SET #nd = :me", {":me": text(node)}, **condition
             )
         except ConditionFailed:
             return False
+        self._held_gates[gate] = node
         return True
 
-    async def _free_gate(self, gate: str, node: NodeId) -> None:
-        """Let a gate go, if the node holds it."""
+    async def _free_gate(self, gate: str, node: NodeId) -> bool:
+        """Let a gate go; False if the node does not hold it."""
+        self._held_gates.pop(gate, None)
         body = {"TableName": self._db.names.meta, "Key": holder_key(gate), "ConditionExpression": "nd = :me"}
         try:
             await self._client.call("DeleteItem", {**body, "ExpressionAttributeValues": {":me": text(node)}})
         except ConditionFailed:
-            return
+            return False
+        return True
+
+    async def _free_gates_of(self, node: NodeId) -> None:
+        """Let go of all gates that a node of this process holds."""
+        for gate in [gate for gate, holder in self._held_gates.items() if holder == node]:
+            await self._free_gate(gate, node)
+
+    async def _free_strays(self) -> int:
+        """Free gates of nodes that are gone, which claims have met; returns how many."""
+        strays, freed = self._strays, 0
+        self._strays = {}
+        for gate, node in strays.items():
+            if (await self._gate(gate)).is_left_by(node):
+                freed += await self._free_gate(gate, node)
+            else:
+                self._strays[gate] = node
+        return freed
 
     async def _leave_gate(self, run: Run) -> None:
         """Take a run out of its gate, after it ended or was retracted."""

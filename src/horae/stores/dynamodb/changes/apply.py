@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 from horae.aws_api.errors import ConditionFailed, TransactionCancelled, is_throttle
-from horae.core.changes import Absent, Change, Refusal
+from horae.core.changes import Absent, Change, GatesOf, Refusal
 from horae.core.errors import Unavailable
 from horae.core.model import Node, Run
 from horae.core.records import QueueSettings, TaskSchema
@@ -112,6 +112,8 @@ class DynamoApply(DynamoCreate, DynamoUpkeep):
         for item in change.deletes:
             if isinstance(item, Run):
                 await self._leave_gate(item)
+            if isinstance(item, GatesOf):
+                await self._free_gates_of(item.node)
         for left in change.gates_left:
             wakes = await self._wake_next(left.gate, left.at)
             if wakes is not None:

@@ -86,7 +86,7 @@ class Writing:
             case Node():
                 self._delete_node(item)
             case GatesOf():
-                pass  # a gate whose holder is not registered is free for whoever finds it so
+                pass  # freed once the node is gone
 
     def put(self, item: Put) -> None:
         """Write what is new or was changed."""

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from time import monotonic
 
 from horae.aws_api.errors import ConditionFailed
@@ -106,17 +107,19 @@ class DynamoClaim(DynamoGates, DynamoRooms):
     def _due(self, lanes: Sequence[Line], until: str) -> tuple[list[Line], bool]:
         """The lanes that may have something to claim, and whether there are more than one claim looks into.
 
-        Of very many, owners take turns, with those first that were not looked into in vain.
+        Of very many, owners take turns, and of each owner come by turns those that were not looked into in vain, and
+        those that have just become due.
         """
         due = [line for line in lanes if line.next <= until and line.lane is not None]
         if len(due) <= MAX_LANES:
             return due, False
         random.shuffle(due)
-        due.sort(key=lambda line: self._looks[line.name])
+        patient = sorted(due, key=lambda line: self._looks[line.name])
+        fresh = sorted(due, key=lambda line: line.next, reverse=True)
         turns = Counter[tuple[int, str]]()
-        places = {}
-        for line in due:
-            if line.lane is not None:
+        places: dict[str, tuple[int, int]] = {}
+        for line in chain.from_iterable(zip(patient, fresh, strict=True)):
+            if line.lane is not None and line.name not in places:
                 of = (line.lane.priority, line.lane.owner)
                 places[line.name] = (-line.lane.priority, turns[of])
                 turns[of] += 1
@@ -133,15 +136,15 @@ class DynamoClaim(DynamoGates, DynamoRooms):
         return Scan(source=source, request=request, settings=directory.settings, rooms=rooms)
 
     async def _gates(self, names: Iterable[str], request: ClaimRequest) -> dict[str, Gate]:
-        """Read gates; those of nodes that are gone, and those that the claim lets go, count as free."""
+        """Read gates, and note those of nodes that are gone: upkeep frees them."""
         wanted = list(names)
         found = dict(zip(wanted, await asyncio.gather(*map(self._gate, wanted)), strict=True))
         holders = {gate.holder for gate in found.values() if gate.holder not in (None, request.node)}
         there = await self._db.batch_get(self._db.names.meta, [node_key(each) for each in holders if each])
         nodes = {item["sk"]["S"] for item in there}
-        for gate in found.values():
+        for name, gate in found.items():
             if gate.holder is not None and gate.holder != request.node and gate.holder not in nodes:
-                gate.let_go()
+                self._strays[name] = gate.holder
         return found
 
     async def _take(self, scan: Scan, directory: Directory) -> list[Run]:
@@ -169,7 +172,7 @@ class DynamoClaim(DynamoGates, DynamoRooms):
             known = scan.known[gate]
             if known.holder == node:
                 continue
-            took = await self._take_gate(gate, node, known.gone)
+            took = await self._take_gate(gate, node)
             if took:
                 fresh = await self._gate(gate)  # what came before these runs while the gate was not ours
                 ids = [run.id for run in some]

@@ -31,7 +31,7 @@ class DynamoTidy(DynamoGates, DynamoRooms):
 
     @counted
     async def tidy(self, *, now: datetime) -> int:
-        woken = await self._tidy_parked(now)
+        woken = await self._free_strays() + await self._tidy_parked(now)
         for line in (PAUSED, HELD_LONG):
             await self._tidy_aside(line)
         directory = await self._lines.directory()
