@@ -24,6 +24,7 @@ SWEEP = timedelta(seconds=10)  # between two sweeps
 SWEEP_ON = timedelta(seconds=1)  # the same, as long as each finds others than the one before, and on request
 OVERDUE = timedelta(seconds=2)  # a sweep offers what has waited so long for nobody
 DEEPEST = 128  # pages of a sweep: each is twice as deep as the one before if that was not enough
+DEEPEST_MOVING = 4  # the same while what it finds is claimed: under overload most of it has tickets
 
 
 class Watcher:
@@ -56,6 +57,7 @@ class Watcher:
         self._check_at = self._ahead_at = self._sweep_at = self._swept_at = self._looked_at = clock.now()
         self._reached: datetime | None = None  # what wakes before was offered
         self._look_at: datetime | None = None  # something was signalled
+        self._look_every = LOOK
         self._depth = 1  # pages of the next sweep
         self._first: Ticket | None = None  # of the last sweep
 
@@ -65,7 +67,7 @@ class Watcher:
         if at is None:
             self._sweep_at = min(self._sweep_at, self._swept_at + SWEEP_ON)
         ripe_at = now if at is None else at - self._timing.lead
-        look_at = max(now, ripe_at, self._looked_at + LOOK)
+        look_at = max(now, ripe_at, self._looked_at + self._look_every)
         self._look_at = look_at if self._look_at is None else min(self._look_at, look_at)
         return self._look_at
 
@@ -79,8 +81,7 @@ class Watcher:
             if now >= self._ahead_at or self._reached is None:
                 await self._look_ahead(now)
             if self._look_at is not None and now >= self._look_at:
-                self._look_at, self._looked_at = None, now
-                await self._offer(now - LOOK_BACK, now + self._timing.lead / 2, pages=1)
+                await self._look(now)
             if now >= self._sweep_at:
                 await self._sweep(now)
         except Unavailable:
@@ -112,11 +113,17 @@ class Watcher:
         if everything:
             self._swept_at, self._sweep_at = now, now + SWEEP
 
+    async def _look(self, now: datetime) -> None:
+        """Offer what was signalled and waits all the same; under overload it has tickets, so more seldom."""
+        complete, _ = await self._offer(now - LOOK_BACK, now + self._timing.lead / 2, pages=1)
+        self._look_at, self._looked_at = None, now
+        self._look_every = LOOK if complete else min(4 * self._look_every, SWEEP)
+
     async def _sweep(self, now: datetime) -> None:
         """Offer what is due and held by nobody, the oldest first: more of it each time that this was not enough."""
         complete, first = await self._offer(None, now - OVERDUE, pages=self._depth)
-        self._depth = 1 if complete else min(2 * self._depth, DEEPEST)
-        moved = not complete and first != self._first
+        moved = not complete and first != self._first  # some were claimed, so that more of the same will be
+        self._depth = 1 if complete else min(2 * self._depth, DEEPEST_MOVING if moved else DEEPEST)
         self._first, self._swept_at, self._sweep_at = first, now, now + (SWEEP_ON if moved else SWEEP)
 
     async def _offer(

@@ -103,10 +103,10 @@ class Claimer:
     def room_for_tickets(self) -> int:
         """Return how many tickets to take; without room the next result wakes us."""
         assert self._tickets is not None
-        room = self._room(self._clock.now()) - self._tickets.untried
+        room = min(self._whole_room(self._clock.now()), 2 * CLAIM_BATCH) - self._tickets.untried
         if room <= 0:
             self.starved = True
-        return max(room, 0)
+        return max(min(room, CLAIM_BATCH), 0)
 
     async def _claim_by_tickets(self, tickets: Tickets, now: datetime) -> datetime | None:
         """Claim what we have tickets for; returns when to claim again."""
@@ -127,7 +127,7 @@ class Claimer:
         claims, undecided = claimed
         self._spaced = len(claims.runs) < FEW_TICKETS
         self.lined_up = claims.lined_up_at is not None or bool(self._state.gates.full())
-        await tickets.answered(run_ids, claims, undecided=undecided)
+        tickets.answered(run_ids, claims, undecided=undecided)
         return min(filter(None, (tickets.next_at(), self.check_overdue_at())), default=None)
 
     async def _claim_beside_backlog(self, now: datetime) -> datetime | None:
@@ -268,6 +268,10 @@ class Claimer:
         return again
 
     def _room(self, now: datetime) -> int:
+        """Return how many more runs to claim at once."""
+        return min(self._whole_room(now), CLAIM_BATCH)
+
+    def _whole_room(self, now: datetime) -> int:
         """Return how many more runs can be started within the lead; 0 while enough of them wait for a slot."""
         held = self._state.held
         if self._settler.full:
@@ -276,7 +280,7 @@ class Claimer:
             return 0
         startable = self._startable(now, self._lead)
         room = startable - held.count_until(now + self._lead)
-        return min(room, CLAIM_BATCH) if room > startable // WORTH else 0
+        return room if room > startable // WORTH else 0
 
     def _startable(self, now: datetime, within: timedelta) -> int:
         state = self._state

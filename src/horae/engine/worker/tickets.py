@@ -1,5 +1,6 @@
 """Takes tickets from a queue in front of the store, and keeps them until their runs are claimed or void."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -60,6 +61,9 @@ class Tickets:
         self._tasks = frozenset(tasks)
         self._taken = taken
         self._kept: dict[RunId, _Kept] = {}
+        self._done: list[Taken] = []  # for the queue to delete
+        self._returned: list[Taken] = []  # for the queue to give to others
+        self._finishing: asyncio.Task[None] | None = None
         self._stuck: Counter[str] = Counter()  # tickets by queue that could not be claimed at once
         metrics.watch_held(lambda: len(self._kept))
 
@@ -136,7 +140,7 @@ class Tickets:
                 kept.try_at, kept.delay, found = now, FIRST_DELAY, True
         return found
 
-    async def answered(self, asked: Iterable[RunId], claims: Claims, *, undecided: bool) -> None:
+    def answered(self, asked: Iterable[RunId], claims: Claims, *, undecided: bool) -> None:
         """Learn what a claim of some runs has brought: finish tickets, keep them, or give them back."""
         now = self._clock.now()
         waiting = dict(claims.waiting)
@@ -154,13 +158,24 @@ class Tickets:
                 returned += self._drop(run_id)
         self._metrics.claimed(len(claims.runs))
         self._metrics.void(max(len(done) - len(claims.runs), 0))
+        self._done += done
+        self._returned += returned
+        if self._finishing is None and (done or returned):
+            self._finishing = asyncio.create_task(self._finish(), name="finish tickets")
+
+    async def _finish(self) -> None:
+        """Tell the queue what became of tickets, while the next claim is under way."""
         try:
-            if done:
+            while self._done or self._returned:
+                done, self._done = self._done, []
+                returned, self._returned = self._returned, []
                 await self._queue.done(done)
-            if returned:
-                await self._give_back(returned, KEPT)
+                if returned:
+                    await self._give_back(returned, KEPT)
         except Unavailable:
             self._do_without()
+        finally:
+            self._finishing = None
 
     def _keep(self, kept: _Kept, wake_at: datetime, now: datetime) -> bool:
         """Keep a ticket for another try, unless it was kept for long or there are too many of its queue."""
@@ -191,6 +206,8 @@ class Tickets:
 
     async def leave(self) -> None:
         """Give everything back, because this worker claims no more."""
+        if self._finishing is not None:
+            await self._finishing
         taken = [each for kept in self._kept.values() for each in kept.taken]
         self._kept.clear()
         self._stuck.clear()
