@@ -21,7 +21,8 @@ AHEAD = 6  # looks ahead within one horizon
 LOOK = timedelta(milliseconds=100)  # between two looks at what was signalled
 LOOK_BACK = timedelta(seconds=2)  # of a look: what woke earlier is left to the sweep
 SWEEP = timedelta(seconds=10)  # between two sweeps
-SWEEP_ON = timedelta(seconds=1)  # the same, as long as each finds others than the one before, and on request
+SWEEP_ON = timedelta(seconds=1)  # the same, as long as each finds others than the one before
+SWEEP_REST = 20  # times what the last sweep took: the least distance to one that a signal asks for
 OVERDUE = timedelta(seconds=2)  # a sweep offers what has waited so long for nobody
 DEEPEST = 128  # pages of a sweep: each is twice as deep as the one before if that was not enough
 DEEPEST_MOVING = 4  # the same while what it finds is claimed: under overload most of it has tickets
@@ -58,6 +59,7 @@ class Watcher:
         self._reached: datetime | None = None  # what wakes before was offered
         self._look_at: datetime | None = None  # something was signalled
         self._look_every = LOOK
+        self._sweep_took = timedelta()  # the last one
         self._depth = 1  # pages of the next sweep
         self._first: Ticket | None = None  # of the last sweep
 
@@ -65,7 +67,7 @@ class Watcher:
         """Note that there may be runs without tickets that wake from `at` on (None: any); returns when to look."""
         now = self._clock.now()
         if at is None:
-            self._sweep_at = min(self._sweep_at, self._swept_at + SWEEP_ON)
+            self._sweep_at = min(self._sweep_at, self._swept_at + max(LOOK, SWEEP_REST * self._sweep_took))
         ripe_at = now if at is None else at - self._timing.lead
         look_at = max(now, ripe_at, self._looked_at + self._look_every)
         self._look_at = look_at if self._look_at is None else min(self._look_at, look_at)
@@ -122,6 +124,7 @@ class Watcher:
     async def _sweep(self, now: datetime) -> None:
         """Offer what is due and held by nobody, the oldest first: more of it each time that this was not enough."""
         complete, first = await self._offer(None, now - OVERDUE, pages=self._depth)
+        self._sweep_took = self._clock.now() - now
         moved = not complete and first != self._first  # some were claimed, so that more of the same will be
         self._depth = 1 if complete else min(2 * self._depth, DEEPEST_MOVING if moved else DEEPEST)
         self._first, self._swept_at, self._sweep_at = first, now, now + (SWEEP_ON if moved else SWEEP)
