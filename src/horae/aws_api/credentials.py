@@ -120,7 +120,9 @@ def _find_credentials(*, local: bool) -> Any:
 
 def _regional_host(service: str, region: str) -> str:
     session = _session()
-    resolver = session.get_component("endpoint_resolver")
+    from botocore.regions import EndpointResolver
+
+    resolver = EndpointResolver(session.get_component("data_loader").load_data("endpoints"))
     fips = session.get_config_variable("use_fips_endpoint") in (True, "true")
     found = resolver.construct_endpoint(service, region, use_fips_endpoint=fips)
     if found is None:

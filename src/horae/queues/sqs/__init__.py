@@ -1,0 +1,1 @@
+"""The queue port on Amazon SQS."""
