@@ -5,12 +5,14 @@ The only module that knows the adapters.
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import structlog
 
+from horae.aws_api.address import parse_address
 from horae.blobs.file import FileBlobs
 from horae.blobs.folder import FolderFiles
 from horae.blobs.object_store import is_object_store, open_bucket
@@ -25,11 +27,12 @@ from horae.stores.sqlite.executor import InlineExecutor, SqliteExecutor
 from horae.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
+    from horae.queues.sqs.queue import SqsQueue
     from horae.stores.postgres.store import PostgresStore
 
 log = structlog.get_logger(__name__)
 
-QUEUES = ("store", "redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
+QUEUES = ("store", "redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "sqs://")
 FIRST_READINGS = 4  # of the store's clock before a new clock is used
 
 
@@ -63,8 +66,11 @@ def sqlite_path(url: str) -> Path:
     return Path(url.removeprefix(prefix))
 
 
-def make_queue(url: str) -> Queue | None:
-    """Return the queue of an address, not yet opened; None for `store`, which is its own queue."""
+def make_queue(url: str, *, lead: timedelta = timedelta(seconds=1)) -> Queue | None:
+    """Return the queue of an address, not yet opened; None for `store`, which is its own queue.
+
+    `lead` is how long before their time tickets are wanted.
+    """
     if url == "store":
         return None
     scheme = urlsplit(url).scheme
@@ -74,16 +80,27 @@ def make_queue(url: str) -> Queue | None:
         except ImportError as exc:
             raise Misconfigured("a queue on Redis needs its driver: install Horae with the extra `redis`") from exc
         return RedisQueue(url)
+    if scheme == "sqs":
+        return make_sqs_queue(url, lead=lead)
     raise Misconfigured(f"HORAE_QUEUE = {scheme}://…: must be `store`, or begin with {', '.join(QUEUES[1:])}")
 
 
+def make_sqs_queue(url: str, *, lead: timedelta) -> "SqsQueue":
+    """Return the queue of an address of SQS, not yet opened."""
+    try:
+        from horae.queues.sqs.queue import SqsQueue
+    except ImportError as exc:
+        raise Misconfigured("a queue on SQS needs its drivers: install Horae with the extra `aws`") from exc
+    return SqsQueue(parse_address(url, scheme="sqs", variable="HORAE_QUEUE"), lead=lead)
+
+
 @contextlib.asynccontextmanager
-async def opened_queue(url: str) -> AsyncIterator[Queue | None]:
+async def opened_queue(url: str, *, lead: timedelta = timedelta(seconds=1)) -> AsyncIterator[Queue | None]:
     """Open the queue of an address, and close it at the end.
 
     Without an answer it is used all the same: until it answers, runs are claimed from the store.
     """
-    queue = make_queue(url)
+    queue = make_queue(url, lead=lead)
     if queue is None:
         yield None
         return

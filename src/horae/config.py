@@ -268,7 +268,7 @@ def _checked(settings: Settings) -> Settings:
 
 def _refuse_unavailable(settings: Settings) -> None:
     """Raise Misconfigured for adapters that are planned, but not available yet."""
-    if settings.queue != "store" and not settings.queue.startswith(("redis:", "rediss:", "redis+", "rediss+")):
+    if settings.queue != "store" and not settings.queue.startswith(("redis:", "rediss:", "redis+", "rediss+", "sqs:")):
         shown = without_password(settings.queue)
         raise Misconfigured(f"HORAE_QUEUE = {shown!r}: must be `store` or an address of Redis, redis://host:6379/0")
     if settings.store.startswith("dynamodb:"):

@@ -74,19 +74,23 @@ class ServiceClient:
         return self._budget
 
     async def open(self) -> None:
-        """Find endpoint and keys; raises `AccessDenied` when there are none."""
+        """Find endpoint and keys; raises `AccessDenied` when there are none. May be repeated."""
+        if self._transport is not None:
+            return
         found = await find_endpoint(self._service, self._region, self._given)
         self._credentials = Credentials(is_local=found.is_local)
         await self._credentials.open()
         self._signer = Signer(service=self._service, region=self._region, host=found.host)
-        self._transport = Transport(found, connections=self._connections)
-        await self._transport.open()
+        transport = Transport(found, connections=self._connections)
+        await transport.open()
+        self._transport = transport
 
     async def close(self) -> None:
         """Close every connection."""
         if self._transport is not None and self._credentials is not None:
             await self._transport.close()
             await self._credentials.close()
+            self._transport = None
 
     async def call(
         self, action: str, body: Mapping[str, Any], *, timeout: float | None = None, repeat_unknown: bool = True

@@ -146,7 +146,7 @@ async def _opened_parts(
     opening = opened_store(settings.store, own=plan.local)
     store: Store = metrics.measured(await stack.enter_async_context(opening))
     await sync_clock(clock, store)
-    queue = await stack.enter_async_context(opened_queue(settings.queue))
+    queue = await stack.enter_async_context(opened_queue(settings.queue, lead=settings.lead_seconds))
     if queue is not None:
         offering = offering_store(store, queue, clock, metrics.tickets, horizon=settings.horizon_seconds)
         store = await stack.enter_async_context(offering)

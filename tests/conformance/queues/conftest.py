@@ -8,10 +8,11 @@ import pytest
 
 from horae.adapters import make_queue
 from horae.ports.queue import Queue
-from tests.engines.servers import own_name, valkey_url
+from tests.engines.provisioned import elasticmq_url
+from tests.engines.servers import ministack_url, own_name, valkey_url
 from tests.memory_queue import MemoryQueue
 
-QUEUES = ("memory", "valkey")  # the one in memory is that of other tests
+QUEUES = ("memory", "valkey", "ministack", "elasticmq")  # the one in memory is that of other tests; two are of SQS
 
 Connect = Callable[[], Awaitable[Queue]]
 
@@ -26,13 +27,19 @@ async def connect_queue(request: pytest.FixtureRequest) -> AsyncIterator[Connect
         async def opened() -> Queue:
             if request.param == "memory":
                 return memory
-            queue = make_queue(f"{valkey_url()}/0?prefix={prefix}")
+            queue = make_queue(_address(request.param, prefix))
             assert queue is not None
             await queue.open()
             stack.push_async_callback(queue.close)
             return queue
 
         yield opened
+
+
+def _address(kind: str, prefix: str) -> str:
+    if kind == "valkey":
+        return f"{valkey_url()}/0?prefix={prefix}"
+    return f"sqs://us-east-1/{prefix}?endpoint={ministack_url() if kind == 'ministack' else elasticmq_url()}"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from horae.core.model import NodeId, RunId
 from horae.core.signals import Kind, Signal
 from horae.core.tickets import Ticket
 from horae.ports.queue import Queue, Taken
+from horae.queues.sqs.queue import SqsQueue
 from tests.conformance.queues.conftest import Connect
 
 NOW = datetime.now(UTC).replace(microsecond=123457)  # the time is an argument; SQS counts the seconds of its own clock
@@ -76,6 +77,8 @@ async def test_what_was_done_never_comes_back(queue: Queue) -> None:
 
 
 async def test_what_is_neither_done_nor_given_back_comes_back_by_itself(queue: Queue) -> None:
+    if isinstance(queue, SqsQueue):
+        pytest.skip("SQS hides tickets by its own clock: tests/queues/sqs shows it, and waits")
     offered = ticket()
     await queue.offer([offered], now=NOW)
     assert len(await take(queue)) == 1
@@ -94,10 +97,12 @@ async def test_what_was_given_back_for_later_is_hidden_until_then(queue: Queue) 
     await queue.offer([offered], now=NOW)
     await queue.give_back(await take(queue), now=NOW, at=NOW + 3 * SECOND)
     assert await take(queue, now=NOW + 2 * SECOND, until=NOW + 9 * SECOND) == []
-    assert tickets_of(await take(queue, now=NOW + 3 * SECOND)) == [offered]
+    assert tickets_of(await take(queue, now=NOW + 3 * SECOND, wait=5 * SECOND)) == [offered]
 
 
 async def test_giving_back_or_finishing_what_came_back_changes_nothing(queue: Queue) -> None:
+    if isinstance(queue, SqsQueue):
+        pytest.skip("SQS hides tickets by its own clock: tests/queues/sqs shows it, and waits")
     await queue.offer([ticket()], now=NOW)
     first = await take(queue)
     second = await take(queue, now=NOW + HOUR)

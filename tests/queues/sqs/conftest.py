@@ -75,16 +75,21 @@ async def take(
     wait: float = 5.0,
     ahead: float = 1.0,
 ) -> list[Taken]:
-    at = now()
-    return await queue.take(
-        queues=queues,
-        without=without,
-        tasks=tasks,
-        now=at,
-        until=at + timedelta(seconds=ahead),
-        limit=limit,
-        wait=timedelta(seconds=wait),
-    )
+    """Take as a worker does, again and again until something comes or the wait is over."""
+    deadline = now() + timedelta(seconds=wait)
+    while True:
+        at = now()
+        taken = await queue.take(
+            queues=queues,
+            without=without,
+            tasks=tasks,
+            now=at,
+            until=at + timedelta(seconds=ahead),
+            limit=limit,
+            wait=max(deadline - at, timedelta()),
+        )
+        if taken or now() >= deadline:
+            return taken
 
 
 async def take_all(queue: SqsQueue, count: int, **options: object) -> list[Taken]:

@@ -16,6 +16,7 @@ from horae.aws_api.address import AwsAddress
 from horae.aws_api.client import ServiceClient
 from horae.aws_api.counters import Counters
 from horae.aws_api.errors import ResourceMissing
+from horae.core.drafts import DEFAULT_QUEUE
 from horae.core.errors import HoraeError
 from horae.core.signals import Signal
 from horae.core.tickets import Ticket
@@ -32,7 +33,7 @@ log = structlog.get_logger(__name__)
 LONGEST_DELAY = timedelta(minutes=15)  # what SQS keeps a message back for
 LONGEST_HIDDEN = 12 * 3600  # seconds that SQS hides a message for
 VISIBILITY = 15  # seconds between the take of a ticket and the claim of its run, at most
-STATE_LASTS = 15.0  # seconds
+STATE_LASTS = 60.0  # seconds: planners ask each second, and each answer costs requests
 COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", "ApproximateNumberOfMessagesNotVisible")
 
 
@@ -58,22 +59,15 @@ class SqsQueue:
         )
         self._lines = Lines(self._client, address.prefix)
         self._receiver: Receiver | None = None
+        self._connecting = asyncio.Lock()
         self._is_fair = True  # until the service refuses the groups that make it so
         self._state: tuple[float, QueueState] | None = None
 
     async def open(self) -> None:
-        """Connect, and look which SQS queues there are."""
-        await self._client.open()
-        await self._polls.open()
+        """Connect, and create the SQS queue that nearly everybody needs, so that its first ticket is not late."""
+        await self._connected()
+        await self._lines.need(line_name(self._prefix, DEFAULT_QUEUE, PriorityClass.NORMAL), PriorityClass.NORMAL)
         await self._lines.find()
-        self._receiver = Receiver(
-            self._polls,
-            self._lines,
-            visibility=VISIBILITY,
-            give_back=self._hide,
-            delete=self._delete,
-            refuse=self._refuse,
-        )
 
     async def close(self) -> None:
         """Give back what was received and not taken, and close every connection."""
@@ -82,11 +76,29 @@ class SqsQueue:
                 await self._receiver.close()
             except HoraeError as exc:
                 log.warning("sqs_tickets_not_given_back", reason=str(exc))  # they come again after VISIBILITY
+            self._receiver = None
         await self._polls.close()
         await self._client.close()
 
+    async def _connected(self) -> Receiver:
+        """Find keys and endpoint, unless that is done."""
+        async with self._connecting:
+            if self._receiver is None:
+                await self._client.open()
+                await self._polls.open()
+                self._receiver = Receiver(
+                    self._polls,
+                    self._lines,
+                    visibility=VISIBILITY,
+                    give_back=self._hide,
+                    delete=self._delete,
+                    refuse=self._refuse,
+                )
+            return self._receiver
+
     async def offer(self, tickets: Sequence[Ticket], *, now: datetime) -> None:
         """Send tickets, to be received the lead before their time; some may be there after an error, too."""
+        await self._connected()
         lines: dict[tuple[str, PriorityClass], list[Ticket]] = {}
         for ticket in tickets:
             lines.setdefault((ticket.queue, PriorityClass.of(ticket.priority)), []).append(ticket)
@@ -107,7 +119,7 @@ class SqsQueue:
         wait: timedelta,
     ) -> list[Taken]:
         """Take tickets; those that are much too early are hidden until their time, those of other tasks for a while."""
-        assert self._receiver is not None, "the queue is not open"
+        receiver = self._receiver or await self._connected()
         wish = Wish(
             names=self._names(queues) if queues else None,
             queues=frozenset(queues),
@@ -116,7 +128,7 @@ class SqsQueue:
             tasks=frozenset(tasks),
             limit=limit,
         )
-        received = await self._receiver.take(wish, until=until, wait=wait)
+        received = await receiver.take(wish, until=until, wait=wait)
         return [Taken(ticket=each.ticket, receipt=_receipt(each.line.url, each.handle)) for each in received]
 
     async def done(self, taken: Sequence[Taken]) -> None:
@@ -136,6 +148,7 @@ class SqsQueue:
     async def state(self) -> QueueState:
         """Return about how many tickets there are, and how many messages were set aside; up to STATE_LASTS old."""
         if self._state is None or time.monotonic() >= self._state[0] + STATE_LASTS:
+            await self._connected()
             await self._lines.find()
             refused, _ = await self._lines.refused()
             urls = [refused, *(line.url for line in self._lines.known.values())]

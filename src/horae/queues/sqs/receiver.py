@@ -22,6 +22,7 @@ MOST_WIDE = 16  # receives at once from one SQS queue with a backlog
 MOST_POLLS = 100  # long polls at once; with more SQS queues they take turns, and are shorter
 SPARE = 3.0  # seconds before others get a message, in which it is not handed out any more
 KEPT_EARLY = timedelta(seconds=5)  # a ticket that wakes so soon is kept here; others are hidden until their time
+LEAST_WAIT = 0.3  # seconds, also for those who do not want to wait
 PATIENCE = 1.0  # seconds after which tickets that nobody here took are given back
 FIND_EVERY = (5.0, 30.0)  # seconds between looks for new SQS queues: the first, and the longest when there are none
 BACKOFF = RetryBudget(RetryRule(first_delay=0.2, longest_delay=5.0))
@@ -104,9 +105,12 @@ class Receiver:
         lines.when_new(self._start)
 
     async def take(self, wish: Wish, *, until: datetime, wait: timedelta) -> list[Received]:
-        """Take tickets that wake up to `until`; waits up to `wait` for the first."""
+        """Take tickets that wake up to `until`; waits up to `wait` for the first, and at least for one answer of SQS.
+
+        Returns earlier, with nothing, when a ticket is in hand that would be wanted by now.
+        """
         began = self._elapsed()
-        deadline = began + wait.total_seconds()
+        deadline = began + max(wait.total_seconds(), LEAST_WAIT)
         self._wish, self._until, self._until_at = wish, until, began
         if unwanted := self.buffer.take_unless(wish.fits):
             await self._give_back([(each, 0.0) for each in unwanted])
@@ -115,19 +119,35 @@ class Receiver:
         self._asked.set()
         self._room.set()
         try:
-            while True:
-                self._changed.clear()
-                if found := self.buffer.take(self._reach(), wish.limit):
-                    self._room.set()
-                    return found
-                self._raise_error()
-                if not await self._change(deadline):
-                    return []
+            return await self._first(wish, until, deadline)
+        except asyncio.CancelledError:
+            self._asked.clear()  # nobody asks any more: what comes now goes to others at once
+            raise
         finally:
             self._waiting -= 1
             self._left.set()
             self._waited_at = self._elapsed()
             self._rest_later()
+
+    async def _first(self, wish: Wish, until: datetime, deadline: float) -> list[Received]:
+        while True:
+            self._changed.clear()
+            if found := self.buffer.take(until, wish.limit):
+                self._room.set()
+                return found
+            if (error := self._error) is not None:
+                self._error = None
+                raise error
+            next_at, left = self.buffer.next_at(), deadline - self._elapsed()
+            if next_at is not None:
+                left = min(left, (next_at - self._reach()).total_seconds())
+            if left <= 0:
+                return []
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return []
 
     async def close(self) -> None:
         """Stop polling, and let others have what nobody took."""
@@ -144,25 +164,6 @@ class Receiver:
                 self._polls[name] = asyncio.create_task(self._poll(line), name=f"poll {name}")
         if self._finding is None and self._waiting:
             self._finding = asyncio.create_task(self._find(), name="find sqs queues")
-
-    async def _change(self, deadline: float) -> bool:
-        """Wait for something new, or for the next ticket in hand; False when the time is over."""
-        left = deadline - self._elapsed()
-        if left <= 0:
-            return False
-        if (next_at := self.buffer.next_at()) is not None:
-            left = min(left, max((next_at - self._reach()).total_seconds(), 0.001))
-        try:
-            async with asyncio.timeout(left):
-                await self._changed.wait()
-        except TimeoutError:
-            return self._elapsed() < deadline
-        return True
-
-    def _raise_error(self) -> None:
-        if (error := self._error) is not None:
-            self._error = None
-            raise error
 
     def _fail(self, error: HoraeError) -> None:
         """Raise an error where tickets are taken, as one that passes: loops go on after it."""
@@ -270,7 +271,9 @@ class Receiver:
                 hidden.append((received, min(UNWANTED_HIDDEN[0] * 2 ** (times - 1), UNWANTED_HIDDEN[1])))
             else:
                 unwanted.append(received)
-        if kept:
+        if kept and not self._asked.is_set():
+            hidden += [(each, 0.0) for each in kept]
+        elif kept:
             self.buffer.add(kept)
             self._changed.set()
             self._rest_later()
@@ -294,10 +297,9 @@ class Receiver:
             self._resting = asyncio.create_task(self._rest(), name="rest from sqs")
 
     async def _rest(self) -> None:
-        await asyncio.sleep(PATIENCE)
-        while self._waiting or self._elapsed() < self._waited_at + PATIENCE:
+        while self._asked.is_set() and (self._waiting or self._elapsed() < self._waited_at + PATIENCE):
             self._left.clear()
-            await (asyncio.sleep(PATIENCE) if not self._waiting else self._left.wait())
+            await (self._left.wait() if self._waiting else asyncio.sleep(PATIENCE))
         self._asked.clear()
         try:
             await self._return_all()
