@@ -270,7 +270,7 @@ def _refuse_unavailable(settings: Settings) -> None:
     """Raise Misconfigured for adapters that are planned, but not available yet."""
     if settings.queue != "store" and not settings.queue.startswith(("redis:", "rediss:", "redis+", "rediss+", "sqs:")):
         shown = without_password(settings.queue)
-        raise Misconfigured(f"HORAE_QUEUE = {shown!r}: must be `store` or an address of Redis, redis://host:6379/0")
+        raise Misconfigured(f"HORAE_QUEUE = {shown!r}: must be `store`, redis://host:6379/0 or sqs://REGION/PREFIX")
     if settings.store.startswith("dynamodb:"):
         raise Misconfigured("HORAE_STORE: DynamoDB is not available in this version; use sqlite:/// or postgresql://")
     if settings.events:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from horae.aws_api.counters import Counters, Tally
+from horae.aws_api.counters import Counters, RequestTally
 from horae.aws_api.credentials import Credentials, find_endpoint
 from horae.aws_api.errors import (
     EXPIRED,
@@ -129,7 +129,9 @@ class ServiceClient:
                 tally.consumed(action, _statement(body), answer)
                 return Answer(body=answer, doubtful=doubtful)
 
-    async def _send(self, action: str, data: bytes, tally: Tally, timeout: float, *, doubtful: bool) -> dict[str, Any]:
+    async def _send(
+        self, action: str, data: bytes, tally: RequestTally, timeout: float, *, doubtful: bool
+    ) -> dict[str, Any]:
         """Send a request once."""
         if self._transport is None or self._signer is None or self._credentials is None:
             raise NotSent(f"{self._service}: the client is not open")

@@ -16,7 +16,7 @@ READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems
 
 
 @dataclass(slots=True)
-class Tally:
+class RequestTally:
     """What one action was used for, and what that took."""
 
     calls: int = 0  # of the client; each is one or more requests
@@ -31,7 +31,7 @@ class Tally:
     bytes_sent: int = 0
     seconds: float = 0.0  # that requests took, without the waits between them
 
-    def __iadd__(self, other: "Tally") -> "Tally":
+    def __iadd__(self, other: "RequestTally") -> "RequestTally":
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         return self
@@ -74,32 +74,32 @@ class Counters:
     """Tallies by verb and action; several clients may share them."""
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._tallies: dict[tuple[str, str], RequestTally] = {}
         _all.add(self)
 
-    def of(self, action: str) -> Tally:
+    def of(self, action: str) -> RequestTally:
         """Return the tally of an action under the verb at hand."""
         place = (_verb.get(), action)
         found = self._tallies.get(place)
         if found is None:
-            found = self._tallies[place] = Tally()
+            found = self._tallies[place] = RequestTally()
         return found
 
-    def by_verb_and_action(self) -> Mapping[tuple[str, str], Tally]:
+    def by_verb_and_action(self) -> Mapping[tuple[str, str], RequestTally]:
         """Return all tallies; a verb is empty where none was named."""
         return self._tallies
 
-    def by_action(self) -> Mapping[str, Tally]:
+    def by_action(self) -> Mapping[str, RequestTally]:
         """Return the tallies of each action, whatever the verb."""
         return _summed((action, tally) for (_, action), tally in self._tallies.items())
 
-    def by_verb(self) -> Mapping[str, Tally]:
+    def by_verb(self) -> Mapping[str, RequestTally]:
         """Return the tallies of each verb, whatever the action."""
         return _summed((verb, tally) for (verb, _), tally in self._tallies.items())
 
-    def total(self) -> Tally:
+    def total(self) -> RequestTally:
         """Return everything together."""
-        total = Tally()
+        total = RequestTally()
         for tally in self._tallies.values():
             total += tally
         return total
@@ -112,15 +112,15 @@ class Counters:
 _all: WeakSet[Counters] = WeakSet()
 
 
-def process_tallies() -> Mapping[str, Tally]:
+def process_tallies() -> Mapping[str, RequestTally]:
     """Return the tallies of each action, of all clients that this process has."""
     return _summed(item for counters in list(_all) for item in counters.by_action().items())
 
 
-def _summed(tallies: Iterable[tuple[str, Tally]]) -> dict[str, Tally]:
-    sums: dict[str, Tally] = {}
+def _summed(tallies: Iterable[tuple[str, RequestTally]]) -> dict[str, RequestTally]:
+    sums: dict[str, RequestTally] = {}
     for name, tally in tallies:
-        sums.setdefault(name, Tally())
+        sums.setdefault(name, RequestTally())
         sums[name] += tally
     return sums
 

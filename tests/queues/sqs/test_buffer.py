@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from horae.queues.sqs.buffer import Buffer, Received
-from horae.queues.sqs.lines import Line
+from horae.queues.sqs.lines import TicketLine
 from horae.queues.sqs.names import PriorityClass
 from tests.queues.sqs.conftest import now, ticket
 
@@ -15,7 +15,7 @@ def _received(
 ) -> Received:
     level = PriorityClass.of(priority)
     found = ticket(number, priority=priority, owner=owner, after=after)
-    return Received(ticket=found, line=Line(name=level.name, url="", level=level), handle="", until=until)
+    return Received(ticket=found, line=TicketLine(name=level.name, url="", level=level), handle="", until=until)
 
 
 def _taken(buffer: Buffer, limit: int) -> list[int]:

@@ -6,14 +6,14 @@ from itertools import zip_longest
 
 from horae.core.tickets import Ticket
 from horae.core.values import Value
-from horae.queues.sqs.lines import Line
+from horae.queues.sqs.lines import TicketLine
 
 
 class Received(Value, frozen=True, kw_only=True):
     """A message with a ticket, hidden from others for a while."""
 
     ticket: Ticket
-    line: Line
+    line: TicketLine
     handle: str
     until: float  # by the monotonic clock: others may get it from then on
 

@@ -17,7 +17,7 @@ MOST_TAKEN = 100  # times that a message is taken before it is set aside
 PAGE = 1000
 
 
-class Line(Value, frozen=True, kw_only=True):
+class TicketLine(Value, frozen=True, kw_only=True):
     """One SQS queue with tickets."""
 
     name: str
@@ -25,19 +25,19 @@ class Line(Value, frozen=True, kw_only=True):
     level: PriorityClass
 
 
-class Lines:
+class TicketLines:
     """Which SQS queues there are."""
 
     def __init__(self, client: ServiceClient, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        self._known: dict[str, Line] = {}
-        self._creating: dict[str, asyncio.Task[Line]] = {}
+        self._known: dict[str, TicketLine] = {}
+        self._creating: dict[str, asyncio.Task[TicketLine]] = {}
         self._when_new: list[Callable[[], None]] = []
         self._refused: tuple[str, str] | None = None  # the URL and the ARN of the queue of refused messages
 
     @property
-    def known(self) -> Mapping[str, Line]:
+    def known(self) -> Mapping[str, TicketLine]:
         """The SQS queues that are known here, by name."""
         return self._known
 
@@ -51,7 +51,7 @@ class Lines:
 
     async def find(self) -> None:
         """Look which SQS queues there are."""
-        found: dict[str, Line] = {}
+        found: dict[str, TicketLine] = {}
         page: str | None = None
         while True:
             more = {} if page is None else {"NextToken": page}
@@ -60,7 +60,7 @@ class Lines:
             for url in answer.get("QueueUrls") or ():
                 name = url.rpartition("/")[2]
                 if (level := level_of(name)) is not None:
-                    found[name] = Line(name=name, url=url, level=level)
+                    found[name] = TicketLine(name=name, url=url, level=level)
             page = answer.get("NextToken")
             if page is None:
                 break
@@ -69,7 +69,7 @@ class Lines:
         if is_new:
             self._tell()
 
-    async def need(self, name: str, level: PriorityClass) -> Line:
+    async def need(self, name: str, level: PriorityClass) -> TicketLine:
         """Return an SQS queue, which is created if it is not known."""
         line = self._known.get(name)
         if line is not None:
@@ -80,7 +80,7 @@ class Lines:
             task.add_done_callback(lambda _: self._creating.pop(name, None))
         return await asyncio.shield(task)
 
-    def forget(self, line: Line) -> None:
+    def forget(self, line: TicketLine) -> None:
         """Note that an SQS queue is gone."""
         if self._known.get(line.name) is line:  # else it was created again meanwhile
             del self._known[line.name]
@@ -94,14 +94,14 @@ class Lines:
             self._refused = url, str(answer["Attributes"]["QueueArn"])
         return self._refused
 
-    async def _create(self, name: str, level: PriorityClass) -> Line:
+    async def _create(self, name: str, level: PriorityClass) -> TicketLine:
         _, arn = await self.refused()
         attributes = {
             "MessageRetentionPeriod": str(RETENTION),
             "VisibilityTimeout": str(VISIBLE_AGAIN),
             "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MOST_TAKEN}),
         }
-        line = Line(name=name, url=await self._create_queue(name, attributes), level=level)
+        line = TicketLine(name=name, url=await self._create_queue(name, attributes), level=level)
         self._known[name] = line
         self._tell()
         return line

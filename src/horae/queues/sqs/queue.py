@@ -23,7 +23,7 @@ from horae.core.tickets import Ticket
 from horae.ports.queue import QueueState, QueueTraits, Taken
 from horae.queues.sqs.batches import Entry, send_batches
 from horae.queues.sqs.buffer import Received
-from horae.queues.sqs.lines import Line, Lines
+from horae.queues.sqs.lines import TicketLine, TicketLines
 from horae.queues.sqs.messages import body_of, group_of
 from horae.queues.sqs.names import PriorityClass, line_name
 from horae.queues.sqs.receiver import BATCH, MOST_POLLS, MOST_WIDE, Receiver, Wish
@@ -57,7 +57,7 @@ class SqsQueue:
             connections=MOST_POLLS + MOST_WIDE,
             counters=self.counters,
         )
-        self._lines = Lines(self._client, address.prefix)
+        self._lines = TicketLines(self._client, address.prefix)
         self._receiver: Receiver | None = None
         self._connecting = asyncio.Lock()
         self._is_fair = True  # until the service refuses the groups that make it so
@@ -180,7 +180,7 @@ class SqsQueue:
         entry = {"MessageBody": body_of(ticket), "DelaySeconds": int(delay.total_seconds())}
         return {**entry, "MessageGroupId": group_of(ticket.owner)} if self._is_fair else entry
 
-    async def _send_to(self, line: Line, entries: Sequence[Entry]) -> None:
+    async def _send_to(self, line: TicketLine, entries: Sequence[Entry]) -> None:
         refused = await send_batches(self._client, "SendMessageBatch", line.url, entries)
         if refused and self._is_fair and all("MessageGroupId" in each.entry for each in refused):
             self._is_fair = False  # an older service or emulator, where only first-in-first-out queues have groups
@@ -216,7 +216,7 @@ class SqsQueue:
             "DeleteMessageBatch", [(_receipt(each.line.url, each.handle), {}) for each in received]
         )
 
-    async def _refuse(self, line: Line, messages: Sequence[dict[str, Any]]) -> None:
+    async def _refuse(self, line: TicketLine, messages: Sequence[dict[str, Any]]) -> None:
         """Set aside messages that are no tickets."""
         url, _ = await self._lines.refused()
         log.warning("sqs_message_refused", messages=len(messages), queue=line.name, first=messages[0].get("MessageId"))

@@ -11,7 +11,7 @@ from horae.aws_api.retries import RetryBudget, RetryRule
 from horae.core.errors import HoraeError, Unavailable
 from horae.core.values import Value
 from horae.queues.sqs.buffer import Buffer, Received
-from horae.queues.sqs.lines import Line, Lines
+from horae.queues.sqs.lines import TicketLine, TicketLines
 from horae.queues.sqs.messages import ticket_of
 
 BATCH = 10  # messages that SQS returns at once
@@ -32,7 +32,7 @@ MOST_UNWANTED = 20  # takes after which a ticket is deleted that nobody wanted: 
 
 GiveBack = Callable[[Sequence[tuple[Received, float]]], Coroutine[Any, Any, None]]  # with seconds
 Delete = Callable[[Sequence[Received]], Coroutine[Any, Any, None]]
-Refuse = Callable[[Line, Sequence[dict[str, Any]]], Coroutine[Any, Any, None]]
+Refuse = Callable[[TicketLine, Sequence[dict[str, Any]]], Coroutine[Any, Any, None]]
 
 
 class Wish(Value, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Wish(Value, frozen=True, kw_only=True):
     tasks: frozenset[str]
     limit: int
 
-    def includes(self, line: Line) -> bool:
+    def includes(self, line: TicketLine) -> bool:
         """Whether tickets of an SQS queue are wanted."""
         return (self.names is None or line.name in self.names) and line.name not in self.without_names
 
@@ -72,7 +72,7 @@ class Receiver:
     def __init__(
         self,
         client: ServiceClient,
-        lines: Lines,
+        lines: TicketLines,
         *,
         visibility: int,
         give_back: GiveBack,
@@ -187,7 +187,7 @@ class Receiver:
 
     # --- polling
 
-    async def _poll(self, line: Line) -> None:
+    async def _poll(self, line: TicketLine) -> None:
         """Receive from one SQS queue for ever; with a backlog by many receives at once."""
         width, failures, empty = 1, 0, 0
         while True:
@@ -207,7 +207,7 @@ class Receiver:
                 continue
             width = min(2 * width, MOST_WIDE) if min(counts) == BATCH else 1
 
-    async def _wanted(self, line: Line) -> None:
+    async def _wanted(self, line: TicketLine) -> None:
         """Wait until somebody asks for tickets of an SQS queue, and for more of them than are in hand."""
         await self._asked.wait()
         while self._missing() == 0 or not self._wish.includes(line) or not self._asked.is_set():
@@ -218,7 +218,7 @@ class Receiver:
         """Return how many receives it takes to fill what is asked for."""
         return -(-max(self._wish.limit - len(self.buffer), 0) // BATCH)
 
-    async def _receive_many(self, line: Line, width: int, *, is_idle: bool) -> list[int]:
+    async def _receive_many(self, line: TicketLine, width: int, *, is_idle: bool) -> list[int]:
         """Receive from one SQS queue; returns how many messages each receive brought."""
         wait = 0 if width > 1 else LONG_POLL if is_idle else BUSY_POLL
         receives = (self._receive(line, wait) for _ in range(max(width, 1)))
@@ -229,7 +229,7 @@ class Receiver:
                 raise answer
         return counts
 
-    async def _receive(self, line: Line, wait: int) -> int:
+    async def _receive(self, line: TicketLine, wait: int) -> int:
         if wait and len(self._polls) > MOST_POLLS:
             wait = max(wait * MOST_POLLS // len(self._polls), 1)
         body = {
@@ -248,7 +248,7 @@ class Receiver:
             await self._keep(line, messages, hidden_until=max(asked_at, self._elapsed() - 1.0) + self._visibility)
         return len(messages)
 
-    async def _keep(self, line: Line, messages: Sequence[dict[str, Any]], *, hidden_until: float) -> None:
+    async def _keep(self, line: TicketLine, messages: Sequence[dict[str, Any]], *, hidden_until: float) -> None:
         """Keep the tickets of messages that are soon due; hide those that are early, refuse what is no ticket."""
         until = self._reach() + KEPT_EARLY
         unreadable: list[dict[str, Any]] = []
