@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from horae.aws_api.client import ServiceClient
-from horae.aws_api.counters import Tally
+from horae.aws_api.counters import RequestTally
 from horae.aws_api.errors import error_of
 from horae.core.errors import HoraeError
 from tests.dynamodb_memory.server import DynamoServer
@@ -29,7 +29,9 @@ class MemoryClient(ServiceClient):
     async def close(self) -> None:
         """Do nothing: there is no connection."""
 
-    async def _send(self, action: str, data: bytes, tally: Tally, timeout: float, *, doubtful: bool) -> dict[str, Any]:
+    async def _send(
+        self, action: str, data: bytes, tally: RequestTally, timeout: float, *, doubtful: bool
+    ) -> dict[str, Any]:
         if self._leg:
             await asyncio.sleep(self._leg)
         try:

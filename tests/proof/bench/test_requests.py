@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from horae.aws_api.counters import Counters, Tally
+from horae.aws_api.counters import Counters, RequestTally
 from horae.proof.bench.requests import (
     ServiceUsage,
     is_counted,
@@ -32,7 +32,7 @@ def test_a_store_that_counts_nothing_has_no_units() -> None:
 
 
 def test_requests_of_sqs_are_told_apart() -> None:
-    usage = usage_of({"Query": Tally(requests=2, read_units=3.0), "SendMessageBatch": Tally(requests=5)})
+    usage = usage_of({"Query": RequestTally(requests=2, read_units=3.0), "SendMessageBatch": RequestTally(requests=5)})
     assert usage == ServiceUsage(requests=2, sqs_requests=5, read_units=3.0)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from horae.aws_api.counters import Tally, process_tallies
+from horae.aws_api.counters import RequestTally, process_tallies
 from horae.core.values import Value
 from horae.size.prices import Prices
 
@@ -46,7 +46,7 @@ def usage_of_process() -> ServiceUsage:
     return usage_of(process_tallies())
 
 
-def usage_of(tallies: Mapping[str, Tally]) -> ServiceUsage:
+def usage_of(tallies: Mapping[str, RequestTally]) -> ServiceUsage:
     """Add up tallies by action; those of SQS are about messages and queues."""
     usage = ServiceUsage()
     for action, tally in tallies.items():
