@@ -46,6 +46,14 @@ async def test_an_archived_run_is_shown_and_marked(api: Api, runs: list[Run]) ->
     assert [attempt["outcome"] for attempt in found["attempts"]] == ["failed"]
 
 
+async def test_another_owner_s_archived_run_is_as_good_as_absent(services: Services, runs: list[Run]) -> None:
+    mine, other = runs[0], runs[1]
+    assert await services.queries.archived(other.id, owner=mine.owner) is None
+    found = await services.queries.archived(mine.id, owner=mine.owner)
+    assert found is not None
+    assert found[0].id == mine.id
+
+
 async def test_days_are_listed_the_latest_first(api: Api, runs: list[Run]) -> None:
     page = await api.get("/v1/archive")
     assert [(day["day"], day["runs"], day["parts"]) for day in page["items"]] == [("2026-03-01", 20, 1)]

@@ -1,6 +1,7 @@
 """Archiving: every run of a day exactly once, whatever happens, and nothing deleted that is not archived."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -8,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from horae.archive import part, writer
+from horae.archive.manifest import part_key
 from horae.archive.reader import Archive
 from horae.archive.restore import Restorer
 from horae.blobs.folder import FolderFiles
-from horae.core.errors import Unavailable
+from horae.core.errors import InternalError, Unavailable
 from horae.core.model import RunId, State
 from horae.core.values import replace
 from horae.engine.duties.retention import INTERVAL, Retention
@@ -221,6 +223,15 @@ async def test_owners_restore_their_own_runs_alone(store: Store, files: FolderFi
     done = await restorer.runs([runs[0].id, runs[1].id, absent], owner="ada")
     assert (done.runs, done.missing) == (1, [runs[1].id, absent])
     assert (await store.runs([run.id for run in runs])).keys() == {runs[0].id}
+
+
+async def test_a_part_that_was_changed_is_refused(store: Store, files: FolderFiles, tmp_path: Path) -> None:
+    runs = await given_history(store, 5)
+    await archive_all(lambda: archiver_over(store, files))
+    part_file = tmp_path / "archive" / part_key(DAY.date(), 1)
+    part_file.write_bytes(gzip.compress(gzip.decompress(part_file.read_bytes()).replace(b"reports", b"REPORTS")))
+    with pytest.raises(InternalError, match="checksum"):
+        await Archive(files).find(runs[0].id)
 
 
 async def test_a_restored_dead_letter_is_one_again(store: Store, files: FolderFiles) -> None:

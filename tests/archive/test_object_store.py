@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import uvloop
+from aiohttp import web
 
 from horae.adapters import blobs_to_prune, make_archive, make_blobs
 from horae.blobs import objects
 from horae.blobs.object_store import advice_on, open_bucket
-from horae.blobs.objects import ObjectBlobs
+from horae.blobs.objects import ObjectBlobs, ObjectFiles
 from horae.core.errors import Misconfigured, Unavailable
 from horae.core.ids import Ids
 from horae.ports.store import Store
@@ -100,6 +101,45 @@ async def test_old_logs_go_in_bounded_steps_and_young_ones_are_not_looked_at(mon
         assert steps < 20
     assert steps >= 4
     assert [each for each, _ in await blobs.under("")] == [*sorted(young), "params/a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ("", {}),
+        ("&sse=s3", {"x-amz-server-side-encryption": "AES256"}),
+        (
+            "&sse=kms&kms_key=alias/horae",
+            {
+                "x-amz-server-side-encryption": "aws:kms",
+                "x-amz-server-side-encryption-aws-kms-key-id": "alias/horae",
+                "x-amz-server-side-encryption-bucket-key-enabled": "true",
+            },
+        ),
+    ],
+)
+async def test_every_write_asks_for_the_encryption_of_the_address(options: str, sent: dict[str, str]) -> None:
+    seen: list[dict[str, str]] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        await request.read()
+        seen.append({name.lower(): value for name, value in request.headers.items()})
+        return web.Response(headers={"ETag": '"1"'})
+
+    server = web.Server(answer)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    address = f"s3://bucket?endpoint=http://127.0.0.1:{runner.addresses[0][1]}{options}"
+    try:
+        await ObjectBlobs(open_bucket(address, "HORAE_BLOBS")).put([("logs/a", b"x")])
+        assert await ObjectFiles(open_bucket(address, "HORAE_ARCHIVE")).create("runs/a", b"x")
+    finally:
+        await runner.cleanup()
+    asked = [{name: value for name, value in each.items() if "encryption" in name} for each in seen]
+    assert asked == [sent, sent]
+    assert seen[1]["if-none-match"] == "*"
 
 
 def test_it_works_on_the_event_loop_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,15 @@ def describe(key: str, data: bytes) -> FilledPart:
         first_id=min(ids),
         last_id=max(ids),
         bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=digest_of(data),
         filter_bytes=len(bits),
     )
     return FilledPart(part=part, filter=bits, last_line=last)
+
+
+def digest_of(data: bytes) -> str:
+    """Return the checksum of a file."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def lines_of(data: bytes) -> Iterator[bytes]:

@@ -16,9 +16,9 @@ from horae.archive.manifest import (
     decode_manifest,
     manifest_key,
 )
-from horae.archive.part import lines_of
+from horae.archive.part import digest_of, lines_of
 from horae.archive.record import Archived, beginning_of, decode
-from horae.core.errors import Unavailable
+from horae.core.errors import InternalError, Unavailable
 from horae.core.ids import born_at
 from horae.core.model import RunId
 from horae.ports.files import Files
@@ -82,7 +82,7 @@ class Archive:
 
     async def runs_of(self, part: Part, *, skip: int = 0) -> AsyncIterator[Archived]:
         """Yield the runs of a part, in their order, but for the first `skip`."""
-        for number, line in enumerate(lines_of(await self._read(part.file))):
+        for number, line in enumerate(lines_of(await self._part(part))):
             if number >= skip:
                 yield decode(line)
 
@@ -93,7 +93,7 @@ class Archive:
             if manifest is None:
                 continue
             for part in await self._parts_that_may_have(manifest, run_id):
-                line = await asyncio.to_thread(_line_of, await self._read(part.file), run_id)
+                line = await asyncio.to_thread(_line_of, await self._part(part), run_id)
                 if line is not None:
                     return decode(line)
         return None
@@ -113,6 +113,13 @@ class Archive:
             if part.first_id <= run_id <= part.last_id and may_have(bits, run_id):
                 found.append(part)
         return found
+
+    async def _part(self, part: Part) -> bytes:
+        """Return the file of a part, if it is what the manifest says."""
+        data = await self._read(part.file)
+        if await asyncio.to_thread(digest_of, data) != part.sha256:
+            raise InternalError(f"{part.file} is not what the manifest of its day says: its checksum differs")
+        return data
 
     async def _read(self, key: str) -> bytes:
         file = await self._files.read(key)

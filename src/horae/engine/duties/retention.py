@@ -33,14 +33,22 @@ class Retention:
         self._keep = keep
         self._blobs = blobs
         self._archiver = archiver
+        self._look_at_blobs_at: datetime | None = None
 
     async def tick(self) -> datetime | None:
         """Delete one step; returns now while there is more to delete."""
         now = self._clock.now()
         before = (now - self._keep).date() if self._archiver is None else NO_DAY
         deleted = await self._store.prune(now=now, before=before, limit=STEP)
-        if self._blobs is not None:
-            deleted += await self._blobs.prune(PREFIX, before=now - self._keep, limit=STEP)
+        deleted += await self._prune_blobs(now)
         if self._archiver is not None:
             deleted += await self._archiver.step()
         return now if deleted else now + INTERVAL
+
+    async def _prune_blobs(self, now: datetime) -> int:
+        """Delete old logs; after a look that found none the next is an hour later, however busy the archive is."""
+        if self._blobs is None or (self._look_at_blobs_at is not None and now < self._look_at_blobs_at):
+            return 0
+        deleted = await self._blobs.prune(PREFIX, before=now - self._keep, limit=STEP)
+        self._look_at_blobs_at = now if deleted else now + INTERVAL
+        return deleted
