@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import cast
 
 from horae.adapters import sync_clock
 from horae.api.dispatch.context import Services
+from horae.blobs.folder import FolderFiles
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
 from horae.engine.cluster.heartbeat import Heartbeat
 from horae.engine.cluster.heartbeat_thread import HeartbeatThread
 from horae.engine.cluster.lease import Lease, Timing
 from horae.engine.cluster.shards import shards_of
+from horae.engine.duties.archiving import Archiver
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
@@ -32,6 +35,8 @@ from tests.simulation.recording import History
 from tests.simulation.virtual import SimulatedLoop
 from tests.simulation.wire import Wire
 
+KEEP = timedelta(days=30)
+NOWHERE = Path("/nonexistent/archive")
 _METRICS = Metrics()  # one for all hosts: creating them takes longer than everything else
 
 
@@ -114,6 +119,8 @@ class Host(Workplace):
             new_id=ids,
             running=lambda: worker.running,
         )
+        # A life is shorter than history is kept: the archive is asked for, and never written.
+        archiver = Archiver(store, store.blobs, FolderFiles(NOWHERE), clock, _METRICS, keep=KEEP, shards=self._shards)
         self._node = NodeService(
             store=store,
             clock=clock,
@@ -121,7 +128,7 @@ class Host(Workplace):
             timing=timing,
             heartbeat_thread=cast(HeartbeatThread, HeartbeatTask(self._heartbeat, clock, timing)),
             janitor=Janitor(store, clock, lease, timing),
-            retention=Retention(store, clock, keep=timedelta(days=30)),
+            retention=Retention(store, clock, keep=KEEP, archiver=archiver),
             planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
             worker=worker,
             queue=queue,
