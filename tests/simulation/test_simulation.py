@@ -133,7 +133,7 @@ def _edit(patch: pytest.MonkeyPatch, statement: str, edit: SqlEdit) -> None:
 @pytest.mark.parametrize(
     ("revert", "first"),  # which seed is likely to find it; those after it are tried as well
     [
-        (_without_fence, 6),
+        (_without_fence, 17),
         (_without_compare_and_set, 2),
         (_without_recovery, 0),
         (_without_durable_cancel, 2),
