@@ -17,13 +17,12 @@ from horae.adapters import make_archive, make_store
 from horae.archive.manifest import folder_of, manifest_key
 from horae.archive.reader import Archive
 from horae.archive.restore import Restorer
-from horae.core.changes import Change, RunRestored
 from horae.core.model import Run
 from horae.core.values import replace
 from horae.ports.files import Files
 from horae.ports.store import Store
 from tests.acceptance.conftest import ReportFigure
-from tests.archive.places import archived_ids, attempts_of, bucket_url, ended_run
+from tests.archive.places import archived_ids, bucket_url, ended_run, write_history
 from tests.clocks import ManualClock
 from tests.docs.pages import ROOT, blocks_of
 from tests.postgres_server import migrated_schema, postgres_url
@@ -66,12 +65,7 @@ async def given(url: str) -> History:
     store: Store = make_store(url)
     await store.open()
     runs = [ended_run(DAY + n * timedelta(days=1) / COUNT, n) for n in range(COUNT)]
-    for begin in range(0, COUNT, 1000):
-        batch = runs[begin : begin + 1000]
-        puts = [RunRestored(run, attempts_of(run), run.finished_at or NOW) for run in batch]
-        await store.apply([Change(puts=(put,)) for put in puts])
-    if url.startswith("sqlite"):
-        await store._executor.write(lambda each: each.db.execute("DELETE FROM restored"))  # type: ignore[attr-defined]
+    await write_history(store, runs)
     return History(url, store, runs)
 
 

@@ -108,12 +108,12 @@ async def given_history(store: Store, count: int, *, day: datetime = DAY, first:
 
 
 async def write_history(store: Store, runs: list[Run]) -> None:
-    """Write ended runs as if they had just ended."""
-    assert isinstance(store, SqliteStore)
+    """Write ended runs as if they had just ended; they are not marked as restored."""
     for begin in range(0, len(runs), 1000):
-        puts = [RunRestored(run, attempts_of(run), NOW) for run in runs[begin : begin + 1000]]
+        puts = [RunRestored(run, attempts_of(run), run.finished_at or NOW) for run in runs[begin : begin + 1000]]
         await store.apply([Change(puts=(put,)) for put in puts])
-    await store._executor.write(lambda transaction: transaction.db.execute("DELETE FROM restored"))
+    if isinstance(store, SqliteStore):
+        await store._executor.write(lambda transaction: transaction.db.execute("DELETE FROM restored"))
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from horae.adapters import opened_store
 from horae.archive import part, writer
 from horae.archive.manifest import part_key
 from horae.archive.reader import Archive
@@ -34,6 +35,7 @@ from tests.archive.places import (
     write_history,
 )
 from tests.clocks import ManualClock
+from tests.postgres_server import migrated_schema, postgres_url
 
 COUNT = 47
 
@@ -46,9 +48,17 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with sqlite(tmp_path) as opened:
-        yield opened
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """SQLite, and PostgreSQL where a test asks for both."""
+    if getattr(request, "param", "sqlite") == "postgres":
+        async with migrated_schema(postgres_url()) as url, opened_store(url) as postgres:
+            yield postgres
+    else:
+        async with sqlite(tmp_path) as opened:
+            yield opened
+
+
+both = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -56,6 +66,7 @@ def files(tmp_path: Path) -> Iterator[FolderFiles]:
     return FolderFiles(tmp_path / "archive")  # type: ignore[return-value]
 
 
+@both
 async def test_a_day_is_archived_and_then_deleted(store: Store, files: FolderFiles, tmp_path: Path) -> None:
     runs = await given_history(store, COUNT)
     young = await given_history(store, 3, day=DAY + timedelta(days=2), first=1000)
@@ -112,6 +123,7 @@ async def test_a_crash_between_the_manifest_and_the_end_of_the_deletion_costs_no
     assert await store.runs([run.id for run in runs]) == {}
 
 
+@both
 async def test_nodes_that_archive_the_same_day_at_once_write_each_run_once(store: Store, files: FolderFiles) -> None:
     runs = await given_history(store, COUNT)
     await asyncio.gather(*(archive_all(lambda: archiver_over(store, files)) for _ in range(3)))
@@ -141,6 +153,7 @@ async def test_nothing_is_deleted_while_the_archive_does_not_answer(store: Store
     assert b"horae_archive_lag_seconds 0.0" in metrics.text()
 
 
+@both
 async def test_a_run_that_appears_after_the_manifest_is_added_to_it_and_not_lost(
     store: Store, files: FolderFiles
 ) -> None:
@@ -191,6 +204,7 @@ async def test_large_parameters_are_archived_whole_and_secrets_never(
     assert await store.blobs.get("params/a") == large.encode()
 
 
+@both
 async def test_a_day_is_restored_in_bounded_steps_and_again_without_effect(
     store: Store, files: FolderFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
