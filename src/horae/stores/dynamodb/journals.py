@@ -48,7 +48,8 @@ def made_items(runs: Iterable[Run], sub_shards: Mapping[str, int]) -> list[Item]
             some = entries[start : start + MOST_MADE]
             # One sub-shard for a whole entry, or the entries of a busy owner would have a single run each.
             part = f"{owner}#{spread(some[-1][2], sub_shards[owner])}"
-            item = {"pk": text(made_partition(part)), "sk": text(some[-1][2])}
+            # An entry never replaces another: a batch that is sent again may be cut in another way.
+            item = {"pk": text(made_partition(part)), "sk": text(f"{some[-1][2]}-{urandom(2).hex()}")}
             for name, one_shots in (("ids", True), ("rids", False)):
                 if ids := [ident for _, _, ident, one_shot in some if one_shot is one_shots]:
                     item[name] = packed(ids)
@@ -83,17 +84,15 @@ def ended_items(runs: Iterable[Run]) -> list[Item]:
     items = []
     for start in range(0, len(ended), MOST_ENDED):
         some = ended[start : start + MOST_ENDED]
-        names = sorted({name for run in some for name in (run.owner, run.spec.queue)})
-        rows = [_row(run, names) for run in some]
-        # By the last: everything in an entry ended at its time or before.
-        last = max(run.finished_at for run in some if run.finished_at is not None)
+        names = sorted({name for _, run in some for name in (run.owner, run.spec.queue)})
+        rows = [_row(run, names) for _, run in some]
         mark = urandom(4).hex()
         items.append(
             {
                 "pk": text(ended_partition(int(mark, 16) % ENDED_PARTS)),
-                "sk": text(stamp(last) + mark),
-                "from": text(stamp(min(run.finished_at for run in some if run.finished_at is not None))),
-                "ids": packed(run.id for run in some),
+                "sk": text(stamp(some[-1][0]) + mark),  # everything in it ended at this time or before
+                "from": text(stamp(some[0][0])),
+                "ids": packed(run.id for _, run in some),
                 "v": text(msgspec.json.encode(_EndedEntry(names, rows)).decode()),
             }
         )

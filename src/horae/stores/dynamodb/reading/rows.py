@@ -6,7 +6,7 @@ from datetime import datetime
 from horae.core.model import Job, JobId, Run, RunId
 from horae.stores.common.listing import LATEST
 from horae.stores.dynamodb.database import Database, Range
-from horae.stores.dynamodb.items import Item, job_of_item, run_of, stamp
+from horae.stores.dynamodb.items import Item, job_of_item, run_of, stamp, unpacked
 from horae.stores.dynamodb.journals import MADE_TOGETHER, made_partition
 from horae.stores.dynamodb.owners import KEY, Owners
 
@@ -29,6 +29,10 @@ class Rows:
         """Return the definitions of recurring jobs by id, as they are now."""
         keys = [{"job": {"S": job_id}, "sk": {"S": "job"}} for job_id in dict.fromkeys(job_ids)]
         return {item["job"]["S"]: item for item in await self.db.batch_get(self.db.names.jobs, keys)}
+
+    async def ended(self, entries: Iterable[Item]) -> list[Item]:
+        """Return the rows of the runs in entries of the journal of what ended, as they are now."""
+        return list((await self.runs(run_id for entry in entries for run_id in unpacked(entry["ids"]))).values())
 
     async def sub_shards(self, owner: str | None) -> list[str]:
         """Return the partitions of an owner, or of all owners, in the indexes by owner."""
