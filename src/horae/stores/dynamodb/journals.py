@@ -3,7 +3,7 @@
 An entry is a hint: what it names may not exist, or not have ended then, and whoever reads it looks at the rows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -78,25 +78,25 @@ _decode_entry = msgspec.json.Decoder(_EndedEntry).decode
 
 def ended_items(runs: Iterable[Run]) -> list[Item]:
     """The entries of the runs that have a final state, which are written to `meta` before their rows."""
-    ended = sorted(
-        (run for run in runs if run.state in FINAL and run.finished_at), key=lambda run: str(run.finished_at)
-    )
-    items = []
-    for start in range(0, len(ended), MOST_ENDED):
-        some = ended[start : start + MOST_ENDED]
-        names = sorted({name for _, run in some for name in (run.owner, run.spec.queue)})
-        rows = [_row(run, names) for _, run in some]
-        mark = urandom(4).hex()
-        items.append(
-            {
-                "pk": text(ended_partition(int(mark, 16) % ENDED_PARTS)),
-                "sk": text(stamp(some[-1][0]) + mark),  # everything in it ended at this time or before
-                "from": text(stamp(some[0][0])),
-                "ids": packed(run.id for _, run in some),
-                "v": text(msgspec.json.encode(_EndedEntry(names, rows)).decode()),
-            }
-        )
+    ended = [(run.finished_at, run) for run in runs if run.state in FINAL and run.finished_at is not None]
+    ended.sort(key=itemgetter(0))
+    items: list[Item] = []
+    for _, day in groupby(ended, key=lambda each: each[0].date()):  # retention and archive go by days
+        of_day = list(day)
+        items += [_entry(of_day[start : start + MOST_ENDED]) for start in range(0, len(of_day), MOST_ENDED)]
     return items
+
+
+def _entry(ended: Sequence[tuple[datetime, Run]]) -> Item:
+    names = sorted({name for _, run in ended for name in (run.owner, run.spec.queue)})
+    rows = [_row(run, names) for _, run in ended]
+    mark = urandom(4).hex()
+    return {
+        "pk": text(ended_partition(int(mark, 16) % ENDED_PARTS)),
+        "sk": text(stamp(ended[-1][0]) + mark),  # everything in it ended at this time or before
+        "ids": packed(run.id for _, run in ended),
+        "v": text(msgspec.json.encode(_EndedEntry(names, rows)).decode()),
+    }
 
 
 def ended_partition(part: int) -> str:

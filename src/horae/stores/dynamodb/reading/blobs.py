@@ -84,9 +84,7 @@ class DynamoBlobs:
         """Yield the first pieces of blobs with a prefix after a key, in the order of their keys."""
         for group in await self._groups(prefix):
             low = max(prefix, f"{after}{FIRST}" if after else "") or FIRST
-            which = Range(
-                table=self._db.names.blobs, pk=("pk", group), sk="sk", low=low, high=prefix + AFTER_ALL_KEYS
-            )
+            which = Range(table=self._db.names.blobs, pk=("pk", group), sk="sk", low=low, high=prefix + AFTER_ALL_KEYS)
             if low > prefix + AFTER_ALL_KEYS or group + AFTER_ALL_KEYS < low:
                 continue
             async for page in self._db.pages(which):

@@ -18,7 +18,6 @@ from horae.stores.dynamodb.lines import DIR, HELD_LONG, PARKED, PAUSED, PLAN, Di
 from horae.stores.dynamodb.reading.merge import merged
 from horae.stores.dynamodb.reading.rows import Rows
 from horae.stores.dynamodb.reading.waiting import (
-    FIRST_LOOK,
     LANES_AT_ONCE,
     LEAST_LOOK,
     MAX_LOOK,
@@ -89,7 +88,9 @@ class Queues:
         look = max(MAX_LOOK // max(sum(len(lanes[name]) for name in names), 1), LEAST_LOOK)
         answer: list[QueueDepth] = []
         for some in cut(names, LANES_AT_ONCE):
-            depths = await asyncio.gather(*(self._add_lanes(found[name], lanes[name], now, counted, look) for name in some))
+            depths = await asyncio.gather(
+                *(self._add_lanes(found[name], lanes[name], now, counted, look) for name in some)
+            )
             answer += [_told(name, depth, directory) for name, depth in zip(some, depths, strict=True) if depth.is_live]
             if len(answer) >= limit:
                 break
@@ -104,8 +105,7 @@ class Queues:
 
     async def _add_lane(self, depth: _Depth, line: Line, now: datetime, counted: set[str], look: int) -> None:
         assert line.lane is not None
-        looked = before = 0
-        before = depth.waiting
+        looked, before = 0, depth.waiting
         async for runs in self._waiting.of_lane(line, line.low, stamp(now), look=look):
             looked += len(runs)
             for run in runs:
@@ -116,11 +116,16 @@ class Queues:
             hints = await self._waiting.count_after(line, line.low, stamp(now), limit=MAX_DEPTH)
             depth.waiting += max(hints - looked, 0) * (depth.waiting - before) // looked
         if not depth.is_live:
-            async for runs in self._waiting.of_lane(line, after(now), LATEST, look=MOST_EMPTY):
-                for run in runs:
-                    depth.add(run, now)
-                if depth.is_live:
-                    break
+            depth.is_live = await self._has_more(line, now)
+
+    async def _has_more(self, line: Line, now: datetime) -> bool:
+        """Whether anything of a lane is alive that wakes later."""
+        assert line.lane is not None
+        place = line.lane.queue, line.lane.owner
+        async for runs in self._waiting.of_lane(line, after(now), LATEST, look=MOST_EMPTY):
+            if any(run.state in _LIVE and (run.queue, run.owner) == place for run in runs):
+                return True
+        return False
 
     # --- what is to come
 

@@ -73,9 +73,7 @@ class Pruning:
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def attempts(item: Item) -> list[Delete]:
-            which = Range(
-                table=self._db.names.meta, pk=("pk", f"tries#{item['id']['S']}"), attributes=("pk", "sk")
-            )
+            which = Range(table=self._db.names.meta, pk=("pk", f"tries#{item['id']['S']}"), attributes=("pk", "sk"))
             async with gate:
                 return [Delete(self._db.names.meta, each) for each in await self._db.items(which)]
 
@@ -89,7 +87,9 @@ class Pruning:
 
     async def _skips(self, before: datetime, limit: int) -> int:
         found = await self._db.items(self._old("skip", before), limit=limit)
-        await self._db.write([Delete(self._db.names.jobs, {name: each[name] for name in ("job", "sk")}) for each in found])
+        await self._db.write(
+            [Delete(self._db.names.jobs, {name: each[name] for name in ("job", "sk")}) for each in found]
+        )
         return len(found)
 
     async def _jobs(self, before: datetime, limit: int) -> int:
@@ -155,5 +155,3 @@ def _key_of(item: Item) -> Item:
 def _may_have_attempts(item: Item) -> bool:
     """Whether a run may have had an attempt that did not succeed; most have been claimed once."""
     return item["s"]["S"] != "succeeded" or int(item["f"]["N"]) > 1
-
-

@@ -1,4 +1,4 @@
-"""What waits in lanes and what nodes hold, by the hints of lanes: a bounded number of them, with the rows behind them."""
+"""What waits in lanes and what nodes hold: by a bounded number of the hints of lanes, and the rows behind them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -15,7 +15,6 @@ from horae.stores.dynamodb.reading.rows import Rows
 ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
 MAX_LOOK = 20_000  # hints that one call looks at, with their rows
 LEAST_LOOK = 100  # of one lane, however many there are
-FIRST_LOOK = 25  # hints after now that tell whether anything of a lane is alive
 LANES_AT_ONCE = 16
 _OUTLINE = ("id", "s", "d", "w", "q", "pr", "o", "pk", "pz")
 
@@ -71,9 +70,14 @@ class WaitingRows:
             async with gate:
                 return [hint.ident for hint in await self._lines.read(line, line.low, limit=look)]
 
-        found = [*await asyncio.gather(*map(of_lane, lanes)), *[await self._aside(name) for name in (HELD_LONG, PARKED)]]
+        found = [
+            *await asyncio.gather(*map(of_lane, lanes)),
+            *[await self._aside(name) for name in (HELD_LONG, PARKED)],
+        ]
         rows = await self._rows.runs(ident for idents in found for ident in idents)
-        return [item for item in rows.values() if state_of(item) in HELD or "NULL" not in item.get("st", {"NULL": True})]
+        return [
+            item for item in rows.values() if state_of(item) in HELD or "NULL" not in item.get("st", {"NULL": True})
+        ]
 
     async def of_lane(self, line: Line, low: str, high: str, *, look: int) -> AsyncIterator[list[Outline]]:
         """Yield what is behind the hints of a lane from one stamp to another, some at a time; each run once."""
@@ -105,7 +109,14 @@ class WaitingRows:
     async def count_after(self, line: Line, low: str, high: str, *, limit: int) -> int:
         """Count the hints of a lane after a key, up to a limit, without reading them."""
         ranges = [
-            Range(table=self._db.names.due, pk=("line", f"{line.name}#{part}"), sk="at", low=low, high=f"{high}g", attributes=("at",))
+            Range(
+                table=self._db.names.due,
+                pk=("line", f"{line.name}#{part}"),
+                sk="at",
+                low=low,
+                high=f"{high}g",
+                attributes=("at",),
+            )
             for part in range(line.shards)
         ]
         return sum(map(len, await asyncio.gather(*(self._db.items(which, limit=limit) for which in ranges))))
