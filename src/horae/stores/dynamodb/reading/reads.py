@@ -91,6 +91,7 @@ class DynamoReads(DynamoGates):
             async with gate:
                 return [attempt_of(item) for item in await self._db.items(which)]
 
+        run_ids = list(dict.fromkeys(run_ids))
         runs = await self._by_id.runs(run_ids) if len(run_ids) > 1 else {}
         asked = [run_id for run_id in dict.fromkeys(run_ids) if not _has_only_succeeded(runs.get(run_id))]
         found = zip(asked, await asyncio.gather(*map(of, asked)), strict=True)
