@@ -81,9 +81,10 @@ class WaitingRows:
 
     async def of_lane(self, line: Line, low: str, high: str, *, look: int) -> AsyncIterator[list[Outline]]:
         """Yield what is behind the hints of a lane from one stamp to another, some at a time; each run once."""
+        high = after_stamp(high)
         seen: set[str] = set()
         looked = 0
-        while looked < look:
+        while looked < look and low < high:
             hints = await self._lines.read(line, low, high, limit=min(ROWS_AT_ONCE, look - looked))
             looked += len(hints)
             if fresh := {hint.ident for hint in hints} - seen:
@@ -107,14 +108,14 @@ class WaitingRows:
         return [Outline.of(item) for item in items]
 
     async def count_after(self, line: Line, low: str, high: str, *, limit: int) -> int:
-        """Count the hints of a lane after a key, up to a limit, without reading them."""
+        """Count the hints of a lane after a key, up to a limit, without reading their rows."""
         ranges = [
             Range(
                 table=self._db.names.due,
                 pk=("line", f"{line.name}#{part}"),
                 sk="at",
                 low=low,
-                high=f"{high}g",
+                high=after_stamp(high),
                 attributes=("at",),
             )
             for part in range(line.shards)
@@ -124,4 +125,9 @@ class WaitingRows:
 
 def after(moment: datetime) -> str:
     """Return the place of hints after everything at a time."""
-    return f"{stamp(moment)}g"
+    return after_stamp(stamp(moment))
+
+
+def after_stamp(place: str) -> str:
+    """Return the place of hints after everything at a stamp: ids are hexadecimal digits."""
+    return f"{place}g"
