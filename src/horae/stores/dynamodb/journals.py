@@ -19,7 +19,8 @@ from horae.stores.dynamodb.items import Item, micros, packed, spread, stamp, tex
 MADE_TOGETHER = 10  # the first digits that all ids of an entry share: a quarter of a second
 MOST_MADE = 60  # ids in an entry: one kilobyte, which is one write unit
 ENDED_PARTS = 8  # partitions that take turns, for all runs that end are in them
-MOST_ENDED = 20  # runs in an entry, for the same reason
+RESTORED = "restored"  # the partition of what came back from the archive
+MOST_ENDED = 15  # runs in an entry, for the same reason
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -31,6 +32,7 @@ class Ended(NamedTuple):
     queue: str
     due_at: datetime
     late: timedelta | None  # from the due time to the first start; None if it never started
+    finished_at: datetime
 
 
 def made_partition(owner_part: str) -> str:
@@ -64,6 +66,7 @@ class _EndedRow(msgspec.Struct, array_like=True, frozen=True):
     queue: int
     due_at: int
     late: int | None
+    finished_at: int
 
 
 class _EndedEntry(msgspec.Struct, array_like=True, frozen=True):
@@ -81,9 +84,9 @@ def ended_items(runs: Iterable[Run]) -> list[Item]:
     ended = [(run.finished_at, run) for run in runs if run.state in FINAL and run.finished_at is not None]
     ended.sort(key=itemgetter(0))
     items: list[Item] = []
-    for _, day in groupby(ended, key=lambda each: each[0].date()):  # retention and archive go by days
-        of_day = list(day)
-        items += [_entry(of_day[start : start + MOST_ENDED]) for start in range(0, len(of_day), MOST_ENDED)]
+    for _, group in groupby(ended, key=lambda each: second_of(each[0])):
+        some = list(group)
+        items += [_entry(some[start : start + MOST_ENDED]) for start in range(0, len(some), MOST_ENDED)]
     return items
 
 
@@ -93,10 +96,15 @@ def _entry(ended: Sequence[tuple[datetime, Run]]) -> Item:
     mark = urandom(4).hex()
     return {
         "pk": text(ended_partition(int(mark, 16) % ENDED_PARTS)),
-        "sk": text(stamp(ended[-1][0]) + mark),  # everything in it ended at this time or before
+        "sk": text(stamp(ended[-1][0]) + mark),  # when its last run ended
         "ids": packed(run.id for _, run in ended),
         "v": text(msgspec.json.encode(_EndedEntry(names, rows)).decode()),
     }
+
+
+def second_of(moment: datetime) -> datetime:
+    """The second in which all runs of an entry ended, so that entries can be read in the order of ends."""
+    return moment.replace(microsecond=0)
 
 
 def ended_partition(part: int) -> str:
@@ -114,11 +122,18 @@ def ended_of(item: Item) -> list[Ended]:
             queue=entry.names[row.queue],
             due_at=time_of_stamp(f"{row.due_at:020d}"),
             late=None if row.late is None else row.late * _MICROSECOND,
+            finished_at=time_of_stamp(f"{row.finished_at:020d}"),
         )
         for run_id, row in zip(unpacked(item["ids"]), entry.rows, strict=True)
     ]
 
 
+def restored_entry(run: Run, at: datetime) -> Item:
+    """The entry of a run that came back from the archive; retention deletes it by that time."""
+    return {"pk": text(RESTORED), "sk": text(stamp(at) + run.id), "id": text(run.id)}
+
+
 def _row(run: Run, names: list[str]) -> _EndedRow:
     late = None if run.first_started_at is None else (run.first_started_at - run.due_at) // _MICROSECOND
-    return _EndedRow(names.index(run.owner), names.index(run.spec.queue), micros(run.due_at), late)
+    finished_at = micros(run.finished_at or run.due_at)
+    return _EndedRow(names.index(run.owner), names.index(run.spec.queue), micros(run.due_at), late, finished_at)

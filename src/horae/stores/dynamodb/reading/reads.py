@@ -22,6 +22,7 @@ from horae.ports.reader import (
     R,
     RunFilter,
 )
+from horae.ports.store import EndedRuns
 from horae.stores.common.records import KINDS
 from horae.stores.dynamodb.database import Range, counted
 from horae.stores.dynamodb.gates import DynamoGates, place_of
@@ -200,12 +201,12 @@ class DynamoReads(DynamoGates):
     # --- upkeep
 
     @counted
-    async def expire(self, *, now: datetime, limit: int) -> int:
-        return await self._log.expire(now=now, limit=limit)
+    async def ended(self, *, before: date, after: Run | None = None, limit: int) -> EndedRuns | None:
+        return await self._pruning.ended(before, after, limit)
 
     @counted
-    async def prune(self, *, before: date, limit: int) -> int:
-        return await self._pruning.prune(before, limit)
+    async def prune(self, *, now: datetime, before: date, limit: int, runs: int | None = None) -> int:
+        return await self._log.expire(now=now, limit=limit) + await self._pruning.prune(before, limit, runs)
 
 
 def _has_only_succeeded(item: dict[str, Any] | None) -> bool:

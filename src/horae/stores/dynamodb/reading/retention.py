@@ -4,23 +4,30 @@ TTL deletes most runs before, and for nothing. What it deletes is passed over he
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 from horae.core.decisions.release import blocks_key
 from horae.core.lifecycle import FINAL
+from horae.core.model import Run
 from horae.core.records import ScheduleTrail
+from horae.ports.store import EndedRuns
+from horae.stores.common.listing import EARLIEST
 from horae.stores.common.records import KINDS
-from horae.stores.dynamodb.database import Database, Delete, Range
+from horae.stores.dynamodb import times
+from horae.stores.dynamodb.database import Database, Delete, Range, cut
 from horae.stores.dynamodb.gates import member_key
-from horae.stores.dynamodb.items import Item, run_of, stamp, state_of, time_of
-from horae.stores.dynamodb.journals import ENDED_PARTS, MOST_ENDED, ended_partition
+from horae.stores.dynamodb.items import Item, run_of, stamp, state_of, time_of, time_of_stamp
+from horae.stores.dynamodb.journals import ENDED_PARTS, MOST_ENDED, RESTORED, ended_of, ended_partition, second_of
 from horae.stores.dynamodb.reading.blobs import DynamoBlobs
+from horae.stores.dynamodb.reading.merge import merged
 from horae.stores.dynamodb.reading.rows import Rows
 from horae.stores.dynamodb.small_items import record_key
 
 AGAIN = timedelta(days=7)  # until a blob that is still needed is looked at again
 AT_ONCE = 16
+ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
+BELIEVED = 60.0  # seconds that a count of what is archived holds; nothing ends days ago
 _FIRST = "!"  # sorts before every key
 
 
@@ -30,44 +37,115 @@ class Pruning:
     def __init__(self, rows: Rows, blobs: DynamoBlobs) -> None:
         self._rows = rows
         self._blobs = blobs
+        self._checked: tuple[datetime, int] | None = None  # history that was found to be archived
+        self._checked_at = 0.0
 
     @property
     def _db(self) -> Database:
         return self._rows.db
 
-    async def prune(self, before: date, limit: int) -> int:
+    async def prune(self, before: date, limit: int, archived: int | None) -> int:
         """Delete what is older than a day; see `Store.prune`."""
         moment = datetime.combine(before, time(), UTC)
+        gone = 0
+        if archived is None or await self._is_archived(moment, archived):
+            gone += await self._runs(moment, limit)
         return (
-            await self._runs(moment, limit)
+            gone
+            + await self._restored(moment, limit)
             + await self._skips(moment, limit)
             + await self._jobs(moment, limit)
             + await self._old_blobs(moment, limit)
         )
+
+    # --- the archive
+
+    async def ended(self, before: date, after: Run | None, limit: int) -> EndedRuns | None:
+        """Return runs that ended on a day, by the time of their end and their id; see `Store.ended`."""
+        start, ident = EARLIEST, ""
+        if after is not None and after.finished_at is not None:
+            start, ident = after.finished_at.astimezone(UTC), after.id
+        end = datetime.combine(before if after is None else start.date() + timedelta(days=1), time(), UTC)
+        day = None if after is None else start.date()
+        found: list[Run] = []
+        async for entries in self._seconds(start, end):
+            places = sorted({(run.finished_at, run.run_id) for entry in entries for run in ended_of(entry)})
+            for some in cut([place for place in places if place > (start, ident)], ROWS_AT_ONCE):
+                rows = await self._rows.runs(run_id for _, run_id in some)
+                for finished_at, run_id in some:
+                    item = rows.get(run_id)
+                    if item is None or "rst" in item or (run := run_of(item)).finished_at != finished_at:
+                        continue
+                    day = day or finished_at.date()
+                    if finished_at.date() > day:
+                        return EndedRuns(day=day, runs=found)
+                    found.append(run)
+                    if len(found) == limit:
+                        return EndedRuns(day=day, runs=found)
+        return None if day is None else EndedRuns(day=day, runs=found)
+
+    async def _seconds(self, start: datetime, end: datetime) -> AsyncIterator[list[Item]]:
+        """Yield the entries of the journal from one time to before another, second by second."""
+        entries: list[Item] = []
+        low, high = stamp(second_of(start)), stamp(end)
+        async for entry in merged(self._db, self._ended(low, high), expect=ROWS_AT_ONCE):
+            if entries and _second(entry) != _second(entries[0]):
+                yield entries
+                entries = []
+            entries.append(entry)
+        if entries:
+            yield entries
+
+    def _ended(self, low: str, high: str) -> list[Range]:
+        return [
+            Range(
+                table=self._db.names.meta,
+                pk=("pk", ended_partition(part)),
+                sk="sk",
+                low=low,
+                high=high,
+            )
+            for part in range(ENDED_PARTS)
+        ]
+
+    async def _is_archived(self, before: datetime, archived: int) -> bool:
+        """Whether there is no more history of days before than that; what was found is believed for a while."""
+        if self._checked == (before, archived) and times.steady() - self._checked_at < BELIEVED:
+            return True
+        count = 0
+        async for entries in self._seconds(EARLIEST, before):
+            rows = await self._rows.ended(entries)
+            count += sum("rst" not in item and _ended_before(item, before) for item in rows)
+            if count > archived:
+                return False
+        self._checked, self._checked_at = (before, archived), times.steady()
+        return True
 
     # --- runs
 
     async def _runs(self, before: datetime, limit: int) -> int:
         entries: list[Item] = []
         most = max(limit // MOST_ENDED, 1)
-        for part in range(ENDED_PARTS):
-            which = Range(
-                table=self._db.names.meta,
-                pk=("pk", ended_partition(part)),
-                sk="sk",
-                low=_FIRST,
-                high=stamp(before),
-            )
+        for which in self._ended(_FIRST, stamp(before)):
             entries += await self._db.items(which, limit=most - len(entries))
             if len(entries) >= most:
                 break
         if not entries:
             return 0
         rows = await self._rows.ended(entries)
-        old = [item for item in rows if "N" in item.get("fi", {}) and time_of(item["fi"]) < before]
-        await self._delete_runs([item for item in old if state_of(item) in FINAL])
+        old = [item for item in rows if "rst" not in item and _ended_before(item, before)]
+        await self._delete_runs(old)
         await self._db.write([Delete(self._db.names.meta, _key_of(entry)) for entry in entries])
         return len(old) + len(entries)
+
+    async def _restored(self, before: datetime, limit: int) -> int:
+        """Delete what was restored from the archive before a time."""
+        which = Range(table=self._db.names.meta, pk=("pk", RESTORED), sk="sk", low=_FIRST, high=stamp(before))
+        entries = await self._db.items(which, limit=limit)
+        rows = await self._rows.runs(entry["id"]["S"] for entry in entries)
+        await self._delete_runs([item for item in rows.values() if "rst" in item])
+        await self._db.write([Delete(self._db.names.meta, _key_of(entry)) for entry in entries])
+        return len(entries)
 
     async def _delete_runs(self, items: Sequence[Item]) -> None:
         gate = asyncio.Semaphore(AT_ONCE)
@@ -150,6 +228,14 @@ class Pruning:
 
 def _key_of(item: Item) -> Item:
     return {name: item[name] for name in ("pk", "sk")}
+
+
+def _second(entry: Item) -> datetime:
+    return second_of(time_of_stamp(entry["sk"]["S"]))
+
+
+def _ended_before(item: Item, before: datetime) -> bool:
+    return state_of(item) in FINAL and "N" in item.get("fi", {}) and time_of(item["fi"]) < before
 
 
 def _may_have_attempts(item: Item) -> bool:
