@@ -140,3 +140,5 @@ def test_durations_are_read_with_their_units(text: str, expected: int) -> None:
 def test_a_password_is_not_shown() -> None:
     assert without_password("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
     assert without_password("sqlite:///a.db") == "sqlite:///a.db"
+    sentinel = without_password("redis+sentinel://:data@host/name?sentinel_password=own&prefix=a")
+    assert sentinel == "redis+sentinel://:***@host/name?sentinel_password=***&prefix=a"

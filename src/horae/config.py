@@ -22,7 +22,7 @@ MIN_JWT_SECRET = 32  # bytes; HS256 requires a key at least as long as its hash 
 MAKE_SECRET = "make one with: openssl rand -base64 48"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.ASCII)
-_PASSWORD = re.compile(r"([?&]password=)[^&#]*")
+_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&#]*")
 _AMOUNT = re.compile(r"(\d{1,18}|\d{1,3}(?:_\d{3}){1,5})\s*([kMGT]B)?", re.ASCII)
 _SIZES = {None: 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -190,7 +190,7 @@ def without_password(url: str) -> str:
     """Return an address with its password replaced by `***`."""
     parts = urlsplit(url)
     shown = url.replace(f":{parts.password}@", ":***@") if parts.password else url
-    if any(name == "password" for name, _ in parse_qsl(parts.query)):
+    if any(name in ("password", "sentinel_password") for name, _ in parse_qsl(parts.query)):
         shown = _PASSWORD.sub(r"\1***", shown)
     return shown
 

@@ -44,7 +44,7 @@ class Offers:
         self._gates: dict[str, None] = {}
         self._signals: list[Signal] = []
         self._task: asyncio.Task[None] | None = None
-        self._failing = False
+        self._failing = asyncio.Event()
 
     def add(self, claimable: Claimable) -> None:
         """Offer soon what can be claimed within the horizon, and what comes next in gates."""
@@ -62,8 +62,12 @@ class Offers:
 
     async def sent(self, within: timedelta) -> None:
         """Wait until all is sent, unless the queue does not answer; not longer than `within`."""
-        if self._task is not None and not self._failing:
-            await asyncio.wait([self._task], timeout=within.total_seconds())
+        if self._task is None or self._failing.is_set():
+            return
+        failing = asyncio.ensure_future(self._failing.wait())
+        sent = (self._task, failing)
+        await asyncio.wait(sent, timeout=within.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+        failing.cancel()
 
     async def close(self) -> None:
         """Try once more to send what still waits."""
@@ -84,16 +88,17 @@ class Offers:
                 try:
                     await self._send_some()
                 except Unavailable as exc:
-                    if not self._failing:
+                    if not self._failing.is_set():
                         log.warning("tickets_not_offered", reason=str(exc))
-                    self._failing = True
+                    self._failing.set()
                     self._forget_the_oldest()
                     await asyncio.sleep(rest)
                     rest = min(2 * rest, LONGEST_REST)
                     continue
-                if self._failing:
+                if self._failing.is_set():
                     log.info("tickets_offered_again")
-                self._failing, rest = False, FIRST_REST
+                self._failing.clear()
+                rest = FIRST_REST
         finally:
             self._task = None
 
@@ -103,10 +108,12 @@ class Offers:
             await self._queue.send(signals)
         now = self._clock.now()
         if self._gates:
-            gates, self._gates = self._gates, {}
+            gates = list(self._gates)
             page = await self._store.waiting(
-                range(SHARDS), since=None, until=now, cursor=None, limit=len(gates), gates=list(gates)
+                range(SHARDS), since=None, until=now, cursor=None, limit=len(gates), gates=gates
             )
+            for gate in gates:
+                self._gates.pop(gate, None)
             for ticket in page.tickets:
                 self._tickets.setdefault(ticket.run_id, ticket)
         if self._tickets:

@@ -180,6 +180,14 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], set[str]]] = {
         ),
         {"runs_claim", "runs_pkey", "runs_counted", "gates_pkey", "lanes_next"},
     ),
+    "claim_among": (
+        lambda: (NODE, [new_id(), new_id()], ["a"], NOW, LATEST, [], 20, [], ["default"], ["g"], []),
+        {"runs_pkey", "runs_counted", "gates_pkey"},
+    ),
+    "contested_among": (lambda: ([new_id()], ["default"], ["a"], NOW), {"runs_pkey"}),
+    "waiting": (lambda: (NOW, LATEST, 100), {"runs_claim", "lanes_next"}),
+    "waiting_at": (lambda: (datetime(2026, 6, 1, 0, 0, 9, tzinfo=UTC), LATEST, 100, LOWEST), {"runs_claim"}),
+    "next_in_gates": (lambda: (["gate 1"], rows.BEGINNING, LATEST), {"runs_gate"}),
     "due_lanes_of_each_owner": (lambda: (NOW, [], 1, 10, 10), {"lanes_owner"}),
     "look_later": (lambda: ([1, 2], NOW, 1), {"lanes_pkey"}),
     "offers": (

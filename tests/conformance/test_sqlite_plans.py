@@ -49,6 +49,10 @@ INDEXES = {
     "offer_of_lane": {"runs_claim"},
     "first_in_lane": {"runs_claim"},
     "lane": {"runs_claim"},
+    "among": {"runs_id"},
+    "waiting_in_lane": {"runs_claim"},
+    "lanes_by": {"lanes_next"},
+    "next_in_gate": {"runs_gate"},
     "next_in_lane": {"runs_claim"},
     "gate_state": {"runs_gate", "letters_gate"},
     "rivals": {"runs_gate", "runs_live_of_job", "letters_gate"},
@@ -124,6 +128,8 @@ INDEXES = {
 # Lists of few rows, and statements that walk an index from one distinct value to the next.
 MAY_SCAN = {
     "due_lanes": "(subquery",
+    "lanes_by": "queues",  # settings, which are few
+    "next_in_gate": "queues",
     "unblocked_gates": "waiting",
     "orphans": "holders",
     "rivals": "(subquery",

@@ -224,6 +224,14 @@ async def test_what_waits_is_told_page_by_page_and_each_once(store: Store) -> No
     assert [ticket.wake_at for ticket in found] == sorted(ticket.wake_at for ticket in found)
 
 
+async def test_what_waits_at_one_instant_is_told_page_by_page_too(store: Store) -> None:
+    before, herd = one_shot(NOW - SECOND), [one_shot(owner=f"owner {n % 2}") for n in range(11)]
+    after = [one_shot(NOW + n * TICK) for n in (1, 2)]
+    await acts.create(store, [before, *herd, *after])
+    found = await tickets(store, until=NOW + SECOND, limit=3)
+    assert sorted(ticket.run_id for ticket in found) == sorted(ids([before, *herd, *after]))
+
+
 async def test_what_waits_is_told_from_a_time_on(store: Store) -> None:
     before, at = one_shot(NOW - SECOND - TICK), one_shot(NOW - SECOND)
     await acts.create(store, [before, at])

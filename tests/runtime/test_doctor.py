@@ -11,7 +11,8 @@ from horae.runtime.doctor import Level, examine
 from horae.stores.sqlite.store import SqliteStore
 from tests import acts
 from tests.archive.places import archive_all, archiver_over, given_history
-from tests.engines.servers import ministack_url
+from tests.engines.servers import ministack_url, own_name, valkey_url
+from tests.live import free_port
 
 
 async def test_nodes_whose_machines_have_wrong_clocks_are_named(tmp_path: Path) -> None:
@@ -66,3 +67,18 @@ async def test_it_says_what_is_wrong_with_the_archive_and_the_blobs(tmp_path: Pa
     await archive_all(lambda: archiver_over(store, FolderFiles(tmp_path / "archive")))
     assert (await found(**places))["archive"] == (Level.OK, "can be read, the last day is 2026-03-01")
     await store.close()
+
+
+async def test_it_says_whether_the_queue_in_front_of_the_store_answers(tmp_path: Path) -> None:
+    async def found(queue: str) -> tuple[Level, str]:
+        given = Settings(store=f"sqlite:///{tmp_path / 'horae.db'}", queue=queue)
+        [finding] = [each async for each in examine(given) if each.subject == "queue"]
+        return finding.level, finding.detail
+
+    level, detail = await found(f"{valkey_url()}/0?prefix={own_name()}")
+    assert (level, detail.partition(" and ")[2]) == (Level.OK, "holds 0 tickets")
+    level, detail = await found(f"redis://127.0.0.1:{free_port()}/0")
+    assert level is Level.BAD
+    assert "claimed from the store" in detail
+    level, detail = await found("redis://")
+    assert (level, "redis://host:6379/0" in detail) == (Level.BAD, True)

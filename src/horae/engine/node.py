@@ -116,8 +116,6 @@ class NodeService:
         for loop in self._loops:
             loop.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._worker is not None:
-            await self._leave_tickets(self._worker)
         await self._heartbeat_thread.stop()
         await self._unregister()
 
@@ -163,6 +161,7 @@ class NodeService:
 
     async def _drain(self, worker: Worker) -> None:
         worker.withdrawer.begin_drain()
+        await self._leave_tickets(worker)
         worker.settle_wakeup.wake()
         if worker.running:
             log.info("draining", running=worker.running, seconds=self._timing.drain.total_seconds())

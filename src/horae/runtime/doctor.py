@@ -1,6 +1,7 @@
 """Checks a set-up: its store, its nodes, its queues and its server."""
 
 import asyncio
+import contextlib
 import platform
 import shutil
 import time
@@ -11,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from horae import __version__
-from horae.adapters import make_archive, make_blobs, make_store, opened_store, sqlite_path
+from horae.adapters import make_archive, make_blobs, make_queue, make_store, opened_store, sqlite_path
 from horae.api.auth.safety import refuse_unsafe
 from horae.archive.reader import Archive
 from horae.client import Client
@@ -49,6 +50,8 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     """Check everything that the settings name, without changing or creating anything."""
     yield _ok("versions", f"Horae {__version__}, Python {platform.python_version()}")
     yield _safety(settings)
+    if settings.queue != "store":
+        yield await _queue(settings)
     present = True
     async for finding in _examine_schema(settings):
         present = present and finding.level is not Level.BAD
@@ -56,6 +59,28 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     if present:
         async for finding in _examine_store(settings):
             yield finding
+
+
+async def _queue(settings: Settings) -> Finding:
+    """Check that the queue in front of the store answers."""
+    queue = None
+    try:
+        queue = make_queue(settings.queue)
+        assert queue is not None
+        began = time.perf_counter()
+        await queue.open()
+        state = await queue.state()
+        took = (time.perf_counter() - began) * 1000
+    except HoraeError as exc:
+        return _bad("queue", f"{exc}; until it answers, runs are claimed from the store")
+    finally:
+        if queue is not None:
+            with contextlib.suppress(Unavailable):
+                await queue.close()
+    detail = f"answers in {took:.0f} ms and holds {state.tickets} tickets"
+    if state.refused:
+        return _warning("queue", f"{detail}; {state.refused} were taken too often and set aside")
+    return _ok("queue", detail)
 
 
 async def examine_server(settings: Settings) -> Finding:

@@ -67,6 +67,9 @@ class Tickets:
         self._stuck: Counter[str] = Counter()  # tickets by queue that could not be claimed at once
         metrics.watch_held(lambda: len(self._kept))
 
+    def __contains__(self, run_id: RunId) -> bool:
+        return run_id in self._kept
+
     # --- taking
 
     async def take(self, limit: int) -> int:
@@ -206,13 +209,17 @@ class Tickets:
 
     async def leave(self) -> None:
         """Give everything back, because this worker claims no more."""
-        if self._finishing is not None:
-            await self._finishing
+        await self.leave_finished()
         taken = [each for kept in self._kept.values() for each in kept.taken]
         self._kept.clear()
         self._stuck.clear()
         if taken:
             await self._give_back(taken, timedelta())
+
+    async def leave_finished(self) -> None:
+        """Wait until the queue knows of what was finished."""
+        if self._finishing is not None:
+            await self._finishing
 
     async def _give_back(self, taken: Sequence[Taken], after: timedelta) -> None:
         now = self._clock.now()

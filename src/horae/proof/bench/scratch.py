@@ -37,6 +37,13 @@ async def scratch_store(url: str) -> AsyncIterator[str]:
 @asynccontextmanager
 async def scratch_queue(url: str) -> AsyncIterator[str]:
     """Yield the address of an empty queue beside the given one, and delete it in the end."""
+    if url.startswith("redis"):
+        address = _with_own_keys(url)
+        try:
+            yield address
+        finally:
+            await _delete_keys(address)
+        return
     if not url.startswith("sqs:"):
         yield url
         return
@@ -51,6 +58,23 @@ def _with_prefix(url: str) -> str:
     """Return the address of DynamoDB or SQS with a prefix of its own."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}-bench-{secrets.token_hex(6)}"))
+
+
+def _with_own_keys(url: str) -> str:
+    """Return the address of Redis with a prefix of its own."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True)) | {"prefix": f"horae-bench-{secrets.token_hex(6)}"}
+    return urlunsplit(parts._replace(query=urlencode(options)))
+
+
+async def _delete_keys(url: str) -> None:
+    from horae.queues.redis.queue import RedisQueue  # late: it imports the driver
+
+    queue = RedisQueue(url)
+    try:
+        await queue.clear()
+    finally:
+        await queue.close()
 
 
 @asynccontextmanager

@@ -141,6 +141,12 @@ class RedisQueue:
     async def state(self) -> QueueState:
         return QueueState(tickets=int(await self._run("state", _EPOCH)), refused=0)
 
+    async def clear(self) -> None:
+        """Delete everything under this prefix."""
+        with door():
+            async for key in self._client.scan_iter(match=f"{self._prefix}*", count=BATCH):
+                await self._client.unlink(key)
+
     # --- signals
 
     async def send(self, signals: Sequence[Signal]) -> None:

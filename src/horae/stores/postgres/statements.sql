@@ -687,19 +687,31 @@ SELECT live_runs.*
  WHERE next.task = ANY($3::text[]) AND next.queue = ANY($2::text[]) AND next.gate IS NOT NULL AND next.due_at <= $4
    AND (EXISTS (SELECT {ahead_in_gate(next)}) OR EXISTS (SELECT {blocks_ahead(next)}));
 
--- name: waiting
--- A page of tickets, by wake_at and id. $1 since, $2 until, $3 $4 the last ticket of the page before, $5 limit
+-- fragment: tickets_in_lanes(which, order)
+-- Tickets of lanes with something to claim by $2, the first $3 of each.
 SELECT run.id, run.task, lanes.queue, lanes.priority, run.owner, run.wake_at
   FROM {lanes_due_by($2::timestamptz)} AS lanes
  CROSS JOIN LATERAL (SELECT id, task, owner, wake_at FROM runs
-                      WHERE runs.lane = lanes.id AND wake_at >= greatest($1::timestamptz, $3::timestamptz)
-                        AND wake_at <= $2::timestamptz AND (wake_at, id) > ($3::timestamptz, $4::uuid)
-                        AND node IS NULL AND NOT parked AND NOT paused
-                      ORDER BY wake_at, id
-                      LIMIT $5::bigint) AS run
+                      WHERE runs.lane = lanes.id AND {which} AND node IS NULL AND NOT parked AND NOT paused
+                      ORDER BY {order}
+                      LIMIT $3::bigint) AS run
  WHERE lanes.queue NOT IN (SELECT queue FROM queues WHERE paused)
- ORDER BY run.wake_at, run.id
- LIMIT $5::bigint;
+ ORDER BY run.{order}
+ LIMIT $3::bigint;
+
+-- fragment: within
+wake_at >= $1::timestamptz AND wake_at <= $2::timestamptz;
+
+-- name: waiting
+-- A page of tickets from $1 up to $2, by wake_at alone: by id as well, all of a lane would be sorted for each page.
+{tickets_in_lanes({within}, wake_at)};
+
+-- fragment: at_once
+wake_at = $1::timestamptz AND wake_at <= $2::timestamptz AND id > $4::uuid;
+
+-- name: waiting_at
+-- A page of tickets of one instant, by id: for when there are more of them than a page has.
+{tickets_in_lanes({at_once}, id)};
 
 -- name: next_in_gates
 SELECT next.id, next.task, next.queue, next.priority, next.owner, next.wake_at
