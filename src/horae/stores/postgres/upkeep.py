@@ -24,6 +24,7 @@ LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
 RECHECK_LANES = 200  # in one `tidy`
 REMOVE_LANES_SECONDS = 600  # between two looks for lanes and shelves that nobody uses any more
 LOOK_AT_SHELVES = 1000  # in one of these
+COUNT_SECONDS = 600.0  # for the runs of an archived day, before it is dropped; only what is written to that day waits
 LOOK_AT = 50_000  # runs in one statement that looks for held ones
 _COUNTS = len(JOB_COLUMNS)  # where the counts of a job's runs follow its columns
 _PAGE = _COUNTS + 2  # where the columns of a backfill follow these
@@ -106,14 +107,14 @@ class PostgresUpkeep(PostgresBase):
         async with self._db.session() as session:
             requests = await session.rows("expire_idempotency", now - IDEMPOTENCY_LIFE, limit)
             events = await session.rows("expire_events", now - EVENT_LIFE, limit)
-            if runs is None:
-                days = await session.value("drop_days", before, limit)
-            else:
-                days = await session.value("drop_archived_days", before, limit, runs)
+            days = await session.value("drop_days", before, limit) if runs is None else 0
             await session.rows("prune_blocks", before)  # what they blocked is found by the next `tidy`
             skips = await session.rows("prune_skips", midnight, limit)
             jobs = await session.rows("prune_jobs", midnight, limit)
             blobs = await session.rows("prune_blobs", midnight, limit)
+        if runs is not None:
+            async with self._db.session(COUNT_SECONDS) as session:
+                [(days,)] = await session.rows("drop_archived_days", before, limit, runs)
         return int(days) + sum(map(len, (requests, events, skips, jobs, blobs)))
 
 

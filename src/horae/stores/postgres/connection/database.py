@@ -270,13 +270,13 @@ class Database:
             return await session.value(name, *arguments)
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
-        """Several statements on one connection, each its own transaction."""
+    async def session(self, timeout: float | None = None) -> AsyncIterator[Session]:
+        """Several statements on one connection, each its own transaction, within `timeout` seconds (None: TIMEOUT)."""
         if self._connections is None:
             raise Unavailable("the store is not open")
         with door():
             async with self._connections.one() as connection:
-                yield self.address.session(connection)
+                yield self.address.session(connection, timeout)
 
     async def browse(self, name: str, *arguments: Any) -> list[Any]:
         """The rows of a statement of a list."""

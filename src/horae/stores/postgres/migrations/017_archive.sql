@@ -2,13 +2,12 @@
 -- Attempts stay two days longer, because runs that were retried over midnight are archived with the day on which they ended.
 -- Runs that were restored from the archive are in the partition of the day on which that was, and do not count.
 CREATE FUNCTION drop_archived_days(before date, most integer, archived bigint) RETURNS integer LANGUAGE plpgsql
-    SET lock_timeout = '2s' AS $$
+    SET lock_timeout = '2s' SET enable_seqscan = 'on' AS $$
 DECLARE
     part text;
     found bigint;
     dropped integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' history days'));
     FOR part IN
         SELECT relname
           FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
@@ -22,6 +21,7 @@ BEGIN
     IF archived < 0 THEN
         RETURN 0;
     END IF;
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' history days'));
     FOR part IN
         SELECT relname
           FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
