@@ -49,7 +49,6 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ({"HORAE_HORIZON_SECONDS": "4000"}, "an hour at most"),
         ({"HORAE_LEAD_SECONDS": "45"}, "shorter than HORAE_HORIZON_SECONDS"),
         ({"HORAE_QUEUE": "rabbitmq://localhost"}, "must be `store`, redis://host:6379/0 or sqs://REGION/PREFIX"),
-        ({"HORAE_STORE": "dynamodb://eu-west-1/horae"}, "DynamoDB is not available in this version"),
         ({"HORAE_EVENTS": "kafka://localhost:9092/events"}, "HORAE_EVENTS is not available in this version"),
         ({"HORAE_AUTH": "basic"}, "must be off .* or jwt"),
         ({"HORAE_JWT_OWNER_CLAIM": " "}, "name of a claim"),

@@ -28,6 +28,7 @@ from horae.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from horae.queues.sqs.queue import SqsQueue
+    from horae.stores.dynamodb.store import DynamoStore
     from horae.stores.postgres.store import PostgresStore
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,7 @@ FIRST_READINGS = 4  # of the store's clock before a new clock is used
 
 def make_store(
     url: str, *, sqlite: SqliteExecutor | None = None, listens: bool = True
-) -> "SqliteStore | PostgresStore":
+) -> "SqliteStore | PostgresStore | DynamoStore":
     """Return the store of an address, not yet opened.
 
     `sqlite` executes the statements of SQLite; None: in threads of its own. A store that nobody subscribes to need not
@@ -55,7 +56,13 @@ def make_store(
                 "PostgreSQL needs its driver, asyncpg: install Horae with the extra `postgres`"
             ) from exc
         return PostgresStore(url, listens=listens)
-    raise Misconfigured(f"HORAE_STORE = {url!r}: must begin with sqlite:/// or postgresql://")
+    if scheme == "dynamodb":
+        try:
+            from horae.stores.dynamodb.store import DynamoStore
+        except ImportError as exc:
+            raise Misconfigured("DynamoDB needs a client: install Horae with the extra `aws`") from exc
+        return DynamoStore(url)
+    raise Misconfigured(f"HORAE_STORE = {url!r}: must begin with sqlite:///, postgresql:// or dynamodb://")
 
 
 def sqlite_path(url: str) -> Path:
@@ -143,7 +150,7 @@ def make_archive(address: str) -> Files | None:
 
 
 @contextlib.asynccontextmanager
-async def opened_store(url: str, *, own: bool = False) -> AsyncIterator["SqliteStore | PostgresStore"]:
+async def opened_store(url: str, *, own: bool = False) -> AsyncIterator["SqliteStore | PostgresStore | DynamoStore"]:
     """Open the store of an address, and close it at the end.
 
     A SQLite file that nobody else uses (`own`) is migrated; other stores are migrated by `horae db migrate` alone.

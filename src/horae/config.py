@@ -271,8 +271,6 @@ def _refuse_unavailable(settings: Settings) -> None:
     if settings.queue != "store" and not settings.queue.startswith(("redis:", "rediss:", "redis+", "rediss+", "sqs:")):
         shown = without_password(settings.queue)
         raise Misconfigured(f"HORAE_QUEUE = {shown!r}: must be `store`, redis://host:6379/0 or sqs://REGION/PREFIX")
-    if settings.store.startswith("dynamodb:"):
-        raise Misconfigured("HORAE_STORE: DynamoDB is not available in this version; use sqlite:/// or postgresql://")
     if settings.events:
         raise Misconfigured("HORAE_EVENTS is not available in this version; GET /v1/events streams events")
 

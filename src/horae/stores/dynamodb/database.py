@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from enum import Enum
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -40,7 +40,7 @@ class Names(Value, frozen=True, kw_only=True):
         return cls(**{kind: f"{prefix}-{kind}" for kind in cls.__struct_fields__})
 
 
-class Statement(NamedTuple):
+class ConditionalStatement(NamedTuple):
     """A PartiQL statement, which is done if its condition holds."""
 
     text: str
@@ -55,27 +55,27 @@ class Did(Enum):
     DOUBT = "doubt"
 
 
-class Put(NamedTuple):
+class PutItem(NamedTuple):
     """An item to write, whatever was there."""
 
     table: str
     item: Item
 
 
-class Delete(NamedTuple):
+class DeleteItem(NamedTuple):
     """An item to delete, if it is there."""
 
     table: str
     key: Item
 
 
-def insert(table: str, item: Item) -> Statement:
+def insert(table: str, item: Item) -> ConditionalStatement:
     """The statement that writes an item unless there is one with its key."""
     places = ", ".join(f"'{name}': ?" for name in item)
-    return Statement(f'INSERT INTO "{table}" VALUE {{{places}}}', list(item.values()))
+    return ConditionalStatement(f'INSERT INTO "{table}" VALUE {{{places}}}', list(item.values()))
 
 
-def change(table: str, key: Item, values: Item, conditions: Mapping[str, Any]) -> Statement:
+def change(table: str, key: Item, values: Item, conditions: Mapping[str, Any]) -> ConditionalStatement:
     """The statement that sets attributes of an item whose attributes have certain values.
 
     A condition is a value, a list of values, or None where the attribute must be missing.
@@ -91,7 +91,7 @@ def change(table: str, key: Item, values: Item, conditions: Mapping[str, Any]) -
         else:
             wheres.append(f'"{name}"=?')
             parameters.append(wanted)
-    return Statement(f'UPDATE "{table}" SET {sets} WHERE {" AND ".join(wheres)}', parameters)
+    return ConditionalStatement(f'UPDATE "{table}" SET {sets} WHERE {" AND ".join(wheres)}', parameters)
 
 
 class Range(Value, frozen=True, kw_only=True):
@@ -109,14 +109,14 @@ class Range(Value, frozen=True, kw_only=True):
     attributes: Sequence[str] = ()  # all when empty
 
 
-class Page(Value, frozen=True):
+class ItemPage(Value, frozen=True):
     """Some items of a range."""
 
     items: Sequence[Item]
     after: Item | None  # where the next page begins; None at the end
 
 
-def counted(verb: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+def counted(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Count the requests of a verb of the port under its name."""
 
     @wraps(verb)
@@ -162,7 +162,7 @@ class Database:
             await asyncio.sleep(self.client.budget.pause(attempt))
         raise RequestThrottled(f"{len(left)} items of {table} could not be read: there is too much at once")
 
-    async def page(self, which: Range, *, limit: int | None = None, after: Item | None = None) -> Page:
+    async def page(self, which: Range, *, limit: int | None = None, after: Item | None = None) -> ItemPage:
         """Return the next items of a range: as many as one answer holds, and `limit` at most."""
         body = _query(which)
         if limit is not None:
@@ -170,9 +170,9 @@ class Database:
         if after is not None:
             body["ExclusiveStartKey"] = after
         answer = await self.client.call("Query", body)
-        return Page(answer.get("Items", ()), answer.get("LastEvaluatedKey"))
+        return ItemPage(answer.get("Items", ()), answer.get("LastEvaluatedKey"))
 
-    async def pages(self, which: Range, *, limit: int | None = None) -> AsyncIterator[Page]:
+    async def pages(self, which: Range, *, limit: int | None = None) -> AsyncIterator[ItemPage]:
         """Return all pages of a range; `limit` is how many items each has at most."""
         after: Item | None = None
         while True:
@@ -192,14 +192,18 @@ class Database:
                 break
         return found
 
-    async def write(self, requests: Sequence[Put | Delete]) -> None:
+    async def write(self, requests: Sequence[PutItem | DeleteItem]) -> None:
         """Write and delete items, in any order; no key may come twice."""
         await self._each(cut(requests, MOST_WRITES), self._write_part)
 
-    async def _write_part(self, requests: Sequence[Put | Delete]) -> None:
+    async def _write_part(self, requests: Sequence[PutItem | DeleteItem]) -> None:
         left: dict[str, list[Any]] = {}
         for each in requests:
-            one = {"PutRequest": {"Item": each.item}} if isinstance(each, Put) else {"DeleteRequest": {"Key": each.key}}
+            one = (
+                {"PutRequest": {"Item": each.item}}
+                if isinstance(each, PutItem)
+                else {"DeleteRequest": {"Key": each.key}}
+            )
             left.setdefault(each.table, []).append(one)
         for attempt in range(1, LONGEST):
             left = (await self.client.call("BatchWriteItem", {"RequestItems": left})).get("UnprocessedItems") or {}
@@ -208,11 +212,11 @@ class Database:
             await asyncio.sleep(self.client.budget.pause(attempt))
         raise RequestThrottled(f"{sum(map(len, left.values()))} items could not be written: there is too much at once")
 
-    async def statements(self, statements: Sequence[Statement]) -> list[bool]:
+    async def statements(self, statements: Sequence[ConditionalStatement]) -> list[bool]:
         """Do each statement whose condition holds, and return which these are; see `attempt`."""
         return [did is Did.DONE for did in await self.attempt(statements)]
 
-    async def attempt(self, statements: Sequence[Statement]) -> list[Did]:
+    async def attempt(self, statements: Sequence[ConditionalStatement]) -> list[Did]:
         """Do each statement whose condition holds; no two may name the same item.
 
         Where the condition does not hold after an earlier send that may have been done, it is in DOUBT which of both it
@@ -221,7 +225,7 @@ class Database:
         parts = await self._each(cut(statements, MOST_WRITES), self._statements_part)
         return [done for part in parts for done in part]
 
-    async def _statements_part(self, statements: Sequence[Statement]) -> list[Did]:
+    async def _statements_part(self, statements: Sequence[ConditionalStatement]) -> list[Did]:
         did = [Did.NOT] * len(statements)
         left = list(enumerate(statements))
         for attempt in range(1, LONGEST):

@@ -14,10 +14,23 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Run, State
 from horae.core.values import replace
 from horae.stores.dynamodb.base import DynamoBase
-from horae.stores.dynamodb.database import Delete, Put, Range
-from horae.stores.dynamodb.items import Item, is_parked, live_of, moment, run_of, stamp, text, text_of
+from horae.stores.dynamodb.database import DeleteItem, PutItem, Range, insert
+from horae.stores.dynamodb.items import (
+    Item,
+    is_parked,
+    live_of,
+    moment,
+    run_item,
+    run_of,
+    spread,
+    stamp,
+    text,
+    text_of,
+)
 from horae.stores.dynamodb.lines import PARKED
+from horae.stores.dynamodb.pending import PENDING, missing_runs
 
+MARKED = "ct"  # the attribute of a run that another one was put in front of in the gate of their job
 MAX_RIVALS = 50  # the first of a long line are enough to decide by
 FRONT = 100  # members of a gate that are read; a run behind so many is blocked in any case
 
@@ -58,10 +71,17 @@ def is_item_gate(gate: str | None) -> bool:
 class Gate:
     """What a claim reads of one gate: its holder, and the live runs and blocking dead letters in it, in order."""
 
-    def __init__(self, holder: NodeId | None, members: Sequence[Run], parked: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        holder: NodeId | None,
+        members: Sequence[Run],
+        parked: Iterable[str] = (),
+        marked: Iterable[str] = (),
+    ) -> None:
         self.holder = holder
         self.members = sorted(members, key=place_of)
         self.parked = frozenset(parked)
+        self.marked = frozenset(marked)  # runs that others were put in front of
 
     def is_left_by(self, node: NodeId | None) -> bool:
         """Whether a node holds the gate without a run in it."""
@@ -72,12 +92,22 @@ class Gate:
         """The runs that have not ended."""
         return [run for run in self.members if run.state not in FINAL]
 
+    def holder_for(self, node: NodeId) -> NodeId | None:
+        """Who holds the gate, as a node has to see it: whoever has a run in it holds it, whether it says so or not."""
+        others = (run.node for run in self.live if run.state in HELD and run.node != node)
+        return self.holder or next(others, None)
+
+    def needs_no_holder(self, run: Run) -> bool:
+        """Whether a run can be claimed without holding its gate: it is alone, and whoever comes before it marks it."""
+        alone = self.holder is None and [other.id for other in self.live] == [run.id]
+        return alone and not is_item_gate(run.gate) and run.id not in self.marked
+
     def state(self, run: Run, node: NodeId, taken: Iterable[str]) -> GateState:
         """How a waiting run finds the gate, for a node whose claim has taken some runs of it."""
         ours = set(taken)
         ahead = [other for other in self.members if place_of(other) < place_of(run)]
         return GateState(
-            holder=self.holder,
+            holder=self.holder_for(node),
             earlier_run=any(
                 other.state not in FINAL and other.node != node and other.id not in ours for other in ahead
             ),
@@ -114,14 +144,16 @@ class DynamoGates(DynamoBase):
     async def _gate(self, gate: str, limit: int = FRONT) -> Gate:
         """Read a gate, consistently."""
         holder, found = await self._gate_items(gate, limit)
-        members, parked = [], []
+        members, parked, marked = [], [], []
         for item in await self._rows(found):
             run = run_of(item)
             if run.gate == gate and (run.state not in FINAL or blocks_key(run)):
                 members.append(run)
                 if is_parked(item):
                     parked.append(run.id)
-        return Gate(holder, members, parked)
+                if MARKED in item:
+                    marked.append(run.id)
+        return Gate(holder, members, parked, marked)
 
     async def _gate_items(self, gate: str, limit: int) -> tuple[NodeId | None, list[str]]:
         """The holder of a gate, and the ids of what may be in it."""
@@ -137,8 +169,31 @@ class DynamoGates(DynamoBase):
         return None if holder is None else NodeId(holder), list(dict.fromkeys(found))
 
     async def _live_of_job(self, job_id: str) -> list[str]:
+        """The runs of a job that may not have ended; all of them have rows afterwards."""
         item = await self._db.get(self._db.names.jobs, {"job": text(job_id), "sk": text("job")})
-        return [] if item is None else live_of(item)
+        if item is None:
+            return []
+        await self._complete([item])
+        return live_of(item)
+
+    async def _complete(self, jobs: Sequence[Item]) -> None:
+        """Write runs that jobs have fired and that have no rows yet: their planner is about to, or has crashed."""
+        if not (pending := [item for item in jobs if PENDING in item]):
+            return
+        ids = [run.id for item in pending for run in missing_runs(item, ())]
+        keys = [{"id": text(ident)} for ident in dict.fromkeys(ids)]
+        rows = await self._db.batch_get(self._db.names.runs, keys, attributes=("id",))
+        there = {row["id"]["S"] for row in rows}
+        live = {ident for item in pending for ident in live_of(item)}
+        missing = [run for item in pending for run in missing_runs(item, there) if run.id in live]
+        await self._insert_fired(missing)
+
+    async def _insert_fired(self, runs: Sequence[Run]) -> None:
+        """Write runs that were fired, unless they are there."""
+        if runs:
+            shards = await self._owners.sub_shards(run.owner for run in runs)
+            items = [run_item(run, spread(run.id, shards[run.owner])) for run in runs]
+            await self._db.statements([insert(self._db.names.runs, item) for item in items])
 
     async def _rows(self, ids: Sequence[str]) -> list[Item]:
         return await self._db.batch_get(self._db.names.runs, [{"id": {"S": ident}} for ident in dict.fromkeys(ids)])
@@ -184,7 +239,7 @@ class DynamoGates(DynamoBase):
     async def _leave_gate(self, run: Run) -> None:
         """Take a run out of its gate, after it ended or was retracted."""
         if is_item_gate(run.gate):
-            await self._db.write([Delete(self._db.names.meta, member_key(run))])
+            await self._db.write([DeleteItem(self._db.names.meta, member_key(run))])
 
     async def _wake_next(self, gate: str, at: datetime) -> datetime | None:
         """Let the first parked run of a gate be claimed again; returns when it wakes, None when none is parked."""
@@ -210,10 +265,10 @@ class DynamoGates(DynamoBase):
             )
         except ConditionFailed:
             return None
-        await self._db.write([Delete(self._db.names.due, _aside_key(run))])
+        await self._db.write([DeleteItem(self._db.names.due, _aside_key(run))])
         return woken.wake_at
 
-    def _aside(self, run: Run) -> Put:
+    def _aside(self, run: Run) -> PutItem:
         return self._lines.aside(PARKED, run)
 
 

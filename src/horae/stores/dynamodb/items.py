@@ -76,6 +76,11 @@ def time_of(value: Item) -> datetime:
     return _FIRST + int(value["N"]) * _MICROSECOND
 
 
+def time_of_micros(value: int) -> datetime:
+    """The inverse of `micros`."""
+    return _FIRST + value * _MICROSECOND
+
+
 def moment(value: datetime) -> Item:
     """A time."""
     return {"N": str((value - _FIRST) // _MICROSECOND)}

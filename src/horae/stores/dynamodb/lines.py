@@ -16,9 +16,9 @@ from horae.core.decisions.fairness import Lane
 from horae.core.model import Run
 from horae.core.records import QueueSettings
 from horae.stores.dynamodb import times
-from horae.stores.dynamodb.database import Database, Put, Range
+from horae.stores.dynamodb.database import Database, PutItem, Range
 from horae.stores.dynamodb.growth import Growth
-from horae.stores.dynamodb.items import LATEST, Item, expiry, spread, stamp, text, time_of_stamp
+from horae.stores.dynamodb.items import LATEST, Item, expiry, spread, stamp, text, text_of, time_of_stamp
 
 DIR = "dir"
 PLAN = "plan"  # the line of jobs and backfills that planners should look at
@@ -53,6 +53,7 @@ class Hint:
     at: str  # the stamp of the time, then the id
     task: str | None
     line: str  # with its shard
+    job: str | None = None  # that fired the run, while this may still have to be written
 
     @property
     def ident(self) -> str:
@@ -177,10 +178,10 @@ class Lines:
 
     # --- writing hints
 
-    async def hints(self, runs: Iterable[Run]) -> list[Put]:
+    async def hints(self, runs: Iterable[Run]) -> list[PutItem]:
         """Return the hints of runs, after their lanes were woken; the caller writes them before the runs."""
         by_lane: defaultdict[Lane, list[Run]] = defaultdict(list)
-        puts: list[Put] = []
+        puts: list[PutItem] = []
         for run in runs:
             if run.paused:
                 puts.append(self.aside(PAUSED, run))
@@ -189,14 +190,14 @@ class Lines:
         lines = await asyncio.gather(*(self._awake(lane, some) for lane, some in by_lane.items()))
         for line, some in zip(lines, by_lane.values(), strict=True):
             self._counts[line.name] += len(some)
-            puts += [self.hint(line, run.wake_at, run.id, run.spec.task) for run in some]
+            puts += [self.hint(line, run.wake_at, run.id, run.spec.task, job=_job_of(run)) for run in some]
         await self._grow()
         return list({(put.item["line"]["S"], put.item["at"]["S"]): put for put in puts}.values())
 
     async def _awake(self, lane: Lane, runs: Sequence[Run]) -> Line:
         return await self.line(lane_name(lane), lane, stamp(min(run.wake_at for run in runs)))
 
-    def hint(self, line: Line, wake_at: datetime, ident: str, task: str | None) -> Put:
+    def hint(self, line: Line, wake_at: datetime, ident: str, task: str | None, *, job: str | None = None) -> PutItem:
         """Return a hint of a line."""
         item = {
             "line": text(f"{line.name}#{spread(ident, line.shards)}"),
@@ -205,17 +206,19 @@ class Lines:
         }
         if task is not None:
             item["t"] = text(task)
-        return Put(self._db.names.due, item)
+        if job is not None:
+            item["j"] = text(job)
+        return PutItem(self._db.names.due, item)
 
-    def aside(self, line: str, run: Run) -> Put:
+    def aside(self, line: str, run: Run) -> PutItem:
         """Return the hint of a run in one of the lines of what claims need not look at."""
         item = {"line": text(f"{line}#0"), "at": text(stamp(run.due_at) + run.id), "q": text(run.spec.queue)}
         item |= {"o": text(run.owner), "t": text(run.spec.task)}
         if run.gate is not None:
             item["g"] = text(run.gate)
-        return Put(self._db.names.due, item)
+        return PutItem(self._db.names.due, item)
 
-    async def plan_hint(self, plan_at: datetime, ident: str) -> Put:
+    async def plan_hint(self, plan_at: datetime, ident: str) -> PutItem:
         """Return the hint of a job or backfill for planners, after their line was woken."""
         line = await self.line(PLAN, None, stamp(plan_at))
         self._counts[line.name] += 1
@@ -242,12 +245,17 @@ class Lines:
         """Return the first hints of one shard."""
         high = high if len(high) > 20 else f"{high}g"  # after every id with this stamp
         which = Range(
-            table=self._db.names.due, pk=("line", part), sk="at", low=low or "0", high=high, attributes=("at", "t")
+            table=self._db.names.due, pk=("line", part), sk="at", low=low or "0", high=high, attributes=("at", "t", "j")
         )
         return [
-            Hint(item["at"]["S"], item["t"]["S"] if "t" in item else None, part)
+            Hint(item["at"]["S"], text_of(item, "t"), part, text_of(item, "j"))
             for item in await self._db.items(which, limit=limit)
         ]
+
+
+def _job_of(run: Run) -> str | None:
+    """The recurring job of a run, of which its firing may still have to be written."""
+    return None if run.slot is None or run.fence else run.job_id
 
 
 def open_lanes(directory: Directory, queues: Collection[str]) -> list[Line]:

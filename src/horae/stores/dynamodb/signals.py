@@ -25,7 +25,7 @@ AWAKE = 5.0  # seconds
 _COUNTER: Item = {"pk": {"S": "signals"}, "sk": {"S": "last"}}
 
 
-class Signals:
+class SharedSignals:
     """Tells listeners of this process at once, and those of others that something happened."""
 
     def __init__(self, db: Database) -> None:
@@ -33,6 +33,7 @@ class Signals:
         self._subscribers = Subscribers()
         self._raised = 0  # by this process, as far as it has seen the counter
         self._tasks: set[asyncio.Task[None]] = set()
+        self._to_raise = False
         self._is_raising = False
         self._is_listening = False
         self._closed = False
@@ -50,7 +51,10 @@ class Signals:
         given = merged(signals)
         self._subscribers.tell(given)
         near = times.wall() + NEAR
-        if not self._is_raising and not self._closed and any(each.at is None or each.at <= near for each in given):
+        if self._closed or not any(each.at is None or each.at <= near for each in given):
+            return
+        self._to_raise = True
+        if not self._is_raising:
             self._is_raising = True
             self._begin(self._raise(), "horae-signals-raise")
 
@@ -68,13 +72,15 @@ class Signals:
         task.add_done_callback(self._tasks.discard)
 
     async def _raise(self) -> None:
-        """Raise the counter, and not again for a while."""
-        try:
-            await self._db.update(self._db.names.meta, _COUNTER, "ADD #n :one", {":one": {"N": "1"}})
-            self._raised += 1
-        except HoraeError as exc:
-            log.warning("signal_not_sent", error=str(exc))
-        await asyncio.sleep(RAISE_EVERY)
+        """Raise the counter, and again after a while if there was more."""
+        while self._to_raise:
+            self._to_raise = False
+            try:
+                await self._db.update(self._db.names.meta, _COUNTER, "ADD #n :one", {":one": {"N": "1"}})
+                self._raised += 1
+            except HoraeError as exc:
+                log.warning("signal_not_sent", error=str(exc))
+            await asyncio.sleep(RAISE_EVERY)
         self._is_raising = False
 
     async def _listen(self) -> None:
@@ -90,7 +96,7 @@ class Signals:
                 await asyncio.sleep(LOOK_EVERY)
                 continue
             count = int(item["n"]["N"]) if item is not None else 0
-            if seen is not None and count - own > seen:
+            if seen is None or count - own > seen:  # at first: what happened since we were asked to listen is not known
                 woke_at = times.steady()
                 self._subscribers.tell([Signal(kind=Kind.ANY)])
             seen = count - own if seen is None else max(seen, count - own)

@@ -58,8 +58,8 @@ def place_of_record(record: KeyHolder | IdempotencyRecord) -> Item:
 
 
 @dataclass(slots=True)
-class Rows:
-    """Rows that a change names, as they were read."""
+class NamedRows:
+    """NamedRows that a change names, as they were read."""
 
     jobs: dict[str, Item] = field(default_factory=dict)
     runs: dict[str, Item] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Wanted:
         self.meta[_place(key)] = key
 
 
-async def read_rows(db: Database, wanted: Sequence[Wanted]) -> Rows:
+async def read_rows(db: Database, wanted: Sequence[Wanted]) -> NamedRows:
     """Read everything that is wanted, each row once."""
     jobs = {ident: job_key(ident) for each in wanted for ident in each.jobs}
     fills = {ident: key for each in wanted for ident, key in each.fills.items()}
@@ -150,7 +150,7 @@ async def read_rows(db: Database, wanted: Sequence[Wanted]) -> Rows:
         db.batch_get(db.names.runs, list(runs.values())),
         db.batch_get(db.names.meta, list(meta.values())),
     )
-    rows = Rows(
+    rows = NamedRows(
         jobs={item["job"]["S"]: item for item in found_jobs if item["sk"]["S"] == "job"},
         runs={item["id"]["S"]: item for item in found_runs},
         fills={item["sk"]["S"][5:]: item for item in found_jobs if item["sk"]["S"] != "job"},
@@ -166,7 +166,7 @@ async def read_rows(db: Database, wanted: Sequence[Wanted]) -> Rows:
     return rows
 
 
-def found_of(change: Change, rows: Rows) -> Found:
+def found_of(change: Change, rows: NamedRows) -> Found:
     """What the guards of a change are checked against."""
     found = Found()
     for guard in change.guards:
@@ -200,7 +200,7 @@ def found_of(change: Change, rows: Rows) -> Found:
     return found
 
 
-def _find_run(found: Found, ident: str, rows: Rows) -> None:
+def _find_run(found: Found, ident: str, rows: NamedRows) -> None:
     item = rows.runs.get(ident)
     if item is None:
         return
@@ -211,7 +211,7 @@ def _find_run(found: Found, ident: str, rows: Rows) -> None:
         found.letters.add(run.id)
 
 
-def _is_cancelled(job_id: str, rows: Rows) -> bool:
+def _is_cancelled(job_id: str, rows: NamedRows) -> bool:
     if (item := rows.jobs.get(job_id)) is not None:
         return str(item["s"]["S"]) == JobStatus.CANCELLED
     if (item := rows.runs.get(job_id)) is not None:
@@ -220,7 +220,7 @@ def _is_cancelled(job_id: str, rows: Rows) -> bool:
     return False
 
 
-def _record(new: KeyHolder | IdempotencyRecord, rows: Rows) -> KeyHolder | IdempotencyRecord | None:
+def _record(new: KeyHolder | IdempotencyRecord, rows: NamedRows) -> KeyHolder | IdempotencyRecord | None:
     """What is there in the place of a new record; one that is not valid any more gives way.
 
     A key is free when the run that held it has ended, even if its node could not free it any more.
@@ -237,7 +237,7 @@ def _record(new: KeyHolder | IdempotencyRecord, rows: Rows) -> KeyHolder | Idemp
     return None
 
 
-def require(actions: Actions, change: Change, rows: Rows, db: Database) -> None:
+def require(actions: Actions, change: Change, rows: NamedRows, db: Database) -> None:
     """Make conditions of what the guards of a change rely on: these rows are still as they were read."""
     names = db.names
     for guard in change.guards:

@@ -18,9 +18,8 @@ from horae.core.records import (
 )
 from horae.stores.common.records import encode_record
 from horae.stores.dynamodb.changes.actions import Actions
-from horae.stores.dynamodb.changes.guards import Rows, job_key, run_key
-from horae.stores.dynamodb.database import Names
-from horae.stores.dynamodb.database import Put as PutItem
+from horae.stores.dynamodb.changes.guards import NamedRows, job_key, run_key
+from horae.stores.dynamodb.database import Names, PutItem
 from horae.stores.dynamodb.gates import is_item_gate, member_item, member_key
 from horae.stores.dynamodb.items import (
     NULL,
@@ -36,6 +35,7 @@ from horae.stores.dynamodb.items import (
     text,
 )
 from horae.stores.dynamodb.lines import settings_item, settings_key
+from horae.stores.dynamodb.pending import PENDING, PENDING_SINCE
 from horae.stores.dynamodb.small_items import (
     backfill_item,
     backfill_key,
@@ -53,7 +53,7 @@ GRAVES = "graves"
 class Writing:
     """Turns the deletes and puts of one change into actions; hints of new runs are the caller's."""
 
-    def __init__(self, names: Names, rows: Rows, actions: Actions, shards: Mapping[str, int]) -> None:
+    def __init__(self, names: Names, rows: NamedRows, actions: Actions, shards: Mapping[str, int]) -> None:
         self.before: list[PutItem] = []  # written before the transaction
         self.plans: list[tuple[datetime, str]] = []  # what planners should look at, and when
         self.moved: list[Run] = []  # runs that wake at another time or place
@@ -161,6 +161,8 @@ class Writing:
         action.set("nf", NULL if moved.next_fire_at is None else moment(moved.next_fire_at))
         action.set("pa", NULL if moved.plan_at is None else moment(moved.plan_at))
         action.set("s", text(moved.status.value))
+        for name in (PENDING, PENDING_SINCE):
+            action.remove(name)
         if moved.plan_at is not None:
             self.plans.append((moved.plan_at, moved.id))
 

@@ -16,8 +16,8 @@ from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims
 from horae.stores.dynamodb.claims.rooms import DynamoRooms
 from horae.stores.dynamodb.claims.scan import Scan, Source, Spent, by_gate
-from horae.stores.dynamodb.database import Did, Put, Statement, change, counted
-from horae.stores.dynamodb.gates import DynamoGates, Gate, is_waiting
+from horae.stores.dynamodb.database import ConditionalStatement, Did, PutItem, change, counted
+from horae.stores.dynamodb.gates import MARKED, DynamoGates, Gate, is_item_gate, is_waiting
 from horae.stores.dynamodb.items import Item, moment, run_of, stamp, state_of, text, time_of
 from horae.stores.dynamodb.lines import Directory, Line, open_lanes
 from horae.stores.dynamodb.small_items import node_key
@@ -132,7 +132,11 @@ class DynamoClaim(DynamoGates, DynamoRooms):
         async def gates(names: Iterable[str]) -> dict[str, Gate]:
             return await self._gates(names, request)
 
-        source = Source(lines=self._lines, rows=self._rows, gates=gates, spent=self._spent)
+        async def complete(job_ids: Sequence[str]) -> None:
+            keys = [{"job": text(job_id), "sk": text("job")} for job_id in job_ids]
+            await self._complete(await self._db.batch_get(self._db.names.jobs, keys))
+
+        source = Source(lines=self._lines, rows=self._rows, gates=gates, spent=self._spent, complete=complete)
         return Scan(source=source, request=request, settings=directory.settings, rooms=rooms)
 
     async def _gates(self, names: Iterable[str], request: ClaimRequest) -> dict[str, Gate]:
@@ -158,9 +162,8 @@ class DynamoClaim(DynamoGates, DynamoRooms):
         ours = {run.id for run in claimed}
         await self._leave_unclaimed([run for run in runs if run.id not in ours])
         await self._free_unused(scan, claimed)
-        stops = [
-            Put(self._db.names.meta, {"pk": text(f"stop#{node}"), "sk": text(run.id)}) for run in claimed if run.stop
-        ]
+        rows = [{"pk": text(f"stop#{node}"), "sk": text(run.id)} for run in claimed if run.stop]
+        stops = [PutItem(self._db.names.meta, row) for row in rows]
         await self._db.write(stops)
         return claimed
 
@@ -170,7 +173,7 @@ class DynamoClaim(DynamoGates, DynamoRooms):
         shut: set[str] = set()
         for gate, some in by_gate(runs).items():
             known = scan.known[gate]
-            if known.holder == node:
+            if known.holder == node or (len(some) == 1 and known.needs_no_holder(some[0])):
                 continue
             took = await self._take_gate(gate, node)
             if took:
@@ -188,7 +191,7 @@ class DynamoClaim(DynamoGates, DynamoRooms):
         node, used = scan.request.node, {run.gate for run in claimed}
         for gate in scan.gates.taken:
             ours_before = scan.known[gate].holder == node and gate not in scan.request.free_gates
-            if gate not in used and not ours_before:
+            if gate not in used and not ours_before and (is_item_gate(gate) or gate in self._held_gates):
                 await self._free_gate(gate, node)
 
     async def _claim_runs(self, node: NodeId, runs: Sequence[Run]) -> list[Run]:
@@ -199,7 +202,7 @@ class DynamoClaim(DynamoGates, DynamoRooms):
         sure = {run.id for run in doubtful if _is_ours(found.get(run.id), run)}
         return [run for run, done in zip(claimed, did, strict=True) if done is Did.DONE or run.id in sure]
 
-    def _claim(self, run: Run, node: NodeId) -> Statement:
+    def _claim(self, run: Run, node: NodeId) -> ConditionalStatement:
         values = {"s": text(State.CLAIMED.value), "nd": text(node), "f": {"N": str(run.fence + 1)}}
         where = {
             "f": {"N": str(run.fence)},
@@ -209,11 +212,14 @@ class DynamoClaim(DynamoGates, DynamoRooms):
             "pk": None,
             "pz": None,
         }
+        if run.gate is not None and run.gate not in self._held_gates:
+            where[MARKED] = None
         return change(self._db.names.runs, {"id": text(run.id)}, values, where)
 
     async def _let_go(self, request: ClaimRequest, scan: Scan) -> None:
         """Free the gates that the node does not need any more, unless it has just taken their next run."""
         idle = [gate for gate in request.free_gates if gate not in scan.gates.taken]
+        idle = [gate for gate in idle if is_item_gate(gate) or gate in self._held_gates]  # else it was not needed
         await asyncio.gather(*(self._free_gate(gate, request.node) for gate in idle))
 
     async def _next_at(self, scan: Scan, lanes: Sequence[Line], until: str) -> datetime | None:

@@ -54,6 +54,7 @@ class Source:
     rows: GetRows
     gates: GetGates
     spent: Spent
+    complete: Callable[[Sequence[str]], Awaitable[None]]  # writes the runs that jobs have fired
 
 
 class LaneRuns:
@@ -91,6 +92,9 @@ class LaneRuns:
 
     async def _read(self, hints: Sequence[Hint]) -> None:
         rows = {item["id"]["S"]: item for item in await self._source.rows([hint.ident for hint in hints])}
+        if fired := {hint.ident: hint.job for hint in hints if hint.ident not in rows and hint.job is not None}:
+            await self._source.complete(sorted(set(fired.values())))
+            rows |= {item["id"]["S"]: item for item in await self._source.rows(list(fired))}
         found = []
         for hint in hints:
             if (item := rows.get(hint.ident)) is None or hint.ident in self._seen:
@@ -217,7 +221,10 @@ class Scan:
             return True
         if self.gates.is_due(run.due_at, run.wake_at) and run.gate not in self.request.undecided_gates:
             return True
-        return not self.gates.is_full(run.gate) and self.known[run.gate].holder in (None, self.request.node)
+        return not self.gates.is_full(run.gate) and self.known[run.gate].holder_for(self.request.node) in (
+            None,
+            self.request.node,
+        )
 
     async def _take(self, offer: Offer, share: int) -> None:
         """Take up to `share` runs of a lane; of a full queue, check some due runs for overlap."""

@@ -8,7 +8,7 @@ from horae.core.effects import due_signals
 from horae.core.events import EventKind
 from horae.core.model import Run, RunId
 from horae.stores.dynamodb.base import DynamoBase
-from horae.stores.dynamodb.database import Did, Put, counted, insert
+from horae.stores.dynamodb.database import Did, PutItem, counted, insert
 from horae.stores.dynamodb.gates import is_item_gate, member_item
 from horae.stores.dynamodb.items import Item, run_item, spread
 from horae.stores.dynamodb.journals import made_items
@@ -32,12 +32,12 @@ class DynamoCreate(DynamoBase):
         await self._log.append(events)
         await self._owners.wrote(Counter(wanted[ident].owner for ident in fresh))
 
-    def _made(self, runs: Iterable[Run], shards: Mapping[str, int]) -> list[Put]:
-        return [Put(self._db.names.meta, item) for item in made_items(runs, shards)]
+    def _made(self, runs: Iterable[Run], shards: Mapping[str, int]) -> list[PutItem]:
+        return [PutItem(self._db.names.meta, item) for item in made_items(runs, shards)]
 
-    async def _before(self, runs: Sequence[Run]) -> list[Put]:
+    async def _before(self, runs: Sequence[Run]) -> list[PutItem]:
         """Return what is written before runs: their hints, and their places in gates."""
-        members = [Put(self._db.names.meta, member_item(run)) for run in runs if is_item_gate(run.gate)]
+        members = [PutItem(self._db.names.meta, member_item(run)) for run in runs if is_item_gate(run.gate)]
         return [*await self._lines.hints(runs), *members]
 
     async def _write_new(self, items: Mapping[RunId, Item]) -> set[RunId]:

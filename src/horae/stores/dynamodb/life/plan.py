@@ -7,9 +7,9 @@ from horae.core.decisions.firing import MAX_UNSTARTED, Due
 from horae.core.lifecycle import FINAL
 from horae.core.model import Backfill, Job, JobId, State, shard_of
 from horae.ports.store import Plannable
-from horae.stores.dynamodb.base import DynamoBase
 from horae.stores.dynamodb.changes.guards import job_key, run_key
 from horae.stores.dynamodb.database import counted
+from horae.stores.dynamodb.gates import DynamoGates
 from horae.stores.dynamodb.items import NULL, Item, job_of_item, live_of, stamp, state_of, text, time_of
 from horae.stores.dynamodb.lines import PLAN, Hint, Line
 from horae.stores.dynamodb.small_items import backfill_of
@@ -18,7 +18,7 @@ PAGE = 500  # hints that are read at once
 _UNSTARTED = frozenset({State.SCHEDULED, State.CLAIMED})
 
 
-class DynamoPlan(DynamoBase):
+class DynamoPlan(DynamoGates):
     """The verb of the store that planners ask."""
 
     @counted
@@ -48,6 +48,7 @@ class DynamoPlan(DynamoBase):
         missing = {item["job"]["S"] for item in fills} - known.keys()
         others = await self._db.batch_get(self._db.names.jobs, [job_key(ident) for ident in sorted(missing)])
         known |= {item["job"]["S"]: item for item in others}
+        await self._complete(list(known.values()))
         due = await self._with_counts(list(known.values()))
         backfills: list[tuple[Backfill, Due]] = [
             (backfill_of(item), due[JobId(item["job"]["S"])]) for item in fills if item["job"]["S"] in known

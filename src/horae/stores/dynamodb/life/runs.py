@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from horae.core.changes import NewEvent
 from horae.core.decisions.results import Settled
@@ -12,8 +12,9 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import NodeId, Reason, Run, RunId, State
 from horae.core.signals import Kind, Signal
 from horae.stores.common.records import key_row
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.claims.rooms import DynamoRooms
-from horae.stores.dynamodb.database import Delete, Did, Put, Range, Statement, change, counted
+from horae.stores.dynamodb.database import ConditionalStatement, DeleteItem, Did, PutItem, Range, change, counted
 from horae.stores.dynamodb.gates import DynamoGates
 from horae.stores.dynamodb.items import Item, attempt_item, due_key, expiry, living, run_of, text
 from horae.stores.dynamodb.journals import ended_items
@@ -38,7 +39,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
         begun = {runs[place].id: did is Did.DONE or held.get(id(runs[place]), False) for place, did in done.items()}
         return [begun[run.id] for run in runs]
 
-    def _start(self, run: Run) -> Statement:
+    def _start(self, run: Run) -> ConditionalStatement:
         values = living(run)
         return change(
             self._db.names.runs,
@@ -67,7 +68,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
         """Write results whose fences hold; returns which these are, and the rows of the others as they stand."""
         ended = [settled.run for settled in results if settled.run.state in FINAL]
         back = [settled.run for settled in results if settled.run.state not in FINAL]
-        journal = [Put(self._db.names.meta, item) for item in ended_items(ended)]
+        journal = [PutItem(self._db.names.meta, item) for item in ended_items(ended)]
         await self._db.write([*journal, *await self._lines.hints(back)])
         did = await self._db.attempt([self._settle(settled) for settled in results])
         written = {settled.run.id for settled, done in zip(results, did, strict=True) if done is Did.DONE}
@@ -79,7 +80,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
                 written.add(ident)  # by an earlier send of the same request
         return written, known
 
-    def _settle(self, settled: Settled) -> Statement:
+    def _settle(self, settled: Settled) -> ConditionalStatement:
         run = settled.run
         values = living(run)
         del values["f"], values["st"]  # a stop request stays, for the node that claims the run next
@@ -93,7 +94,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
         """What the end of a run sets beside its state."""
         values: Item = {}
         if self._options.keep is not None and run.finished_at is not None:
-            values["ttl"] = expiry(max(run.finished_at, datetime.now(UTC)) + self._options.keep)
+            values["ttl"] = expiry(max(run.finished_at, times.wall()) + self._options.keep)
         if run.state is State.FAILED:
             values["dead"] = text(due_key(run))
             if (effects := effects_of_end(run)) is not None and effects.blocks_gate:
@@ -105,7 +106,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
     async def _after(self, done: Sequence[Settled]) -> None:
         """What results bring with them: attempts, events, signals, and the effects of ends."""
         await asyncio.gather(
-            self._db.write([Put(self._db.names.meta, attempt_item(each.attempt)) for each in done if each.attempt]),
+            self._db.write([PutItem(self._db.names.meta, attempt_item(each.attempt)) for each in done if each.attempt]),
             self._log.append([_end_event(settled.run) for settled in done if settled.run.state in FINAL]),
             self._leave_rooms([settled.run for settled in done]),
         )
@@ -132,7 +133,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
     async def _free_key(self, run: Run) -> None:
         row = key_row(run)
         where = {"v": text(row.value)}
-        statement = Statement(
+        statement = ConditionalStatement(
             f'DELETE FROM "{self._db.names.meta}" WHERE "pk"=? AND "sk"=? AND "v"=?',
             [*record_key(row.kind, row.owner, row.key).values(), *where.values()],
         )
@@ -151,7 +152,7 @@ class DynamoRuns(DynamoGates, DynamoRooms):
             if run.node == node and run.state in HELD and run.stop is not None
         }
         over = [ident for ident in asked if ident not in open_ones]
-        await self._db.write([Delete(self._db.names.meta, {"pk": text(pk), "sk": text(ident)}) for ident in over])
+        await self._db.write([DeleteItem(self._db.names.meta, {"pk": text(pk), "sk": text(ident)}) for ident in over])
         return open_ones
 
     @counted

@@ -8,7 +8,7 @@ from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Run
 from horae.core.signals import Kind, Signal
 from horae.stores.dynamodb.claims.rooms import DynamoRooms
-from horae.stores.dynamodb.database import Delete, Put, counted
+from horae.stores.dynamodb.database import DeleteItem, PutItem, counted
 from horae.stores.dynamodb.gates import DynamoGates, is_waiting
 from horae.stores.dynamodb.items import LATEST, Item, run_of, stamp, state_of, time_of_stamp
 from horae.stores.dynamodb.lines import HELD_LONG, PARKED, PAUSED, Hint, Line
@@ -64,7 +64,7 @@ class DynamoTidy(DynamoGates, DynamoRooms):
         rows = {item["id"]["S"]: item for item in await self._rows([hint.ident for hint in hints])}
         useless = FINAL if line == HELD_LONG else FINAL | HELD
         over = [hint for hint in hints if hint.ident in rows and state_of(rows[hint.ident]) in useless]
-        await self._db.write([Delete(self._db.names.due, hint.key) for hint in over])
+        await self._db.write([DeleteItem(self._db.names.due, hint.key) for hint in over])
         return [run_of(item) for item in rows.values() if state_of(item) in WAITING]
 
     # --- lanes
@@ -113,7 +113,7 @@ class DynamoTidy(DynamoGates, DynamoRooms):
         rows = {item["id"]["S"]: item for item in await self._rows(list({hint.ident: None for hint in hints}))}
         low, stopped = line.low, False
         useless: list[Hint] = []
-        held: list[Put] = []
+        held: list[PutItem] = []
         for hint in hints:
             item = rows.get(hint.ident)
             if item is not None and _is_true(hint, item):
@@ -127,10 +127,10 @@ class DynamoTidy(DynamoGates, DynamoRooms):
             else:
                 low = hint.at[:20]
         await self._db.write(held)
-        await self._db.write([Delete(self._db.names.due, hint.key) for hint in useless])
+        await self._db.write([DeleteItem(self._db.names.due, hint.key) for hint in useless])
         return high if not stopped and len(hints) < SWEEP else low
 
-    def _held_long(self, run: Run) -> Put:
+    def _held_long(self, run: Run) -> PutItem:
         put = self._lines.aside(HELD_LONG, run)
         put.item["at"]["S"] = stamp(run.wake_at) + run.id
         return put

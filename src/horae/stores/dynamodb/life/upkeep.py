@@ -11,7 +11,7 @@ from horae.ports.store import Beat
 from horae.stores.dynamodb.changes.writes import GRAVES
 from horae.stores.dynamodb.claims.claim import AHEAD
 from horae.stores.dynamodb.claims.rooms import DynamoRooms, entry_of, room_key
-from horae.stores.dynamodb.database import Delete, Range, counted
+from horae.stores.dynamodb.database import DeleteItem, Range, counted
 from horae.stores.dynamodb.gates import DynamoGates
 from horae.stores.dynamodb.items import Item, moment, run_of, stamp, state_of, text, time_of
 from horae.stores.dynamodb.lines import HELD_LONG, Hint
@@ -51,7 +51,9 @@ class DynamoUpkeep(DynamoGates, DynamoRooms):
             found[node] = await self._db.update(self._db.names.meta, node_key(node), expression, values, **condition)
         except ConditionFailed:
             return None
-        alive = [each for each in map(node_of, found.values()) if each.beat_at >= now - dead_after]
+        nodes = [node_of(item) for item in found.values()]
+        self._clock.compare((each for each in nodes if each.id != node), now)
+        alive = [each for each in nodes if each.beat_at >= now - dead_after]
         return Beat(nodes=sorted(alive, key=lambda each: (each.started_at, each.id)))
 
     async def _nodes(self) -> dict[str, Item]:
@@ -88,7 +90,7 @@ class DynamoUpkeep(DynamoGates, DynamoRooms):
             if node in holders:
                 self._empty_since.pop(node, None)
             elif monotonic() - self._empty_since.setdefault(node, monotonic()) > EMPTY_FOR:
-                await self._db.write([Delete(self._db.names.meta, {"pk": text(GRAVES), "sk": text(node)})])
+                await self._db.write([DeleteItem(self._db.names.meta, {"pk": text(GRAVES), "sk": text(node)})])
                 self._empty_since.pop(node, None)
 
     async def _held(self, until: datetime) -> AsyncIterator[Run]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from os import urandom
 
-from horae.stores.dynamodb.database import Database, Delete, Put, Range
+from horae.stores.dynamodb.database import Database, DeleteItem, PutItem, Range
 from horae.stores.dynamodb.items import Item, binary, bytes_of, moment, spread, stamp, text
 
 PIECE = 300_000  # bytes of an item, which may have 400 KB with everything
@@ -35,7 +35,7 @@ class DynamoBlobs:
         at = self._wall()
         groups = {group_of(key) for key in latest}
         new = sorted(groups - self._known)
-        await self._db.write([Put(self._db.names.blobs, journal_entry(group, at)) for group in new])
+        await self._db.write([PutItem(self._db.names.blobs, journal_entry(group, at)) for group in new])
         pieces = [_pieces(key, data, at) for key, data in latest.items()]
         await self._write([piece for some in pieces for piece in some[1:]])
         await self._write([some[0] for some in pieces])
@@ -44,14 +44,14 @@ class DynamoBlobs:
         self._known |= groups
 
     async def _write(self, pieces: Sequence[Item]) -> None:
-        some: list[Put] = []
+        some: list[PutItem] = []
         size = 0
         for piece in pieces:
             length = len(piece["d"]["B"])
             if some and size + length > MOST_BYTES:
                 await self._db.write(some)
                 some, size = [], 0
-            some.append(Put(self._db.names.blobs, piece))
+            some.append(PutItem(self._db.names.blobs, piece))
             size += length
         await self._db.write(some)
 
@@ -117,7 +117,7 @@ class DynamoBlobs:
                 high=prefix + 2 * AFTER_ALL_KEYS,
                 attributes=("pk", "sk"),
             )
-            await self._db.write([Delete(self._db.names.blobs, item) for item in await self._db.items(which)])
+            await self._db.write([DeleteItem(self._db.names.blobs, item) for item in await self._db.items(which)])
 
     # --- for quotas and retention
 
@@ -145,14 +145,14 @@ class DynamoBlobs:
         pieces = await self._db.items(which)
         old = [piece for piece in pieces if int(piece["at"]["N"]) < int(stamp(before))]
         keys = [{name: piece[name] for name in ("pk", "sk")} for piece in old]
-        await self._db.write([Delete(self._db.names.blobs, key) for key in keys])
+        await self._db.write([DeleteItem(self._db.names.blobs, key) for key in keys])
         return len(old) < len(pieces)
 
     async def move_entry(self, entry: Item, to: datetime | None) -> None:
         """Let an entry of the journal come again at another time, or (None) never."""
         if to is not None:
-            await self._db.write([Put(self._db.names.blobs, journal_entry(entry["g"]["S"], to))])
-        await self._db.write([Delete(self._db.names.blobs, {name: entry[name] for name in ("pk", "sk")})])
+            await self._db.write([PutItem(self._db.names.blobs, journal_entry(entry["g"]["S"], to))])
+        await self._db.write([DeleteItem(self._db.names.blobs, {name: entry[name] for name in ("pk", "sk")})])
 
 
 def group_of(key: str) -> str:

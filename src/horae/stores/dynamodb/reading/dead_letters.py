@@ -6,16 +6,16 @@ from horae.core.model import JobError, Run
 from horae.ports.reader import ErrorGroup, RunFilter
 from horae.stores.common.listing import EARLIEST
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows, from_time
+from horae.stores.dynamodb.reading.rows import RowReader, from_time
 from horae.stores.dynamodb.reading.run_lists import RunLists
 
 MOST = 10_000  # dead letters that are counted or grouped
 
 
-class DeadLetters:
+class DeadLetterLists:
     """Answers what is not a list of dead letters."""
 
-    def __init__(self, rows: Rows, run_lists: RunLists) -> None:
+    def __init__(self, rows: RowReader, run_lists: RunLists) -> None:
         self._rows = rows
         self._run_lists = run_lists
 

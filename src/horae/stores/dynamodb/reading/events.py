@@ -22,7 +22,7 @@ from horae.core.events import EventKind
 from horae.ports.events import EVENT_LIFE, EventBatch
 from horae.stores.common.listing import event_position, last_position_before
 from horae.stores.dynamodb import times
-from horae.stores.dynamodb.database import Database, Range, Statement
+from horae.stores.dynamodb.database import ConditionalStatement, Database, Range
 from horae.stores.dynamodb.items import Item, expiry, moment, packed, text, time_of, unpacked
 
 log = structlog.get_logger()
@@ -295,7 +295,7 @@ def _number(item: Item) -> int:
     return int(item["seq"]["S"])
 
 
-def _insertion(table: str, item: Item) -> Statement:
+def _insertion(table: str, item: Item) -> ConditionalStatement:
     """Return the statement that puts an item under a key that is free."""
     names = ", ".join(f"'{name}': ?" for name in item)
-    return Statement(f'INSERT INTO "{table}" VALUE {{{names}}}', list(item.values()))
+    return ConditionalStatement(f'INSERT INTO "{table}" VALUE {{{names}}}', list(item.values()))

@@ -12,7 +12,7 @@ from horae.stores.dynamodb.items import job_of_item, run_of, unpacked
 from horae.stores.dynamodb.reading.filters import job_fits, last_run_fits
 from horae.stores.dynamodb.reading.last_runs import LastRuns
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows
+from horae.stores.dynamodb.reading.rows import RowReader
 
 ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
 LOWEST, HIGHEST = "0" * 32, "f" * 32
@@ -25,7 +25,7 @@ Fitting = Callable[[Sequence[str]], Awaitable[list[Job]]]  # of jobs with these 
 class JobLists:
     """Answers lists of jobs."""
 
-    def __init__(self, rows: Rows, last_runs: LastRuns) -> None:
+    def __init__(self, rows: RowReader, last_runs: LastRuns) -> None:
         self._rows = rows
         self._last_runs = last_runs
 
@@ -125,7 +125,7 @@ class JobLists:
 
 
 async def made(
-    rows: Rows, parts: Sequence[str], low: str, high: str, names: Sequence[str], *, expect: int
+    rows: RowReader, parts: Sequence[str], low: str, high: str, names: Sequence[str], *, expect: int
 ) -> AsyncIterator[str]:
     """Yield ids of the journal of what was made, from `high` down to `low`, both included.
 

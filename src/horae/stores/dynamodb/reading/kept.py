@@ -11,7 +11,7 @@ from horae.stores.dynamodb.items import Item, state_of, text_of
 from horae.stores.dynamodb.reading.blobs import DynamoBlobs
 from horae.stores.dynamodb.reading.job_lists import HIGHEST, LOWEST
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows, from_time
+from horae.stores.dynamodb.reading.rows import RowReader, from_time
 
 _LIVING_JOBS = frozenset({JobStatus.SCHEDULED.value, JobStatus.PAUSED.value})
 _AFTER = "!"  # sorts after nothing and before every digit
@@ -20,7 +20,7 @@ _AFTER = "!"  # sorts after nothing and before every digit
 class KeptPages:
     """Counts what an owner keeps, without reading what others keep."""
 
-    def __init__(self, rows: Rows, blobs: DynamoBlobs) -> None:
+    def __init__(self, rows: RowReader, blobs: DynamoBlobs) -> None:
         self._rows = rows
         self._blobs = blobs
 

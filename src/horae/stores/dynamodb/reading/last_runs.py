@@ -7,7 +7,7 @@ from datetime import datetime
 from horae.core.model import JobId, Run
 from horae.stores.common.listing import EARLIEST
 from horae.stores.dynamodb.items import run_of
-from horae.stores.dynamodb.reading.rows import Rows, from_time, through_time
+from horae.stores.dynamodb.reading.rows import RowReader, from_time, through_time
 
 AT_ONCE = 16  # jobs that are looked up at the same time
 SPARE = 2  # entries that are read, for the row of the first may be gone
@@ -16,7 +16,7 @@ SPARE = 2  # entries that are read, for the row of the first may be gone
 class LastRuns:
     """Finds the last runs of jobs."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowReader) -> None:
         self._rows = rows
 
     async def of_jobs(self, job_ids: Sequence[JobId], now: datetime) -> dict[JobId, Run]:

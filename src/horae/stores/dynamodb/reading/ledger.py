@@ -9,7 +9,7 @@ from horae.ports.reader import Ledger
 from horae.stores.dynamodb.database import Range
 from horae.stores.dynamodb.items import Item, run_of, stamp
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows, from_time, through_time
+from horae.stores.dynamodb.reading.rows import RowReader, from_time, through_time
 from horae.stores.dynamodb.small_items import backfill_of, skip_of
 
 ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
@@ -18,7 +18,7 @@ ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
 class Ledgers:
     """Reads ledgers."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowReader) -> None:
         self._rows = rows
 
     async def of(self, job_id: JobId, *, start: datetime, end: datetime, limit: int, look: int | None) -> Ledger:

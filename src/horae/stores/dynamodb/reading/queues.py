@@ -16,7 +16,7 @@ from horae.stores.dynamodb.items import LATEST, job_of_item, stamp
 from horae.stores.dynamodb.journals import ENDED_PARTS, Ended, ended_of, ended_partition
 from horae.stores.dynamodb.lines import DIR, HELD_LONG, PARKED, PAUSED, PLAN, Directory, Line, Lines
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows
+from horae.stores.dynamodb.reading.rows import RowReader
 from horae.stores.dynamodb.reading.waiting import (
     LANES_AT_ONCE,
     LEAST_LOOK,
@@ -56,10 +56,10 @@ class _Depth:
             self.oldest = run.due_at if self.oldest is None else min(self.oldest, run.due_at)
 
 
-class Queues:
+class QueueDepths:
     """Answers questions about queues."""
 
-    def __init__(self, rows: Rows, lines: Lines, waiting: WaitingRows) -> None:
+    def __init__(self, rows: RowReader, lines: Lines, waiting: WaitingRows) -> None:
         self._rows = rows
         self._lines = lines
         self._waiting = waiting

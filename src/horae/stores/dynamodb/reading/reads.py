@@ -29,14 +29,14 @@ from horae.stores.dynamodb.gates import DynamoGates, place_of
 from horae.stores.dynamodb.items import attempt_of, job_of_item, run_of
 from horae.stores.dynamodb.lines import settings_key, settings_of
 from horae.stores.dynamodb.reading.blobs import DynamoBlobs
-from horae.stores.dynamodb.reading.dead_letters import DeadLetters
+from horae.stores.dynamodb.reading.dead_letters import DeadLetterLists
 from horae.stores.dynamodb.reading.job_lists import JobLists
 from horae.stores.dynamodb.reading.kept import KeptPages
 from horae.stores.dynamodb.reading.last_runs import LastRuns
 from horae.stores.dynamodb.reading.ledger import Ledgers
-from horae.stores.dynamodb.reading.queues import Queues
+from horae.stores.dynamodb.reading.queues import QueueDepths
 from horae.stores.dynamodb.reading.retention import Pruning
-from horae.stores.dynamodb.reading.rows import Rows
+from horae.stores.dynamodb.reading.rows import RowReader
 from horae.stores.dynamodb.reading.run_lists import RunLists
 from horae.stores.dynamodb.reading.waiting import WaitingRows
 from horae.stores.dynamodb.small_items import NODES, node_of, record_key, record_of, record_partitions
@@ -50,16 +50,16 @@ class DynamoReads(DynamoGates):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        rows = Rows(self._db, self._owners)
+        rows = RowReader(self._db, self._owners)
         waiting = WaitingRows(rows, self._lines)
         self.events = self._log
         self.blobs = DynamoBlobs(self._db)
         self._last_runs = LastRuns(rows)
-        self._run_lists = RunLists(rows, held=waiting.held)
+        self._run_lists = RunLists(rows, held=waiting.held, complete=self._complete)
         self._job_lists = JobLists(rows, self._last_runs)
         self._ledgers = Ledgers(rows)
-        self._queues = Queues(rows, self._lines, waiting)
-        self._letters = DeadLetters(rows, self._run_lists)
+        self._queues = QueueDepths(rows, self._lines, waiting)
+        self._letters = DeadLetterLists(rows, self._run_lists)
         self._kept = KeptPages(rows, self.blobs)
         self._pruning = Pruning(rows, self.blobs)
         self._by_id = rows

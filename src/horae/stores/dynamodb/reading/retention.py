@@ -15,13 +15,13 @@ from horae.ports.store import EndedRuns
 from horae.stores.common.listing import EARLIEST
 from horae.stores.common.records import KINDS
 from horae.stores.dynamodb import times
-from horae.stores.dynamodb.database import Database, Delete, Range, cut
+from horae.stores.dynamodb.database import Database, DeleteItem, Range, cut
 from horae.stores.dynamodb.gates import member_key
 from horae.stores.dynamodb.items import Item, run_of, stamp, state_of, time_of, time_of_stamp
 from horae.stores.dynamodb.journals import ENDED_PARTS, MOST_ENDED, RESTORED, ended_of, ended_partition, second_of
 from horae.stores.dynamodb.reading.blobs import DynamoBlobs
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows
+from horae.stores.dynamodb.reading.rows import RowReader
 from horae.stores.dynamodb.small_items import record_key
 
 AGAIN = timedelta(days=7)  # until a blob that is still needed is looked at again
@@ -34,7 +34,7 @@ _FIRST = "!"  # sorts before every key
 class Pruning:
     """Deletes old rows."""
 
-    def __init__(self, rows: Rows, blobs: DynamoBlobs) -> None:
+    def __init__(self, rows: RowReader, blobs: DynamoBlobs) -> None:
         self._rows = rows
         self._blobs = blobs
         self._checked: tuple[datetime, int] | None = None  # history that was found to be archived
@@ -135,7 +135,7 @@ class Pruning:
         rows = await self._rows.ended(entries)
         old = [item for item in rows if "rst" not in item and _ended_before(item, before)]
         await self._delete_runs(old)
-        await self._db.write([Delete(self._db.names.meta, _key_of(entry)) for entry in entries])
+        await self._db.write([DeleteItem(self._db.names.meta, _key_of(entry)) for entry in entries])
         return len(old) + len(entries)
 
     async def _restored(self, before: datetime, limit: int) -> int:
@@ -144,29 +144,29 @@ class Pruning:
         entries = await self._db.items(which, limit=limit)
         rows = await self._rows.runs(entry["id"]["S"] for entry in entries)
         await self._delete_runs([item for item in rows.values() if "rst" in item])
-        await self._db.write([Delete(self._db.names.meta, _key_of(entry)) for entry in entries])
+        await self._db.write([DeleteItem(self._db.names.meta, _key_of(entry)) for entry in entries])
         return len(entries)
 
     async def _delete_runs(self, items: Sequence[Item]) -> None:
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def attempts(item: Item) -> list[Delete]:
+        async def attempts(item: Item) -> list[DeleteItem]:
             which = Range(table=self._db.names.meta, pk=("pk", f"tries#{item['id']['S']}"), attributes=("pk", "sk"))
             async with gate:
-                return [Delete(self._db.names.meta, each) for each in await self._db.items(which)]
+                return [DeleteItem(self._db.names.meta, each) for each in await self._db.items(which)]
 
         runs = [run_of(item) for item in items]
         beside = await asyncio.gather(*(attempts(item) for item in items if _may_have_attempts(item)))
-        letters = [Delete(self._db.names.meta, member_key(run)) for run in runs if run.gate and blocks_key(run)]
+        letters = [DeleteItem(self._db.names.meta, member_key(run)) for run in runs if run.gate and blocks_key(run)]
         await self._db.write([*(each for some in beside for each in some), *letters])
-        await self._db.write([Delete(self._db.names.runs, {"id": item["id"]}) for item in items])
+        await self._db.write([DeleteItem(self._db.names.runs, {"id": item["id"]}) for item in items])
 
     # --- beside jobs
 
     async def _skips(self, before: datetime, limit: int) -> int:
         found = await self._db.items(self._old("skip", before), limit=limit)
         await self._db.write(
-            [Delete(self._db.names.jobs, {name: each[name] for name in ("job", "sk")}) for each in found]
+            [DeleteItem(self._db.names.jobs, {name: each[name] for name in ("job", "sk")}) for each in found]
         )
         return len(found)
 
@@ -189,8 +189,8 @@ class Pruning:
             return False
         beside = Range(table=self._db.names.jobs, pk=("job", job_id), attributes=("job", "sk"))
         trail = record_key(KINDS[ScheduleTrail], job["o"]["S"], job_id)
-        await self._db.write([Delete(self._db.names.meta, trail)])
-        await self._db.write([Delete(self._db.names.jobs, item) for item in await self._db.items(beside)])
+        await self._db.write([DeleteItem(self._db.names.meta, trail)])
+        await self._db.write([DeleteItem(self._db.names.jobs, item) for item in await self._db.items(beside)])
         return True
 
     def _old(self, kind: str, before: datetime) -> Range:

@@ -1,4 +1,4 @@
-"""Rows by their ids, and the ranges of indexes that lists follow."""
+"""RowReader by their ids, and the ranges of indexes that lists follow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from horae.stores.dynamodb.owners import KEY, Owners
 _NOTHING_AFTER = "~"  # sorts after every digit
 
 
-class Rows:
+class RowReader:
     """Reads rows of runs and jobs, and knows the partitions of the indexes."""
 
     def __init__(self, db: Database, owners: Owners) -> None:

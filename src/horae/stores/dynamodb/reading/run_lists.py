@@ -20,19 +20,22 @@ from horae.stores.dynamodb.database import Range
 from horae.stores.dynamodb.items import Item, live_of, run_of, stamp, time_of_stamp
 from horae.stores.dynamodb.reading.filters import run_fits
 from horae.stores.dynamodb.reading.merge import merged
-from horae.stores.dynamodb.reading.rows import Rows, before_time, from_time
+from horae.stores.dynamodb.reading.rows import RowReader, before_time, from_time
 
 ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
 
 Held = Callable[[], Awaitable[Sequence[Item]]]  # the rows of what nodes hold, or are asked to stop
 
+Complete = Callable[[Sequence[Item]], Awaitable[None]]  # writes runs that jobs have fired and that have no rows yet
+
 
 class RunLists:
     """Answers lists of runs."""
 
-    def __init__(self, rows: Rows, *, held: Held) -> None:
+    def __init__(self, rows: RowReader, *, held: Held, complete: Complete) -> None:
         self._rows = rows
         self._held = held
+        self._complete = complete
 
     async def page(self, which: RunFilter, *, cursor: str | None, limit: int, look: int | None) -> Listing[Run]:
         """Return a page; see `Reader.list_runs`."""
@@ -79,6 +82,7 @@ class RunLists:
         if not few and which.states is not None and not which.states & FINAL:
             job = (await self._rows.jobs([which.job_id])).get(which.job_id)
             if job is not None:  # its live runs may stand behind very many that have ended
+                await self._complete([job])
                 live = await self._rows.runs(live_of(job))
                 return [run_of(item) for item in live.values()], []
         return few, self._rows.by_due("by_job", [which.job_id], low, high)

@@ -10,7 +10,7 @@ from horae.core.model import State
 from horae.stores.dynamodb.database import Database, Range
 from horae.stores.dynamodb.items import Item, is_parked, stamp, state_of, time_of
 from horae.stores.dynamodb.lines import HELD_LONG, PARKED, Line, Lines
-from horae.stores.dynamodb.reading.rows import Rows
+from horae.stores.dynamodb.reading.rows import RowReader
 
 ROWS_AT_ONCE = 100  # as many as one BatchGetItem takes
 MAX_LOOK = 20_000  # hints that one call looks at, with their rows
@@ -49,7 +49,7 @@ class Outline(NamedTuple):
 class WaitingRows:
     """Reads the rows behind hints."""
 
-    def __init__(self, rows: Rows, lines: Lines) -> None:
+    def __init__(self, rows: RowReader, lines: Lines) -> None:
         self._rows = rows
         self._lines = lines
 
