@@ -53,6 +53,7 @@ class Tickets:
     ) -> None:
         """`taken` is called when there is something to claim, and when claims have to do without the queue."""
         self.healthy = False  # whether the queue answered when it was last asked; if not, claims look into the store
+        self.urgent = False  # whether the last take brought something that wakes within half of the lead
         self._queue = queue
         self._clock = clock
         self._metrics = metrics
@@ -89,6 +90,8 @@ class Tickets:
             self._do_without()
             raise
         self.healthy = True
+        soon = now + self._lead / 2
+        self.urgent = any(each.ticket.wake_at < soon for each in taken)
         self._metrics.taken(len(taken))
         foreign = [each for each in taken if each.ticket.task not in self._tasks]
         if foreign:

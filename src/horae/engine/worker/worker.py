@@ -28,6 +28,9 @@ from horae.ports.queue import Queue
 from horae.ports.store import Store
 
 
+PATIENCE = 3  # times the least distance between two takes, while what they bring is for later
+
+
 class Worker:
     """The way of a run through this node, in the order in which it happens.
 
@@ -161,7 +164,9 @@ class Worker:
         if not self._may_work():  # any more
             await self.tickets.leave()
             return None
-        return self._clock.now() + (timedelta() if taken >= room else self._spacing)
+        if taken >= room:
+            return self._clock.now()
+        return self._clock.now() + self._spacing * (1 if self.tickets.urgent else PATIENCE)
 
     def _may_work(self) -> bool:
         return self._state.phase.may_work
