@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from horae.core.decisions.new_runs import manual_run
 from horae.core.decisions.release import Rival, Verdict, gate_of, is_key_gate, key_gate, overlap_is_open, release
+from horae.core.decisions.results import give_back, lost
 from horae.core.model import JobId, Overlap, Policy, RunId, Spec, State, Trigger
 from horae.core.values import replace
 from tests.core.builders import JOB, NOON, a_job, a_run, new_id
@@ -66,6 +67,17 @@ class TestRelease:
         assert release(run, (), NOON + timedelta(seconds=10)) is Verdict.START
         assert release(run, (), NOON + timedelta(seconds=11)) is Verdict.TOO_LATE
         assert release(replace(run, attempt=1), (), NOON + timedelta(hours=1)) is Verdict.START
+
+    def test_a_run_that_started_in_time_and_was_given_back_starts_again_however_late(self) -> None:
+        policy = Policy(start_within=timedelta(seconds=10))
+        begun = replace(
+            a_run(State.CLAIMED, spec=Spec(task="demo.echo", policy=policy)), attempt=1, state=State.RUNNING
+        )
+        for returned in (give_back, lost):
+            run = returned(replace(begun, first_started_at=NOON, started_at=NOON), NOON + timedelta(seconds=30)).run
+            assert run.attempt == 0
+            assert release(run, (), NOON + timedelta(seconds=31)) is Verdict.START
+            assert release(run, [rival(NOON)], NOON + timedelta(seconds=31)) is Verdict.WAIT
 
 
 class TestGates:

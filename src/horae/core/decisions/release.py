@@ -59,9 +59,10 @@ def release(run: Run, rivals: Sequence[Rival], now: datetime) -> Verdict:
     """Decide whether a run may start now, given the unfinished runs ahead of it in its gate.
 
     A slot overlaps if another run of its job had already started at the time of the slot. After an outage (no worker, a
-    restart) late runs only wait for each other, so they do not overlap but run one after another.
+    restart) late runs only wait for each other, so they do not overlap but run one after another. A run that once
+    started in time, and was given back, is never skipped.
     """
-    first_start = run.attempt == 0
+    first_start = run.attempt == 0 and run.first_started_at is None
     within = run.spec.policy.start_within
     if within is not None and first_start and run.trigger is not Trigger.REQUEUE and now > run.due_at + within:
         return Verdict.TOO_LATE

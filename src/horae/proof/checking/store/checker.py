@@ -156,8 +156,10 @@ class Checker:
         if run is None or violation != skipped_without_overlap(run):
             return False
         others = await self._others(run, frozenset(State) - {State.SKIPPED})
-        # A run that started on a node that died may have been skipped afterwards, because it was too late by then.
-        others += [other for other in await self._others(run, frozenset({State.SKIPPED})) if other.crashes]
+        # A run may have started before it was skipped: on a node that died before it could write that, and on any node
+        # of an earlier release.
+        skipped = await self._others(run, frozenset({State.SKIPPED}))
+        others += [other for other in skipped if other.crashes or other.first_started_at is not None]
         if any(was_running(other, run, self._tolerance) for other in others):
             return True
         started = [other for other in others if had_started(other, run, self._tolerance)]
