@@ -9,9 +9,10 @@ import asyncpg
 import pytest
 
 from horae.core.errors import Unavailable
+from horae.core.signals import Kind, Signal
 from horae.stores.postgres.connection import connections as postgres_connections
 from horae.stores.postgres.connection.connections import Connections
-from horae.stores.postgres.connection.database import Address, Database
+from horae.stores.postgres.connection.database import Address, Database, Session
 from horae.stores.postgres.connection.notify import Signals
 from tests.postgres_server import postgres_url
 
@@ -212,3 +213,35 @@ async def test_a_connection_for_signals_that_is_lost_again_and_again_is_asked_fo
     waits = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert len(times) >= 3
     assert waits[-1] >= 0.05 * 2 ** (len(waits) - 1) / 2  # the longest so far but for its jitter
+
+
+async def test_who_has_nothing_to_signal_does_not_ask_the_server() -> None:
+    asked: list[str] = []
+    told = asyncio.Event()
+
+    class Counting(Session):
+        """Notes the statements of the connection for signals."""
+
+        async def value(self, name: str, *arguments: Any) -> Any:
+            asked.append(name)
+            return await super().value(name, *arguments)
+
+        async def rows(self, name: str, *arguments: Any) -> list[Any]:
+            asked.append(name)
+            told.set()
+            return await super().rows(name, *arguments)
+
+    class Counted(Address):
+        def session(self, connection: Any, timeout: float | None = None) -> Session:
+            return Counting(connection, timeout)
+
+    signals = Signals(Counted(postgres_url()), listens=True)
+    await signals.open("public")
+    for _ in range(100):  # as many settles as a busy worker has in a second
+        signals.send([])
+        await asyncio.sleep(0)  # the sender gets its turn
+    signals.send([Signal(kind=Kind.DUE)])
+    async with asyncio.timeout(10):
+        await told.wait()
+    await signals.close()
+    assert asked == ["notify"]

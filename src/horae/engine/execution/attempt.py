@@ -239,7 +239,7 @@ class RunningAttempt(ABC):
             due_at=run.due_at,
             attempt=run.attempt,
             fence=run.fence,
-            log=self.log.write,
+            log=self.write_log,
             progress=self._report_progress,
             cancelled=self._notice_stop,
         )

@@ -70,9 +70,9 @@ class Signals:
 
     def send(self, signals: Iterable[Signal]) -> None:
         """Pass signals to this process at once and to the others in a moment."""
-        new = merged(signals)
-        self._subscribers.tell(new)
-        self._enqueue(new)
+        if new := merged(signals):  # else the sender would wake, and ask whether the server still answers
+            self._subscribers.tell(new)
+            self._enqueue(new)
 
     def _enqueue(self, signals: Sequence[Signal]) -> None:
         self._pending = merged([*self._pending, *signals])
