@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 from horae.aws_api.errors import ConditionFailed, TransactionCancelled, is_throttle
-from horae.core.changes import Absent, Change, GatesOf, Refusal
+from horae.core.changes import Absent, Change, GatesOf, Refusal, RunRestored
 from horae.core.errors import Unavailable
 from horae.core.lifecycle import WAITING
 from horae.core.model import Node, Run
@@ -75,7 +75,7 @@ class DynamoApply(DynamoCreate, DynamoFire, DynamoUpkeep):
     async def _write(self, change: Change, rows: NamedRows) -> None:
         """Write a change: hints and journals first, which do no harm alone, then all the rest in one transaction."""
         new = [put for put in change.puts if isinstance(put, Run) and put.id not in rows.runs]
-        shards = await self._owners.sub_shards({put.owner for put in change.puts if hasattr(put, "owner")})
+        shards = await self._owners.sub_shards(_owners_of(change))
         actions = Actions()
         require(actions, change, rows, self._db)
         writing = Writing(self._db.names, rows, actions, shards)
@@ -144,6 +144,12 @@ class DynamoApply(DynamoCreate, DynamoFire, DynamoUpkeep):
         for put in change.puts:
             if isinstance(put, QueueSettings) and put.concurrency is not None:
                 await self._count_held(put.queue)
+
+
+def _owners_of(change: Change) -> set[str]:
+    """The owners of what a change writes."""
+    puts = [put.run if isinstance(put, RunRestored) else put for put in change.puts]
+    return {put.owner for put in puts if hasattr(put, "owner")}
 
 
 def _waves(changes: Sequence[Change]) -> list[list[int]]:

@@ -22,6 +22,7 @@ from horae.core.changes import (
     QueueUnchanged,
     RequestNew,
     RunLive,
+    RunRestored,
     RunUnchanged,
     StopRequested,
 )
@@ -123,7 +124,7 @@ class Wanted:
             case Run():
                 if item.id != str(item.job_id):
                     self.jobs.add(item.job_id)
-            case OneShotRevised(run):
+            case OneShotRevised(run) | RunRestored(run):
                 self.runs.add(run.id)
             case StopRequested() | Parked():
                 self.runs.add(item.run_id)

@@ -4,9 +4,19 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
-from horae.core.changes import Delete, GatesOf, JobMoved, LetterResolved, OneShotRevised, Parked, Put, StopRequested
+from horae.core.changes import (
+    Delete,
+    GatesOf,
+    JobMoved,
+    LetterResolved,
+    OneShotRevised,
+    Parked,
+    Put,
+    RunRestored,
+    StopRequested,
+)
 from horae.core.decisions.release import blocks_key
-from horae.core.model import Backfill, Job, JobStatus, Node, Run, Skip
+from horae.core.model import Backfill, Job, JobStatus, Node, Run, Skip, State
 from horae.core.records import (
     IDEMPOTENCY_LIFE,
     Declaration,
@@ -24,6 +34,8 @@ from horae.stores.dynamodb.gates import is_item_gate, member_item, member_key
 from horae.stores.dynamodb.items import (
     NULL,
     Item,
+    attempt_item,
+    due_key,
     job_item,
     live_of,
     moment,
@@ -34,6 +46,7 @@ from horae.stores.dynamodb.items import (
     stamp,
     text,
 )
+from horae.stores.dynamodb.journals import made_items, restored_entry
 from horae.stores.dynamodb.lines import settings_item, settings_key
 from horae.stores.dynamodb.pending import PENDING, PENDING_SINCE
 from horae.stores.dynamodb.small_items import (
@@ -106,6 +119,8 @@ class Writing:
                 self._park(item)
             case LetterResolved(letter, resolution):
                 self._resolve(letter, resolution)
+            case RunRestored():
+                self._restore(item)
             case Skip():
                 self._actions.at(names.jobs, skip_key(item)).put(skip_item(item))
             case Backfill():
@@ -174,6 +189,24 @@ class Writing:
         action.require("id", None)
         if str(run.job_id) != run.id:
             self._born[run.job_id].append(run.id)
+
+    def _restore(self, restored: RunRestored) -> None:
+        """Write a run that ended long ago, unless it is there; retention finds it by the time of its return."""
+        run = restored.run
+        if run.id in self._rows.runs:
+            return
+        item = run_item(run, spread(run.id, self._shards[run.owner])) | {"rst": moment(restored.at)}
+        if run.state is State.FAILED and run.resolution is None:
+            item["dead"] = text(due_key(run))
+        action = self._actions.at(self._names.runs, run_key(run.id))
+        action.put(item)
+        action.require("id", None)
+        beside = [
+            *map(attempt_item, restored.attempts),
+            restored_entry(run, restored.at),
+            *made_items([run], self._shards),
+        ]
+        self.before += [PutItem(self._names.meta, each) for each in beside]
 
     def _revise(self, run: Run) -> None:
         found = self._rows.runs[run.id]
