@@ -202,6 +202,8 @@ class DynamoEventLog:
     async def _items(self, since: int, last: int, limit: int) -> list[Item]:
         """Return the first items after a number up to another, in their order."""
         found: list[Item] = []
+        if since >= last:
+            return found
         for chunk in range((since + 1) // CHUNK, last // CHUNK + 1):
             lanes = await asyncio.gather(*(self._lane(chunk, lane, since, last, limit) for lane in range(LANES)))
             found += merge(*lanes, key=_number)
