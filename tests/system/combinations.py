@@ -46,6 +46,7 @@ COMBINATIONS = (
     Combination(store="postgres"),
     Combination(store="postgres", queue="redis"),
     Combination(store="postgres", blobs="s3"),
+    Combination(store="dynamodb"),
 )
 
 

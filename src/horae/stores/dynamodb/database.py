@@ -164,6 +164,8 @@ class Database:
 
     async def page(self, which: Range, *, limit: int | None = None, after: Item | None = None) -> ItemPage:
         """Return the next items of a range: as many as one answer holds, and `limit` at most."""
+        if which.low is not None and which.high is not None and which.low > which.high:
+            return ItemPage((), None)  # DynamoDB refuses such a range
         body = _query(which)
         if limit is not None:
             body["Limit"] = limit
