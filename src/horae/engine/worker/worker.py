@@ -27,7 +27,6 @@ from horae.ports.clock import Clock
 from horae.ports.queue import Queue
 from horae.ports.store import Store
 
-
 PATIENCE = 3  # times the least distance between two takes, while what they bring is for later
 
 

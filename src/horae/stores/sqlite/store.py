@@ -158,7 +158,9 @@ class SqliteStore:
         return await self._executor.read(lambda db: upkeep.ended(db, before, after, limit))
 
     async def prune(self, *, now: datetime, before: date, limit: int, runs: int | None = None) -> int:
-        return await self._executor.write(lambda transaction: upkeep.prune(transaction, now, before, limit, runs))
+        # Two transactions, because everybody else waits for each.
+        expired = await self._executor.write(lambda transaction: upkeep.expire(transaction, now, limit))
+        return expired + await self._executor.write(lambda transaction: upkeep.prune(transaction, before, limit, runs))
 
     # --- look-ups and lists
 

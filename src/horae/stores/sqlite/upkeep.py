@@ -45,13 +45,20 @@ def ended(db: sqlite3.Connection, before: date, after: Run | None, limit: int) -
     return EndedRuns(day=day, runs=[ROWS.run(row) for row in db.execute(STATEMENTS["ended_page"], which)])
 
 
-def prune(transaction: Transaction, now: datetime, before: date, limit: int, runs: int | None) -> int:
-    """Delete what is past its life, at most `limit` rows of each kind."""
+def expire(transaction: Transaction, now: datetime, limit: int) -> int:
+    """Delete old idempotency records and events, at most `limit` rows of each."""
+    lives = (("expire_idempotency", IDEMPOTENCY_LIFE), ("expire_events", EVENT_LIFE))
+    return sum(
+        transaction.db.execute(STATEMENTS[name], {"before": to_micros(now - life), "limit": limit}).rowcount
+        for name, life in lives
+    )
+
+
+def prune(transaction: Transaction, before: date, limit: int, runs: int | None) -> int:
+    """Delete runs, skips, cancelled jobs and blobs of days before one, at most `limit` rows of each."""
     db = transaction.db
     which = {"before": _midnight(before), "limit": limit}
     deleted = 0
-    for name, life in (("expire_idempotency", IDEMPOTENCY_LIFE), ("expire_events", EVENT_LIFE)):
-        deleted += db.execute(STATEMENTS[name], {"before": to_micros(now - life), "limit": limit}).rowcount
     if runs is None or db.execute(STATEMENTS["count_old_runs"], {**which, "limit": runs + 1}).fetchone()[0] <= runs:
         db.execute(STATEMENTS["prune_attempts"], which)  # before their runs, by which they are found
         db.execute(STATEMENTS["prune_letters"], which)
