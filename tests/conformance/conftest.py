@@ -11,10 +11,24 @@ from horae.stores.dynamodb.store import DynamoStore
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.store import SqliteStore
 from tests.dynamodb_tables import fresh_tables
+from tests.engines.provisioned import dynamodb_local_url
 from tests.engines.servers import ministack_url
 from tests.postgres_server import migrated_schema, postgres_url
 
-STORES = ("sqlite", "postgres", "dynamodb")
+STORES = ("sqlite", "postgres", "dynamodb", "dynamodb-local")
+DYNAMODB = {"dynamodb": ministack_url, "dynamodb-local": dynamodb_local_url}
+BRIEFLY = ("test_store_life", "test_store_tickets", "test_store_gates", "test_store_lists")  # there in `make test`, too
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep most of what runs on DynamoDB Local for `make acceptance`: it takes longer than on all other stores."""
+    for item in items:
+        store = getattr(item, "callspec", None)
+        if store is None or item.path.parent != Path(__file__).parent:
+            continue
+        if store.params.get("connect") == "dynamodb-local" and item.path.stem not in BRIEFLY:
+            item.add_marker(pytest.mark.acceptance)
+
 
 Connect = Callable[[], Awaitable[Store]]
 
@@ -26,14 +40,14 @@ async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         if request.param == "postgres":
             url = await stack.enter_async_context(migrated_schema(postgres_url()))
 
-        if request.param == "dynamodb":
-            url = await stack.enter_async_context(fresh_tables(ministack_url()))
+        if request.param in DYNAMODB:
+            url = await stack.enter_async_context(fresh_tables(DYNAMODB[request.param]()))
 
         async def opened() -> Store:
             store: Store = SqliteStore(tmp_path / "horae.db")
             if request.param == "postgres":
                 store = PostgresStore(url)
-            if request.param == "dynamodb":
+            if request.param in DYNAMODB:
                 store = DynamoStore(url)
             await store.open()
             stack.push_async_callback(store.close)

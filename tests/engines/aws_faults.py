@@ -96,7 +96,10 @@ class AwsLink:
             self.note(fault, exchange.verb)
             return _response(refused)
         whole = split(fault, exchange, self._proxy.rng)
-        answer = await self._proxy.ask(request, whole.body) if whole.body or fault is None else nothing(fault)
+        try:
+            answer = await self._proxy.ask(request, whole.body) if whole.body or fault is None else nothing(fault)
+        except aiohttp.ClientError:  # the server is down
+            return _abort(request)
         if fault is Fault.CUT_AFTER and answer.ok:
             return self._cut(request, fault, exchange)
         changed = self._after(fault, whole, answer) if answer.ok else answer
@@ -123,9 +126,7 @@ class AwsLink:
     def _cut(self, request: web.BaseRequest, fault: Fault, exchange: Exchange) -> web.Response:
         """End the connection; nobody receives the answer."""
         self.note(fault, exchange.verb)
-        if request.transport is not None:
-            request.transport.abort()
-        return web.Response()
+        return _abort(request)
 
 
 class AwsFaults:
@@ -194,6 +195,13 @@ class AwsFaults:
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in HOP_HEADERS}
+
+
+def _abort(request: web.BaseRequest) -> web.Response:
+    """End the connection; what is returned goes nowhere."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
 
 
 def _response(answer: Answer) -> web.Response:

@@ -136,10 +136,10 @@ class TcpFaults:
         for link in self._links:
             if link.server is not None:
                 link.server.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        while others := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
+            for task in others:  # also those of connections that came in the meantime
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:

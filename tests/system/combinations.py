@@ -47,6 +47,8 @@ COMBINATIONS = (
     Combination(store="postgres", queue="redis"),
     Combination(store="postgres", blobs="s3"),
     Combination(store="dynamodb"),
+    Combination(store="dynamodb", queue="redis"),
+    Combination(store="dynamodb", queue="sqs", blobs="s3"),
 )
 
 

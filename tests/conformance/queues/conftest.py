@@ -8,11 +8,13 @@ import pytest
 
 from horae.adapters import make_queue
 from horae.ports.queue import Queue
-from tests.engines.provisioned import elasticmq_url
+from tests.engines.provisioned import elasticmq_url, redis_url
 from tests.engines.servers import ministack_url, own_name, valkey_url
 from tests.memory_queue import MemoryQueue
 
-QUEUES = ("memory", "valkey", "ministack", "elasticmq")  # the one in memory is that of other tests; two are of SQS
+REDIS = {"valkey": valkey_url, "redis": redis_url}
+SQS = {"ministack": ministack_url, "elasticmq": elasticmq_url}
+QUEUES = ("memory", *REDIS, *SQS)  # the one in memory is that of other tests
 
 Connect = Callable[[], Awaitable[Queue]]
 
@@ -37,9 +39,9 @@ async def connect_queue(request: pytest.FixtureRequest) -> AsyncIterator[Connect
 
 
 def _address(kind: str, prefix: str) -> str:
-    if kind == "valkey":
-        return f"{valkey_url()}/0?prefix={prefix}"
-    return f"sqs://us-east-1/{prefix}?endpoint={ministack_url() if kind == 'ministack' else elasticmq_url()}"
+    if kind in REDIS:
+        return f"{REDIS[kind]()}/0?prefix={prefix}"
+    return f"sqs://us-east-1/{prefix}?endpoint={SQS[kind]()}"
 
 
 @pytest.fixture
