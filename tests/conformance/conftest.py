@@ -35,7 +35,13 @@ Connect = Callable[[], Awaitable[Store]]
 
 @pytest.fixture(params=STORES)
 async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
-    """Opens one more store on the database of this test, as another process would."""
+    """Opens one more store on the database of this test, as another process would.
+
+    A test that a store lacks an ability for says so: `@pytest.mark.lacks("dynamodb", reason="...")`.
+    """
+    for mark in request.node.iter_markers("lacks"):
+        if request.param in mark.args:
+            pytest.skip(mark.kwargs["reason"])
     async with AsyncExitStack() as stack:
         if request.param == "postgres":
             url = await stack.enter_async_context(migrated_schema(postgres_url()))

@@ -32,7 +32,7 @@ class JobLists:
     async def page(self, which: JobFilter, *, cursor: str | None, limit: int, look: int | None) -> Listing[Job]:
         """Return a page; see `Reader.list_jobs`."""
         before = None if cursor is None else decode_cursor(cursor, Ident)[0]
-        parts = await self._rows.sub_shards(which.owner)
+        parts = await self._rows.sub_shards(which.owner, begun=cursor is not None)
         bound = share(look, 2, limit + 1)
         costly = max(bound // COSTS, limit + 1) if which.last_run_states is not None else bound
         streams = [

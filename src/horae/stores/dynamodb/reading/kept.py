@@ -26,7 +26,7 @@ class KeptPages:
 
     async def page(self, owner: str, part: Kept, *, cursor: str | None, limit: int) -> KeptPage:
         """Count a page; see `Reader.kept_by`."""
-        parts = await self._rows.sub_shards(owner)
+        parts = await self._rows.sub_shards(owner, begun=cursor is not None)
         if part is Kept.JOBS:
             low = LOWEST if cursor is None else f"{decode_cursor(cursor, Ident)[0]}{_AFTER}"
             ranges, key = self._rows.of_jobs(parts, low, HIGHEST + _AFTER, forward=True), "job"

@@ -5,11 +5,14 @@ from datetime import datetime
 
 from horae.core.model import Job, JobId, Run, RunId
 from horae.stores.common.listing import LATEST
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.database import Database, Range
 from horae.stores.dynamodb.items import Item, job_of_item, run_of, stamp, unpacked
 from horae.stores.dynamodb.journals import MADE_TOGETHER, made_partition
 from horae.stores.dynamodb.owners import KEY, Owners
 
+REMEMBER = 10.0  # seconds
+MOST_REMEMBERED = 1_000  # owners
 _NOTHING_AFTER = "~"  # sorts after every digit
 
 
@@ -19,6 +22,7 @@ class RowReader:
     def __init__(self, db: Database, owners: Owners) -> None:
         self.db = db
         self._owners = owners
+        self._parts: dict[str | None, tuple[list[str], float]] = {}  # of owners, and when that was read
 
     async def runs(self, run_ids: Iterable[str]) -> dict[str, Item]:
         """Return runs by id, as they are now."""
@@ -34,14 +38,24 @@ class RowReader:
         """Return the rows of the runs in entries of the journal of what ended, as they are now."""
         return list((await self.runs(run_id for entry in entries for run_id in unpacked(entry["ids"]))).values())
 
-    async def sub_shards(self, owner: str | None) -> list[str]:
-        """Return the partitions of an owner, or of all owners, in the indexes by owner."""
+    async def sub_shards(self, owner: str | None, *, begun: bool = False) -> list[str]:
+        """Return the partitions of an owner, or of all owners, in the indexes by owner.
+
+        Further pages of a list that has `begun` take what an earlier page found out, for a while.
+        """
+        known = self._parts.get(owner)
+        if begun and known is not None and times.steady() - known[1] < REMEMBER:
+            return known[0]
         if owner is None:
             counts: Mapping[str, int] = await self._owners.all()
         else:
             item = await self.db.get(self.db.names.meta, {"pk": {"S": KEY}, "sk": {"S": owner}})
             counts = {} if item is None else {owner: int(item["n"]["N"])}
-        return [f"{name}#{part}" for name, parts in counts.items() for part in range(parts)]
+        parts = [f"{name}#{part}" for name, count in counts.items() for part in range(count)]
+        if len(self._parts) >= MOST_REMEMBERED:
+            self._parts.clear()
+        self._parts[owner] = parts, times.steady()
+        return parts
 
     def by_due(self, index: str, parts: Sequence[str], low: str, high: str, *, forward: bool = False) -> list[Range]:
         """Return the ranges of runs with due times (and ids) from one to another, both included."""

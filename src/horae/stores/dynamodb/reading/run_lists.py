@@ -46,7 +46,7 @@ class RunLists:
             micros, ident = decode_cursor(cursor, Micros, Ident)
             after = stamp(time_of(micros)) + ident
             high = min(high, after)
-        few, ranges = await self._sources(which, low, high)
+        few, ranges = await self._sources(which, low, high, begun=cursor is not None)
         found = [run for run in few if run_fits(which, run) and (after is None or _place(run) < after)]
         edges: list[Position] = []
         if ranges:
@@ -61,19 +61,20 @@ class RunLists:
             searched_to=None if cut.edge is None else time_of(int(cut.edge[0])),
         )
 
-    async def _sources(self, which: RunFilter, low: str, high: str) -> tuple[list[Run], list[Range]]:
+    async def _sources(self, which: RunFilter, low: str, high: str, *, begun: bool) -> tuple[list[Run], list[Range]]:
         """Return what is found without an index, and the ranges that are searched for the rest; each run once."""
         states = which.states
         if states is not None and not states:
             return [], []
         if which.dead_letters:
-            parts = await self._rows.sub_shards(await self._owner_of(which))
+            parts = await self._rows.sub_shards(await self._owner_of(which), begun=begun)
             return [], self._rows.by_due("dead", parts, low, high)
         if which.stopping or (states is not None and states <= HELD and which.job_id is None):
             return [run_of(item) for item in await self._held()], []
         if which.job_id is not None:
             return await self._of_job(which, low, high)
-        return [], self._rows.by_due("by_owner", await self._rows.sub_shards(which.owner), low, high)
+        parts = await self._rows.sub_shards(which.owner, begun=begun)
+        return [], self._rows.by_due("by_owner", parts, low, high)
 
     async def _of_job(self, which: RunFilter, low: str, high: str) -> tuple[list[Run], list[Range]]:
         assert which.job_id is not None
@@ -100,7 +101,7 @@ class RunLists:
         """Return the first runs of ranges that fit, and the edge if the look ended at its bound."""
         found: list[Run] = []
         looked = 0
-        async for places in self._chunks(ranges, after, min(look, limit + ROWS_AT_ONCE // 4)):
+        async for places in self._chunks(ranges, after, min(look, limit)):
             taken = places[: look - looked]
             looked += len(taken)
             found += [run for run in await self._read(taken) if run_fits(which, run)]
