@@ -19,9 +19,11 @@ from horae.metrics import Metrics
 from horae.runtime import wiring
 from horae.runtime.plan import NodePlan
 from horae.runtime.wiring import RunningNode, running_node
+from horae.stores.postgres.connection.database import Address
 from tests.engines.separate_server import SeparateServer
 from tests.engines.servers import fresh_valkey
 from tests.engines.tcp_faults import TcpFaults, TcpLink
+from tests.postgres_server import migrated_schema, postgres_url
 from tests.sdk.conftest import settings as settings_of
 
 AT_ONCE = 1.0  # seconds; usually some milliseconds, but the machine has other work
@@ -210,3 +212,32 @@ async def test_tickets_of_a_worker_that_stops_are_given_back(stage: Stage) -> No
         await asyncio.sleep(0.2)
     async with running_node(stage.settings, PLAN, stage.app):
         assert await stage.lateness(later) < AT_ONCE
+
+
+async def test_what_a_transaction_of_the_user_submits_is_found_soon(
+    server: SeparateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody offers its ticket when it commits, but PostgreSQL notifies the planners."""
+    started: asyncio.Queue[float] = asyncio.Queue()
+    async with migrated_schema(postgres_url()) as address:
+        app = Horae(store=address)
+
+        @app.task("note")
+        async def note(run: Run) -> None:
+            started.put_nowait((datetime.now(UTC) - run.due_at).total_seconds())
+
+        metrics = Metrics()
+        monkeypatch.setattr(wiring, "Metrics", lambda: metrics)
+        settings = replace(settings_of(address), queue=f"{server.url}/0")
+        connection = await Address(address).connect()
+        async with running_node(settings, PLAN, app):
+            await note.submit()
+            await asyncio.wait_for(started.get(), 10)
+            while not metrics.registry.get_sample_value("horae_tickets_total", {"event": "claimed"}):
+                await note.submit()
+                await asyncio.wait_for(started.get(), 10)
+            for _ in range(3):
+                async with connection.transaction():
+                    await note.using(tx=connection).submit()
+                assert await asyncio.wait_for(started.get(), 10) < AT_ONCE
+        await connection.close()

@@ -16,6 +16,7 @@ from horae.ports.store import Store
 log = structlog.get_logger(__name__)
 
 PAGE = 1000  # tickets that are read and offered at once
+COUNT = timedelta(seconds=10)  # between two counts of what the queue holds, for metrics
 CHECK = timedelta(seconds=1)  # between two questions whether the queue has lost what it held
 AHEAD = 6  # looks ahead within one horizon
 LOOK = timedelta(milliseconds=100)  # between two looks at what was signalled
@@ -56,6 +57,7 @@ class Watcher:
         self._generation: str | None = None  # of the queue, when everything was last offered; None: it has to be
         self._watched: frozenset[int] = frozenset()
         self._check_at = self._ahead_at = self._sweep_at = self._swept_at = self._looked_at = clock.now()
+        self._count_at = clock.now()
         self._reached: datetime | None = None  # what wakes before was offered
         self._look_at: datetime | None = None  # something was signalled
         self._look_every = LOOK
@@ -97,8 +99,10 @@ class Watcher:
         if generation != self._generation:
             log.info("queue_filled", generation=generation)
             self._generation, self._reached = generation, None
-        state = await self._queue.state()
-        self._metrics.queue(tickets=state.tickets, refused=state.refused)
+        if now >= self._count_at:
+            state = await self._queue.state()
+            self._metrics.queue(tickets=state.tickets, refused=state.refused)
+            self._count_at = now + COUNT
         self._check_at = now + CHECK
 
     def _follow_shards(self) -> None:

@@ -149,6 +149,7 @@ elseif got == 0 then
   reply[1], reply[2] = next_at and whole(next_at) or '', back[2] and whole(back[2]) or ''
   if ARGV[8] ~= '0' then
     redis.call('ZADD', P .. ':waiting:' .. kind, ARGV[8], ARGV[7])
+    redis.call('EXPIRE', P .. ':waiting:' .. kind, 120) -- kinds change with each deployment
     redis.call('ZADD', P .. ':kinds', NOW, kind)
   end
 end
