@@ -3,6 +3,7 @@
 The only module that knows the adapters.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 QUEUES = ("store", "redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "sqs://")
+FIRST_ANSWER_SECONDS = 5.0  # that a node waits for an object store before it starts without it
 FIRST_READINGS = 4  # of the store's clock before a new clock is used
 
 
@@ -147,6 +149,18 @@ def make_archive(address: str) -> Files | None:
     if is_object_store(address):
         return ObjectFiles(open_bucket(address, "HORAE_ARCHIVE"))
     raise Misconfigured(f"HORAE_ARCHIVE = {address!r}: must be file:///a/folder, s3://…, gs://… or az://…, or empty")
+
+
+async def try_object_stores(blobs: Blobs, archive: Files | None) -> None:
+    """Ask object stores once: no run waits for the first answer then, and what is wrong is said at the start."""
+    for each in (blobs, archive):
+        if isinstance(each, ObjectBlobs | ObjectFiles):
+            try:
+                async with asyncio.timeout(FIRST_ANSWER_SECONDS):
+                    await each.try_out()
+            except (TimeoutError, Unavailable) as exc:
+                reason = str(exc) or f"no answer within {FIRST_ANSWER_SECONDS:g} s"
+                log.warning("object_store_unavailable", address=each.address, reason=reason)
 
 
 @contextlib.asynccontextmanager

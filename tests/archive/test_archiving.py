@@ -17,7 +17,7 @@ from horae.blobs.folder import FolderFiles
 from horae.core.errors import InternalError, Unavailable
 from horae.core.model import RunId, State
 from horae.core.values import replace
-from horae.engine.duties.retention import INTERVAL, Retention
+from horae.engine.duties.retention import INTERVAL, TURN, Retention
 from horae.metrics import Metrics
 from horae.ports.store import Store
 from tests.archive.places import (
@@ -263,5 +263,6 @@ async def test_only_the_node_that_has_the_shard_of_a_day_archives_it(store: Stor
     archiver._shards = list
     assert not await archiver.step()
     assert len(await store.runs([run.id for run in runs])) == 5
+    assert await Retention(store, ManualClock(NOW), keep=KEEP, archiver=archiver).tick() == NOW + TURN
     archiver._shards = lambda: [date(2026, 3, 1).toordinal() % 64]
     assert await archiver.step()

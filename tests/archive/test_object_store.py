@@ -7,7 +7,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from horae.adapters import blobs_to_prune, make_archive, make_blobs
+from horae.adapters import blobs_to_prune, make_archive, make_blobs, try_object_stores
 from horae.blobs import objects
 from horae.blobs.object_store import advice_on, open_bucket
 from horae.blobs.objects import ObjectBlobs, ObjectFiles
@@ -77,6 +77,13 @@ async def test_an_absent_bucket_is_named_by_every_verb() -> None:
     for call in (blobs.put([("a", b"x")]), blobs.get("a"), blobs.under("a/")):
         with pytest.raises(Unavailable, match="s3://horae-absent/x: there is no such bucket"):
             await call
+
+
+async def test_a_node_says_at_its_start_what_is_wrong_with_its_bucket(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"s3://horae-absent/x?endpoint={ministack_url()}"
+    await try_object_stores(make_blobs(address, Store), make_archive(address))  # type: ignore[arg-type]
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("there is no such bucket") == 2
 
 
 async def test_a_service_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from horae.ports.files import File
 AT_ONCE = 16  # requests of one call
 MAX_LOOK = 20_000  # objects that one `prune` lists
 _PAGE = 1000
+_NOTHING = "nothing/"  # there is nothing under it
 
 
 class ObjectBlobs:
@@ -20,6 +21,11 @@ class ObjectBlobs:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._pruned_to = ""
+        self.address = bucket.address
+
+    async def try_out(self) -> None:
+        """Ask for something; raises Unavailable with what is wrong."""
+        await self.under(_NOTHING, limit=1)
 
     async def put(self, items: Sequence[tuple[str, bytes]]) -> None:
         paths = [self._bucket.path(key) for key, _ in items]
@@ -87,6 +93,11 @@ class ObjectFiles:
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
+        self.address = bucket.address
+
+    async def try_out(self) -> None:
+        """Ask for something; raises Unavailable with what is wrong."""
+        await self.keys(_NOTHING, limit=1)
 
     async def create(self, key: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError

@@ -18,6 +18,7 @@ from horae.adapters import (
     opened_queue,
     opened_store,
     sync_clock,
+    try_object_stores,
 )
 from horae.api.app import Api, create_app, create_probes
 from horae.api.auth.guard import Guard, guard_of
@@ -150,13 +151,15 @@ async def _opened_parts(
     if queue is not None:
         offering = offering_store(store, queue, clock, metrics.tickets, horizon=settings.horizon_seconds)
         store = await stack.enter_async_context(offering)
+    blobs, archive = make_blobs(settings.blobs, store), make_archive(settings.archive)
+    await try_object_stores(blobs, archive)
     return Parts(
         settings=settings,
         plan=plan,
         store=store,
         queue=queue,
-        blobs=make_blobs(settings.blobs, store),
-        archive=make_archive(settings.archive),
+        blobs=blobs,
+        archive=archive,
         clock=clock,
         ids=Ids(wall=lambda: clock.now().timestamp()),
         metrics=metrics,

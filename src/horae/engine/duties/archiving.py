@@ -45,6 +45,7 @@ class Archiver:
         self._metrics = metrics
         self._keep = max(keep, SETTLED_AFTER)
         self._shards = shards
+        self.waits = False  # for another node, which has the shard of the oldest day
         self._day: DayWriter | None = None
         self._failing = False
 
@@ -68,9 +69,10 @@ class Archiver:
         oldest = await self._store.ended(before=before, limit=1)
         self._metrics.archive_lag(timedelta() if oldest is None else self._lag(oldest.day))
         if oldest is None:
-            self._day = None
+            self._day, self.waits = None, False
             return await self._delete(before, runs=0) > 0
-        if oldest.day.toordinal() % SHARDS not in self._shards():
+        self.waits = oldest.day.toordinal() % SHARDS not in self._shards()
+        if self.waits:
             return False
         writer = await self._writer(oldest.day)
         if writer.manifest is None:

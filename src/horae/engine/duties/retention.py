@@ -10,6 +10,7 @@ from horae.run_logs import PREFIX
 
 STEP = 5000
 INTERVAL = timedelta(hours=1)
+TURN = timedelta(minutes=1)  # until a node looks again whether the next day is its own to archive
 NO_DAY = date.min  # before all history
 
 
@@ -43,7 +44,10 @@ class Retention:
         deleted += await self._prune_blobs(now)
         if self._archiver is not None:
             deleted += await self._archiver.step()
-        return now if deleted else now + INTERVAL
+        if deleted:
+            return now
+        waits = self._archiver is not None and self._archiver.waits
+        return now + (TURN if waits else INTERVAL)
 
     async def _prune_blobs(self, now: datetime) -> int:
         """Delete old logs; after a look that found none the next is an hour later, however busy the archive is."""
