@@ -12,6 +12,7 @@ from horae.core.records import QueueSettings
 from horae.engine.worker.scan_floor import LeftRuns
 from horae.ports.store import Store
 from horae.stores.dynamodb import growth as dynamodb_growth
+from horae.stores.dynamodb.store import DynamoStore
 from tests import acts
 from tests.conformance.builders import MINUTE, NOW, SECOND, claimed, claims_of, given_node, ids, one_shot
 
@@ -70,8 +71,10 @@ async def test_runs_that_nobody_knows_do_not_make_claims_slow(store: Store, monk
     monkeypatch.setattr(dynamodb_growth, "BUSY", BATCH)  # an emulator reads many shards one after another
     for queue in ("default", "quiet"):
         await limit(store, 2, queue)
-    for _ in range(UNKNOWN // BATCH):
-        await acts.create(store, [one_shot(NOW - MINUTE, task="nobody's") for _ in range(BATCH)])
+    unknown = UNKNOWN // 20 if isinstance(store, DynamoStore) else UNKNOWN  # an emulator takes long to create more
+    for start in range(0, unknown, BATCH):
+        some = min(BATCH, unknown - start)
+        await acts.create(store, [one_shot(NOW - MINUTE, task="nobody's") for _ in range(some)])
     node = await given_node(store)
     quiet = await seconds_of_claims(store, node, "quiet")
     beside_them = await seconds_of_claims(store, node, "default")
@@ -83,11 +86,16 @@ async def seconds_of_claims(store: Store, node: NodeId, queue: str) -> float:
     await acts.create(store, [one_shot(NOW - SECOND, queue=queue) for _ in range(3)])
     left, took = LeftRuns(), []
     for number in range(LOOKS):
-        began = time.perf_counter()
+        began = effort(store)
         claims = await claims_of(store, node, queues=(queue,), floor=NOW, left=begin(left, number))
-        took.append(time.perf_counter() - began)
+        took.append(effort(store) - began)
         left.answered(claims)
     return min(took[1:])
+
+
+def effort(store: Store) -> float:
+    """Seconds; of DynamoDB requests, because an emulator needs longer for each the more it holds."""
+    return store.counters.total().requests if isinstance(store, DynamoStore) else time.perf_counter()
 
 
 def begin(left: LeftRuns, number: int) -> Mapping[Lane, datetime]:

@@ -39,9 +39,13 @@ async def migrate(db: Database, options: Options, tell: Tell) -> list[int]:
     await asyncio.gather(*(_set_up(db.client, _name(db, table), table, options) for table in TABLES))
     if before.version >= VERSION:
         return []
-    item = {**SCHEMA_KEY, "version": {"N": str(VERSION)}, "oldest": {"N": "1"}}
-    await db.client.call("PutItem", {"TableName": db.names.meta, "Item": item})
+    await db.client.call("PutItem", {"TableName": db.names.meta, "Item": version_item()})
     return list(range(before.version + 1, VERSION + 1))
+
+
+def version_item() -> Item:
+    """What says by which version the tables were made."""
+    return {**SCHEMA_KEY, "version": {"N": str(VERSION)}, "oldest": {"N": "1"}}
 
 
 def _name(db: Database, table: Table) -> str:
