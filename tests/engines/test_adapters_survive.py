@@ -22,7 +22,7 @@ from tests.conformance.builders import a_node, one_shot
 from tests.engines import aws_client
 from tests.engines.aws_answers import Fault
 from tests.engines.aws_faults import AwsFaults, AwsLink
-from tests.engines.servers import ministack_url, own_name, valkey_url
+from tests.engines.servers import fresh_ministack, ministack_url, own_name, valkey_url
 from tests.engines.tcp_faults import TcpFaults, TcpLink
 from tests.system.combinations import scratch_queue
 
@@ -196,3 +196,24 @@ async def hand_out(queue: Queue, break_it: Callable[[], None]) -> None:
         assert got == wanted
     finally:
         await queue.close()
+
+
+async def test_an_sqs_that_comes_back_without_its_queues_takes_tickets_again() -> None:
+    now = datetime.now(UTC)
+    ticket = Ticket.of(one_shot(now))
+    with fresh_ministack() as server:
+        queue = make_queue(f"sqs://{aws_client.REGION}/{own_name()}?endpoint={server.url}")
+        assert queue is not None
+        await queue.open()
+        try:
+            await queue.offer([ticket], now=now)
+            server.restart()
+            await insist(lambda: queue.offer([ticket], now=now))
+            taken = await insist(
+                lambda: queue.take(
+                    queues=(), without=(), tasks=("demo.echo",), now=now, until=now, limit=1, wait=10 * SECOND
+                )
+            )
+            assert [each.ticket.run_id for each in taken] == [ticket.run_id]
+        finally:
+            await queue.close()

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from horae.aws_api.client import ServiceClient
-from horae.aws_api.errors import ResourceInUse, ResourceMissing
+from horae.aws_api.errors import RequestRefused, ResourceInUse, ResourceMissing
 from horae.core.errors import Unavailable
 from horae.core.values import Value
 from horae.queues.sqs.names import PriorityClass, level_of, refused_name
@@ -81,7 +81,8 @@ class TicketLines:
         return await asyncio.shield(task)
 
     def forget(self, line: TicketLine) -> None:
-        """Note that an SQS queue is gone."""
+        """Note that an SQS queue is gone; the one of refused messages may be, too."""
+        self._refused = None
         if self._known.get(line.name) is line:  # else it was created again meanwhile
             del self._known[line.name]
 
@@ -95,16 +96,25 @@ class TicketLines:
         return self._refused
 
     async def _create(self, name: str, level: PriorityClass) -> TicketLine:
+        try:
+            line = await self._created(name, level)
+        except RequestRefused:
+            if self._refused is None:
+                raise
+            self._refused = None  # SQS refuses the name of a queue of refused messages that somebody has deleted
+            line = await self._created(name, level)
+        self._known[name] = line
+        self._tell()
+        return line
+
+    async def _created(self, name: str, level: PriorityClass) -> TicketLine:
         _, arn = await self.refused()
         attributes = {
             "MessageRetentionPeriod": str(RETENTION),
             "VisibilityTimeout": str(VISIBLE_AGAIN),
             "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MOST_TAKEN}),
         }
-        line = TicketLine(name=name, url=await self._create_queue(name, attributes), level=level)
-        self._known[name] = line
-        self._tell()
-        return line
+        return TicketLine(name=name, url=await self._create_queue(name, attributes), level=level)
 
     async def _create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
         """Create an SQS queue, or find the one that is there with other attributes, which its administrator may set."""

@@ -23,6 +23,7 @@ from horae.core.tickets import Ticket
 from horae.ports.queue import QueueState, QueueTraits, Taken
 from horae.queues.sqs.batches import Entry, send_batches
 from horae.queues.sqs.buffer import Received
+from horae.queues.sqs.door import at_the_door
 from horae.queues.sqs.lines import TicketLine, TicketLines
 from horae.queues.sqs.messages import body_of, group_of
 from horae.queues.sqs.names import PriorityClass, line_name
@@ -63,6 +64,7 @@ class SqsQueue:
         self._is_fair = True  # until the service refuses the groups that make it so
         self._state: tuple[float, QueueState] | None = None
 
+    @at_the_door
     async def open(self) -> None:
         """Connect, and create the SQS queue that nearly everybody needs, so that its first ticket is not late."""
         await self._connected()
@@ -96,6 +98,7 @@ class SqsQueue:
                 )
             return self._receiver
 
+    @at_the_door
     async def offer(self, tickets: Sequence[Ticket], *, now: datetime) -> None:
         """Send tickets, to be received the lead before their time; some may be there after an error, too."""
         await self._connected()
@@ -107,6 +110,7 @@ class SqsQueue:
             if isinstance(answer, BaseException):
                 raise answer
 
+    @at_the_door
     async def take(
         self,
         *,
@@ -131,10 +135,12 @@ class SqsQueue:
         received = await receiver.take(wish, until=until, wait=wait)
         return [Taken(ticket=each.ticket, receipt=_receipt(each.line.url, each.handle)) for each in received]
 
+    @at_the_door
     async def done(self, taken: Sequence[Taken]) -> None:
         """Delete the messages of tickets."""
         await self._for_each_line("DeleteMessageBatch", [(each.receipt, {}) for each in taken])
 
+    @at_the_door
     async def give_back(self, taken: Sequence[Taken], *, now: datetime, at: datetime) -> None:
         """Let others take tickets from `at` on."""
         seconds = _hidden_seconds((at - now).total_seconds())
@@ -145,6 +151,7 @@ class SqsQueue:
         """Return always the same: SQS keeps what it has accepted."""
         return ""
 
+    @at_the_door
     async def state(self) -> QueueState:
         """Return about how many tickets there are, and how many messages were set aside; up to STATE_LASTS old."""
         if self._state is None or time.monotonic() >= self._state[0] + STATE_LASTS:
