@@ -193,8 +193,8 @@ def _lives(pid: int) -> bool:
         (("--seconds", "0"), "Must be >= 1"),
         (("--processes", "0"), "Must be >= 1"),
         (("--backlog", "-1"), "Must be >= 0"),
-        (("--queue", "redis://localhost"), "only the queue `store` is available"),
-        (("--store", "mysql://localhost"), "must begin with sqlite:/// or postgresql://"),
+        (("--queue", "kafka://localhost"), "must be `store`, or begin with"),
+        (("--store", "mysql://localhost"), "must begin with sqlite:///, postgresql:// or dynamodb://"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
