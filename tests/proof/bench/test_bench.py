@@ -193,7 +193,7 @@ def _lives(pid: int) -> bool:
         (("--seconds", "0"), "Must be >= 1"),
         (("--processes", "0"), "Must be >= 1"),
         (("--backlog", "-1"), "Must be >= 0"),
-        (("--queue", "kafka://localhost"), "must be `store`, or begin with"),
+        (("--queue", "kafka://localhost"), "must be `store`, redis://host"),
         (("--store", "mysql://localhost"), "must begin with sqlite:///, postgresql:// or dynamodb://"),
     ],
 )
