@@ -127,7 +127,7 @@ async def test_a_page_costs_the_same_however_many_runs_there_are(store: DynamoSt
             store.counters.reset()
             page = await store.list_runs(which, cursor=None, limit=50)
             assert len(page.items) == 50
-            costs.append(sum(tally.requests for tally in store.counters.by_action().values()))
+            costs.append(store.counters.by_verb()["list_runs"].requests)  # others may go on beside it
     assert costs[:3] == costs[3:]
     assert max(costs) <= 3
 
