@@ -1,15 +1,22 @@
 """What the archive asks of a store: the runs that ended on a day, their deletion afterwards, and their return."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+from horae.archive.reader import Archive
+from horae.archive.restore import Restorer
+from horae.blobs.folder import FolderFiles
 from horae.core.changes import Change, RunRestored
 from horae.core.decisions.results import start
-from horae.core.model import Attempt, JobId, Outcome, Run, RunId, State
+from horae.core.model import SHARDS, Attempt, JobId, Outcome, Run, RunId, State
 from horae.core.values import replace
+from horae.engine.duties.archiving import Archiver
 from horae.lookup import find_run
+from horae.metrics import Metrics
 from horae.ports.reader import RunFilter
 from horae.ports.store import Store
 from tests import acts
+from tests.clocks import ManualClock
 from tests.conformance.builders import (
     DAY,
     NOW,
@@ -129,3 +136,29 @@ async def test_a_restored_dead_letter_can_be_found_among_the_others(store: Store
     await store.apply([Change(puts=(letter,))])
     listed = await store.list_runs(RunFilter(owner="ada", dead_letters=True), cursor=None, limit=10)
     assert ids(listed.items) == [letter.run.id]
+
+
+async def test_a_day_goes_through_the_archive_and_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
+    ends = [MIDNIGHT - 2 * DAY + timedelta(hours=hour) for hour in (0, 5, 23)]
+    runs = [run for at in ends for run in await given_ended(store, *(one_shot(NOW - 9 * DAY) for _ in range(4)), at=at)]
+    await acts.create(store, [broken := one_shot(NOW - 9 * DAY, params='{"a": [1, 2]}')])
+    [held] = await claimed(store, await given_node(store))
+    await store.settle([failed(start(held, ends[1]), ends[1])])
+    before = dict(await store.runs([*(run.id for run in runs), broken.id]))
+    attempts = await attempts_of(store, broken.id)
+    files, clock = FolderFiles(tmp_path / "archive"), ManualClock(NOW)
+
+    archiver = Archiver(store, store.blobs, files, clock, Metrics(), keep=DAY, shards=lambda: range(SHARDS))
+    while await archiver.step():
+        pass
+
+    assert await store.runs(list(before)) == {}
+    archive = Archive(files)
+    assert list(await archive.days()) == [TODAY - 2 * DAY]
+    done = await Restorer(archive, store, store.blobs, clock).day(TODAY - 2 * DAY, owner=None, cursor=None)
+    assert (done.runs, done.cursor) == (13, None)
+    assert dict(await store.runs(list(before))) == {
+        ident: replace(run, spec=replace(run.spec, params=run.spec.params.replace(": ", ":").replace(", ", ",")))
+        for ident, run in before.items()
+    }
+    assert await attempts_of(store, broken.id) == attempts

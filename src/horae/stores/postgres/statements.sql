@@ -1148,6 +1148,10 @@ SELECT given.* FROM json_populate_recordset(NULL::history, $1::text::json) AS gi
     ON CONFLICT DO NOTHING
 RETURNING id;
 
+-- name: forget_attempts
+-- Of runs that are restored soon after they were archived: attempts stay two days longer than runs.
+DELETE FROM attempts WHERE run_id = ANY($1::uuid[]);
+
 -- name: restore_attempts
 INSERT INTO attempts SELECT * FROM json_populate_recordset(NULL::attempts, $1::text::json) ON CONFLICT DO NOTHING;
 

@@ -131,6 +131,7 @@ async def restore(session: Session, restored: Sequence[RunRestored], places: Pla
         if each.run.id in written
         for attempt in each.attempts
     ]
+    await session.rows("forget_attempts", sorted(written))
     await session.rows("restore_attempts", msgspec.json.encode(attempts).decode())
 
 
