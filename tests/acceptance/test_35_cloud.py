@@ -8,7 +8,7 @@ from tests.acceptance.conftest import ReportFigure
 from tests.system.cloud_campaign import REAL, as_often_as_promised, run_cloud_campaign
 from tests.system.combinations import COMBINATIONS, Combination
 from tests.system.combinations import REAL as REAL_SERVERS
-from tests.system.fixtures import QUICK, open_combination, patience
+from tests.system.fixtures import QUICK, open_combination
 from tests.system.scenario import run_scenario
 
 pytestmark = pytest.mark.acceptance
@@ -17,11 +17,9 @@ ON_SERVERS = [each for each in COMBINATIONS if (each.store, each.queue, each.blo
 
 
 @pytest.mark.parametrize("combination", ON_SERVERS, ids=str)
-def test_a_combination_keeps_every_promise_on_the_real_servers(
-    combination: Combination, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_a_combination_keeps_every_promise_on_the_real_servers(combination: Combination, tmp_path: Path) -> None:
     with open_combination(combination, tmp_path, REAL_SERVERS, **QUICK) as cluster:
-        cluster.patience = 3 * patience(request)
+        cluster.patience = 10.0  # of bounds of milliseconds: what is shown here is that nothing is lost or doubled
         run_scenario(cluster)
 
 

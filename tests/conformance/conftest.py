@@ -17,7 +17,7 @@ from tests.postgres_server import migrated_schema, postgres_url
 
 STORES = ("sqlite", "postgres", "dynamodb", "dynamodb-local")
 DYNAMODB = {"dynamodb": ministack_url, "dynamodb-local": dynamodb_local_url}
-BRIEFLY = ("test_store_life", "test_store_tickets", "test_store_gates", "test_store_lists")  # there in `make test`, too
+BRIEFLY = ("test_store_life",)  # there in `make test`, too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
