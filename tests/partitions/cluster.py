@@ -1,17 +1,20 @@
 """Puts nodes, creators and the tables together, lets them work, and reports."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from horae.core.values import Value
 from horae.engine.cluster.lease import Timing
+from horae.ports.queue import Queue
 from horae.ports.store import Store
 from horae.run import Run
 from horae.tasks.registry import Registry, TaskFunction
 from tests.partitions.load import Creator, Lateness, LoadShape
-from tests.partitions.nodes import SimulatedNode, VirtualClock, run_in_virtual_time, seconds
+from tests.partitions.nodes import SimulatedNode, in_front
+from tests.partitions.virtual import VirtualClock, run_in_virtual_time, seconds
 from tests.simulation.virtual import SimulatedLoop
 
 CONCURRENCY = 200  # of each node
@@ -19,7 +22,15 @@ JOIN_SECONDS = 5.0  # in which the nodes join, one after another
 PATIENCE = 60.0  # seconds after the load in which everything is to be done
 UPKEEP_SECONDS = 5.0
 
-OpenStore = Callable[[], Store]  # a store of one process
+
+class Backend(Protocol):
+    """What all processes share, and each has clients of."""
+
+    def store(self) -> Store:
+        """The store as one process has it."""
+
+    def queue(self) -> Queue | None:
+        """The queue in front of it, if there is one."""
 
 
 class Cluster(Value, frozen=True, kw_only=True):
@@ -31,7 +42,7 @@ class Cluster(Value, frozen=True, kw_only=True):
 
 
 def run_load(
-    shape: LoadShape, cluster: Cluster, open_stores: Callable[[SimulatedLoop, VirtualClock], OpenStore]
+    shape: LoadShape, cluster: Cluster, backend_of: Callable[[SimulatedLoop, VirtualClock], Awaitable[Backend]]
 ) -> Lateness:
     """Let a cluster work on a load in virtual time, and return how late it was."""
     found: list[Lateness] = []
@@ -40,15 +51,17 @@ def run_load(
         clock = VirtualClock(loop)
         lateness = Lateness(lambda: seconds(loop))
         found.append(lateness)
-        open_store = open_stores(loop, clock)
+        backend = await backend_of(loop, clock)
+        registry = _registry(lateness)
         nodes = [
-            SimulatedNode(number, open_store(), clock, _registry(lateness), cluster.timing, concurrency=CONCURRENCY)
+            SimulatedNode(
+                number, backend.store(), backend.queue(), clock, registry, cluster.timing, concurrency=CONCURRENCY
+            )
             for number in range(cluster.nodes)
         ]
         tasks = [asyncio.create_task(_live(node, JOIN_SECONDS * node.number / cluster.nodes)) for node in nodes]
         await asyncio.sleep(JOIN_SECONDS + 1)
-        creators = [Creator(number, open_store(), clock, shape, lateness) for number in range(shape.creators)]
-        work = asyncio.gather(*(creator.run() for creator in creators))
+        work = asyncio.ensure_future(_create(backend, clock, shape, lateness, cluster))
         await _until_done(work, tasks, lateness, cluster)
         for task in tasks:
             task.cancel()
@@ -56,6 +69,19 @@ def run_load(
 
     run_in_virtual_time(main)
     return found[0]
+
+
+async def _create(
+    backend: Backend, clock: VirtualClock, shape: LoadShape, lateness: Lateness, cluster: Cluster
+) -> None:
+    """Create the load in processes of their own."""
+    async with AsyncExitStack() as stack:
+        creators = []
+        for number in range(shape.creators):
+            front = in_front(backend.store(), backend.queue(), clock, cluster.timing)
+            store = await stack.enter_async_context(front)
+            creators.append(Creator(number, store, clock, shape, lateness))
+        await asyncio.gather(*(creator.run() for creator in creators))
 
 
 async def _live(node: SimulatedNode, wait: float) -> None:

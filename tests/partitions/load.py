@@ -10,7 +10,7 @@ from horae.core.model import JobId, Run, RunId, Spec
 from horae.core.schedule.types import At
 from horae.core.values import Value, replace
 from horae.ports.store import Store
-from tests.partitions.nodes import START, VirtualClock
+from tests.partitions.virtual import START, VirtualClock
 
 STEP = 0.05  # seconds between two writes of a creator
 LARGE = "large-owner"

@@ -1,10 +1,13 @@
 """The real duties of a node in virtual time, each node with a store of its own."""
 
-import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from typing import Any, cast
+
+from horae.engine.duties.watcher import Watcher
+from horae.offering import offering_store
 
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
@@ -19,64 +22,44 @@ from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
 from horae.metrics import Metrics
+from horae.ports.queue import Queue
 from horae.ports.store import Store
-from horae.stores.dynamodb import times
 from horae.tasks.registry import Registry
+from tests.partitions.virtual import VirtualClock
 from tests.simulation.host import HeartbeatTask
-from tests.simulation.virtual import MICROS, SimulatedLoop
 
-START = datetime(2026, 11, 15, 12, tzinfo=UTC)
-EPOCH = START.timestamp()
 _METRICS = Metrics()  # one for all nodes: creating them takes longer than everything else
 
 
-class VirtualClock:
-    """The time of the loop, which every node reads without an error."""
-
-    offset = timedelta()
-
-    def __init__(self, loop: SimulatedLoop) -> None:
-        self._loop = loop
-        self._micros = -1
-        self._now = START
-
-    def now(self) -> datetime:
-        if (micros := self._loop.micros) != self._micros:
-            self._micros, self._now = micros, START + timedelta(microseconds=micros)
-        return self._now
-
-    def elapsed(self) -> float:
-        return self._loop.time()
-
-    def sync(self, store_time: datetime, *, asked_at: float, answered_at: float) -> None:
-        """Do nothing: the store has the same clock."""
-
-    async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
-        if event.is_set():
-            return True
-        timeout = None if until is None else max((until - self.now()).total_seconds(), 0)
-        try:
-            async with asyncio.timeout(timeout):
-                await event.wait()
-        except TimeoutError:
-            return False
-        return True
-
-
-def seconds(loop: SimulatedLoop) -> float:
-    """Seconds since 1970, by the clock of everybody."""
-    return EPOCH + loop.micros / MICROS
+@asynccontextmanager
+async def in_front(store: Store, queue: Queue | None, clock: VirtualClock, timing: Timing) -> AsyncIterator[Store]:
+    """A store whose writes offer tickets to the queue in front of it, if there is one."""
+    if queue is None:
+        yield store
+        return
+    async with offering_store(store, queue, cast(Any, clock), _METRICS.tickets, horizon=timing.horizon) as offering:
+        yield offering
 
 
 class SimulatedNode:
     """One process with the roles of planner and worker."""
 
     def __init__(
-        self, number: int, store: Store, clock: VirtualClock, registry: Registry, timing: Timing, *, concurrency: int
+        self,
+        number: int,
+        store: Store,
+        queue: Queue | None,
+        clock: VirtualClock,
+        registry: Registry,
+        timing: Timing,
+        *,
+        concurrency: int,
     ) -> None:
         self._rng = random.Random(f"node {number}")
         self.number = number
         self._store = store
+        self._queue = queue
+        self._stack = AsyncExitStack()
         self._clock = clock
         self._registry = registry
         self._timing = timing
@@ -89,7 +72,8 @@ class SimulatedNode:
 
     async def start(self) -> None:
         """Join the cluster, and do all duties from then on."""
-        store, clock, timing = self._store, cast(Any, self._clock), self._timing
+        clock, timing = cast(Any, self._clock), self._timing
+        store = await self._stack.enter_async_context(in_front(self._store, self._queue, clock, timing))
         ids = Ids(random=self._rng.randbytes, wall=lambda: clock.now().timestamp())
         lease = Lease(clock, timing)
         worker = Worker(
@@ -104,7 +88,11 @@ class SimulatedNode:
             queues=(),
             concurrency=self._concurrency,
             random_factor=self._rng.random,
+            queue=self._queue,
         )
+        watcher = None
+        if self._queue is not None:
+            watcher = Watcher(store, self._queue, clock, _METRICS.tickets, timing=timing, shards=self._shards)
         now = clock.now()
         identity = Node(
             id=NodeId(ids()),
@@ -129,6 +117,8 @@ class SimulatedNode:
             retention=Retention(store, clock, keep=timedelta(days=30)),
             planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
             worker=worker,
+            queue=self._queue,
+            watcher=watcher,
         )
         await self.node.start()
 
@@ -141,6 +131,7 @@ class SimulatedNode:
         assert self.node is not None
         await self.node.stop()
         await self._executor.close()
+        await self._stack.aclose()
 
     def _node_id(self) -> NodeId:
         assert self._heartbeat is not None
@@ -150,25 +141,3 @@ class SimulatedNode:
         assert self._heartbeat is not None
         heard_since = self._clock.now() - self._timing.missed_after
         return shards_of(self._node_id(), self._heartbeat.nodes, heard_since=heard_since)
-
-
-def run_in_virtual_time(main: Callable[[SimulatedLoop], Coroutine[Any, Any, None]]) -> None:
-    """Run to the end on a loop whose time jumps from timer to timer, and end what is left of it."""
-    loop = SimulatedLoop()
-
-    async def ended() -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    clocks = times.steady, times.wall
-    try:
-        times.steady, times.wall = loop.time, VirtualClock(loop).now
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(main(loop))
-        loop.run_until_complete(ended())
-    finally:
-        times.steady, times.wall = clocks
-        asyncio.set_event_loop(None)
-        loop.close()
