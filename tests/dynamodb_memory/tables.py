@@ -44,6 +44,14 @@ class Collection:
         if self.rows.pop(sort, None) is not None:
             del self.order[bisect_left(self.order, sort)]
 
+    def drop_first(self, is_over: Callable[[Any, Row], bool]) -> None:
+        """Drop from the beginning as long as what is there is over."""
+        order, rows, count = self.order, self.rows, 0
+        while count < len(order) and is_over(order[count], rows[order[count]]):
+            del rows[order[count]]
+            count += 1
+        del order[:count]
+
 
 def units_of(size: int) -> int:
     """The write units of so many bytes."""

@@ -6,9 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, cast
 
-from horae.engine.duties.watcher import Watcher
-from horae.offering import offering_store
-
 from horae.core.ids import Ids
 from horae.core.model import Node, NodeId
 from horae.engine.cluster.heartbeat import Heartbeat
@@ -18,10 +15,12 @@ from horae.engine.cluster.shards import shards_of
 from horae.engine.duties.janitor import Janitor
 from horae.engine.duties.planner import Planner
 from horae.engine.duties.retention import Retention
+from horae.engine.duties.watcher import Watcher
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
 from horae.engine.worker.worker import Worker
 from horae.metrics import Metrics
+from horae.offering import offering_store
 from horae.ports.queue import Queue
 from horae.ports.store import Store
 from horae.tasks.registry import Registry

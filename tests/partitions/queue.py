@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -25,7 +26,10 @@ class QueueServer:
         self._hidden: dict[str, Ticket] = {}
         self._hidden_until: list[tuple[datetime, str]] = []
         self._number = itertools.count()
-        self._takers: list[asyncio.Future[None]] = []
+        self._takers: deque[asyncio.Future[None]] = deque()  # who waits, in turn
+        self._timer: asyncio.TimerHandle | None = None  # of the first ticket that cannot be taken yet
+        self._wakes_at = now()
+        self._lead = timedelta()
         self.taken = 0
         self.came_back = 0
 
@@ -38,10 +42,25 @@ class QueueServer:
         self._wake()
 
     def _wake(self) -> None:
-        takers, self._takers = self._takers, []
-        for taker in takers:
-            if not taker.done():
-                taker.set_result(None)
+        """Wake one taker if something can be taken; it wakes the next if that is more than it takes."""
+        if not self._takers or not self._waiting:
+            return
+        wait = (self._waiting[0][0] - self._lead - self._now()).total_seconds()
+        if wait <= 0:
+            while self._takers:
+                taker = self._takers.popleft()
+                if not taker.done():
+                    taker.set_result(None)
+                    return
+        elif self._timer is None or self._timer.cancelled() or self._wakes_at > self._waiting[0][0]:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wakes_at = self._waiting[0][0]
+            self._timer = asyncio.get_running_loop().call_later(wait + 1e-6, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake()
 
     def pop(self, until: datetime, limit: int, tasks: Collection[str]) -> list[Taken]:
         now = self._now()
@@ -58,6 +77,7 @@ class QueueServer:
             self._hidden[receipt] = ticket
             heapq.heappush(self._hidden_until, (now + HIDDEN, receipt))
             found.append(Taken(ticket=ticket, receipt=receipt))
+        self._wake()
         return found
 
     def delete(self, receipts: Collection[str]) -> None:
@@ -69,12 +89,15 @@ class QueueServer:
             self.put([ticket], at)
 
     async def changed(self, seconds: float, lead: timedelta) -> None:
-        """Wait until there is something new, or the first ticket comes within the lead, or for so long."""
-        if self._waiting:
-            seconds = min(seconds, max((self._waiting[0][0] - lead - self._now()).total_seconds(), 0.001))
+        """Wait until there may be something to take, or for so long."""
+        self._lead = lead
         taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
-        await asyncio.wait([taker], timeout=seconds)
+        self._wake()
+        try:
+            await asyncio.wait([taker], timeout=seconds)
+        finally:
+            taker.cancel()
 
 
 class MemoryQueue:
@@ -112,7 +135,7 @@ class MemoryQueue:
         give_up_at = loop.time() + wait.total_seconds()
         while not (found := self._server.pop(now + lead, limit, tasks)):
             left = give_up_at - loop.time()
-            if left <= 0:
+            if left < 1e-4:
                 break
             await self._server.changed(left, lead)
             now = self._server._now()
