@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from horae.stores.dynamodb.store import DynamoStore
-
 from horae.ports.queue import Queue
 from horae.ports.store import Store
 from horae.stores.dynamodb.items import micros, stamp
+from horae.stores.dynamodb.store import DynamoStore
 from tests.dynamodb_memory.client import MemoryClient
 from tests.dynamodb_memory.partitions import Partitions
 from tests.dynamodb_memory.server import DynamoServer

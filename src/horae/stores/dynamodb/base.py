@@ -21,10 +21,11 @@ CONNECTIONS = 64
 class DynamoBase:
     """The state that the parts of the store share."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        """`client` is used instead of one for the address; a simulation has its own."""
         address, self._options = parse_dynamodb(url)
         self._clock = HostClock()
-        self._client = ServiceClient(
+        self._client = client or ServiceClient(
             "dynamodb",
             region=address.region,
             endpoint=address.endpoint,

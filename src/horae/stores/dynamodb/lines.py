@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 
 from horae.aws_api.errors import ConditionFailed
 from horae.core.decisions.fairness import Lane
-from horae.core.model import Run
+from horae.core.model import JobId, Run, shard_of
 from horae.core.records import QueueSettings
 from horae.stores.dynamodb import times
 from horae.stores.dynamodb.database import Database, PutItem, Range
 from horae.stores.dynamodb.growth import Growth
-from horae.stores.dynamodb.items import LATEST, Item, expiry, spread, stamp, text, text_of, time_of_stamp
+from horae.stores.dynamodb.items import LATEST, Item, expiry, stamp, text, text_of, time_of_stamp
+from horae.stores.dynamodb.sparing import SparingRead
 
 DIR = "dir"
 PLAN = "plan"  # the line of jobs and backfills that planners should look at
@@ -81,6 +82,20 @@ def lane_of(run: Run) -> Lane:
     return Lane(run.spec.queue, run.spec.priority, run.owner)
 
 
+def part_of(ident: str, parts: int) -> int:
+    """The shard of a hint: that of planners, as far as the line has so many, so that each planner reads its own."""
+    return shard_of(JobId(ident[:32])) % parts
+
+
+def parts_of(shards: Collection[int], parts: int) -> list[int]:
+    """The shards of a line that may have hints of some planner shards, also from when the line had fewer."""
+    found, number = set[int](), 1
+    while number <= parts:
+        found.update(shard % number for shard in shards)
+        number *= 2
+    return sorted(found)
+
+
 def lane_name(lane: Lane) -> str:
     """The name of the line of a lane; no two lanes share one."""
     return f"{len(lane.queue)}#{lane.queue}#{lane.priority}#{lane.owner}"
@@ -94,6 +109,7 @@ class Lines:
         self._known: dict[str, Line] = {}
         self._counts: Counter[str] = Counter()
         self._growth = Growth(db, _key)
+        self._recent = SparingRead(self.directory)
 
     # --- the directory
 
@@ -108,6 +124,10 @@ class Lines:
             elif "q" in item:
                 lanes.append(_line(item))
         return Directory(lanes, settings)
+
+    async def recent_directory(self) -> Directory:
+        """Return the same, but to whoever asks very often as it was a moment ago."""
+        return await self._recent.get()
 
     async def line(self, name: str, lane: Lane | None, wakes: str) -> Line:
         """Return a line that is awake for what wakes at a stamp; it is made or woken unless it is known to be."""
@@ -200,7 +220,7 @@ class Lines:
     def hint(self, line: Line, wake_at: datetime, ident: str, task: str | None, *, job: str | None = None) -> PutItem:
         """Return a hint of a line."""
         item = {
-            "line": text(f"{line.name}#{spread(ident, line.shards)}"),
+            "line": text(f"{line.name}#{part_of(ident, line.shards)}"),
             "at": text(stamp(wake_at) + ident),
             "ttl": expiry(max(wake_at, times.wall()) + HINT_LIFE),
         }
@@ -233,9 +253,15 @@ class Lines:
 
     # --- reading hints
 
-    async def read(self, line: Line, low: str, high: str = LATEST, *, limit: int) -> list[Hint]:
-        """Return the first hints of a line from a stamp (or a whole key) up to another, in their order."""
-        parts = await asyncio.gather(*(self._shard(line, number, low, high, limit) for number in range(line.shards)))
+    async def read(
+        self, line: Line, low: str, high: str = LATEST, *, limit: int, of: Collection[int] | None = None
+    ) -> list[Hint]:
+        """Return the first hints of a line from a stamp (or a whole key) up to another, in their order.
+
+        With `of`, those of some planner shards are enough; others may be among them.
+        """
+        numbers = range(line.shards) if of is None else parts_of(of, line.shards)
+        parts = await asyncio.gather(*(self._shard(line, number, low, high, limit) for number in numbers))
         return parts[0] if len(parts) == 1 else list(heapq.merge(*parts, key=lambda hint: hint.at))[:limit]
 
     async def _shard(self, line: Line, number: int, low: str, high: str, limit: int) -> list[Hint]:

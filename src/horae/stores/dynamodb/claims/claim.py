@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
-from time import monotonic
 
+from horae.aws_api.client import ServiceClient
 from horae.aws_api.errors import ConditionFailed
 from horae.core.decisions.fairness import MAX_LANES, Rooms
 from horae.core.lifecycle import FINAL
 from horae.core.model import NodeId, Run, RunId, State
 from horae.core.values import replace
 from horae.ports.store import ClaimRequest, Claims
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.claims.rooms import DynamoRooms
 from horae.stores.dynamodb.claims.scan import Scan, Source, Spent, by_gate
 from horae.stores.dynamodb.database import ConditionalStatement, Did, PutItem, change, counted
@@ -21,6 +22,7 @@ from horae.stores.dynamodb.gates import MARKED, DynamoGates, Gate, is_item_gate,
 from horae.stores.dynamodb.items import Item, moment, run_of, stamp, state_of, text, time_of
 from horae.stores.dynamodb.lines import Directory, Line, open_lanes
 from horae.stores.dynamodb.small_items import node_key
+from horae.stores.dynamodb.sparing import SparingRead
 
 REMEMBER_SPENT = 60.0  # seconds
 ROUNDS = 4  # of one claim, when others are quicker
@@ -30,26 +32,31 @@ AHEAD = timedelta(minutes=5)  # how far ahead of its heartbeat a node claims wit
 class DynamoClaim(DynamoGates, DynamoRooms):
     """The verb of the store that claims."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        super().__init__(url, client=client)
+        self._node_rows: dict[NodeId, SparingRead[Item | None]] = {}
         self._spent = Spent()
-        self._spent_since = monotonic()
+        self._spent_since = times.steady()
         self._looks = Counter[str]()  # at lanes that had nothing to claim
 
     @counted
     async def claim(self, request: ClaimRequest) -> Claims:
-        node, directory = await asyncio.gather(
-            self._db.get(self._db.names.meta, node_key(request.node)), self._lines.directory()
-        )
+        node, directory = await asyncio.gather(self._node_row(request.node), self._lines.recent_directory())
         if node is None:
             return Claims(alive=False)
         await self._reach(node, request)
-        if monotonic() - self._spent_since > REMEMBER_SPENT:
-            self._spent_since = monotonic()
+        if times.steady() - self._spent_since > REMEMBER_SPENT:
+            self._spent_since = times.steady()
             self._spent.forget()
         if request.among is not None:
             return await self._claim_among(request, request.among, directory)
         return await self._claim_due(request, directory)
+
+    async def _node_row(self, node: NodeId) -> Item | None:
+        """Return the row of the node that claims, or None when it is gone."""
+        if node not in self._node_rows:  # a node that comes back has a new id
+            self._node_rows = {node: SparingRead(lambda: self._db.get(self._db.names.meta, node_key(node)))}
+        return await self._node_rows[node].get()
 
     async def _claim_due(self, request: ClaimRequest, directory: Directory) -> Claims:
         lanes = open_lanes(directory, request.queues)

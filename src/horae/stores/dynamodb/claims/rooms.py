@@ -7,6 +7,7 @@ entries are one. A fence is never used again, so an entry whose fence is past ca
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from horae.aws_api.client import ServiceClient
 from horae.aws_api.errors import ConditionFailed
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Run
@@ -39,8 +40,8 @@ def _entries(item: Item | None) -> list[str]:
 class DynamoRooms(DynamoBase):
     """What the parts of the store do with queues that have a limit."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        super().__init__(url, client=client)
         self._suspects: dict[str, set[str]] = {}  # entries that nobody seemed to have claimed at the last look
 
     async def _rooms(self, settings: Mapping[str, QueueSettings], queues: Iterable[str]) -> dict[str, int]:

@@ -38,7 +38,9 @@ class DynamoTickets(DynamoGates):
             wake, ident = decode_cursor(cursor, str, Ident)
             low = f"{wake}{ident}0"
         lanes = [line for line in open_lanes(await self._lines.directory(), ()) if line.next <= high]
-        parts = await asyncio.gather(*(self._lines.read(line, max(low, line.low), high, limit=limit) for line in lanes))
+        parts = await asyncio.gather(
+            *(self._lines.read(line, max(low, line.low), high, limit=limit, of=wanted) for line in lanes)
+        )
         hints: list[Hint] = heapq.nsmallest(limit, (hint for part in parts for hint in part), key=lambda hint: hint.at)
         mine = {hint.ident: hint for hint in hints if shard_of(JobId(hint.ident)) in wanted}
         able = [run_of(item) for item in await self._rows(list(mine)) if is_waiting(item, state_of(item))]

@@ -31,7 +31,7 @@ class DynamoPlan(DynamoGates):
         fills: dict[str, Item] = {}
         low, high, later = line.low, stamp(now), None
         while len(jobs) < limit and len(fills) < limit:
-            hints = await self._lines.read(line, low, limit=PAGE)
+            hints = await self._lines.read(line, low, limit=PAGE, of=wanted)
             due = [hint for hint in hints if hint.at[:20] <= high and _shard(hint) in wanted]
             found = await self._plans(due)
             jobs |= {item["job"]["S"]: item for item in found if item["sk"]["S"] == "job"}
@@ -68,7 +68,7 @@ class DynamoPlan(DynamoGates):
     async def _next_plan_at(self, line: Line, shards: frozenset[int], first: Hint) -> datetime | None:
         """When there is something to plan again: the first hint that is still true."""
         low = first.at
-        while hints := await self._lines.read(line, low, limit=20):
+        while hints := await self._lines.read(line, low, limit=20, of=shards):
             mine = [hint for hint in hints if _shard(hint) in shards]
             found = await self._db.batch_get(self._db.names.jobs, [_key(ident) for ident in {h.ident for h in mine}])
             times = {_ident(item): _plan_stamp(item) for item in found}

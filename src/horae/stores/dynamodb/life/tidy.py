@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from horae.aws_api.client import ServiceClient
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Run
 from horae.core.signals import Kind, Signal
@@ -25,8 +26,8 @@ BEGINNING = ""
 class DynamoTidy(DynamoGates, DynamoRooms):
     """The verb of the store that tidies."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        super().__init__(url, client=client)
         self._looked_to = {PARKED: BEGINNING, PAUSED: BEGINNING, HELD_LONG: BEGINNING}
 
     @counted

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
-from time import monotonic
 
+from horae.aws_api.client import ServiceClient
 from horae.aws_api.errors import ConditionFailed
 from horae.core.lifecycle import HELD
 from horae.core.model import NodeId, Run
 from horae.ports.store import Beat
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.changes.writes import GRAVES
 from horae.stores.dynamodb.claims.claim import AHEAD
 from horae.stores.dynamodb.claims.rooms import DynamoRooms, entry_of, room_key
@@ -25,8 +26,8 @@ BEGINNING = ""
 class DynamoUpkeep(DynamoGates, DynamoRooms):
     """The verbs of the store that nodes call for their upkeep."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        super().__init__(url, client=client)
         self._empty_since: dict[str, float] = {}  # nodes that are gone, of which nothing was found
 
     @counted
@@ -89,7 +90,7 @@ class DynamoUpkeep(DynamoGates, DynamoRooms):
             node = grave["sk"]["S"]
             if node in holders:
                 self._empty_since.pop(node, None)
-            elif monotonic() - self._empty_since.setdefault(node, monotonic()) > EMPTY_FOR:
+            elif times.steady() - self._empty_since.setdefault(node, times.steady()) > EMPTY_FOR:
                 await self._db.write([DeleteItem(self._db.names.meta, {"pk": text(GRAVES), "sk": text(node)})])
                 self._empty_since.pop(node, None)
 
