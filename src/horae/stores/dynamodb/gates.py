@@ -7,6 +7,7 @@ gate are items beside the holder, in the order of the gate.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from horae.aws_api.client import ServiceClient
 from horae.aws_api.errors import ConditionFailed
 from horae.core.decisions.gates import GateState
 from horae.core.decisions.release import Rival, blocks_key, is_key_gate
@@ -136,8 +137,8 @@ class Gate:
 class DynamoGates(DynamoBase):
     """What the parts of the store do with gates."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        super().__init__(url, client=client)
         self._held_gates: dict[str, NodeId] = {}  # by nodes of this process
         self._strays: dict[str, NodeId] = {}  # gates that claims have met, of nodes that are gone
 
