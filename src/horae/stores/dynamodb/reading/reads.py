@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from horae.aws_api.client import ServiceClient
 from horae.core.job_rules import job_of
 from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Attempt, Job, JobId, Node, Run, RunId, State
@@ -48,8 +49,8 @@ MEMBERS = 1_000  # of a gate that one look-up reads
 class DynamoReads(DynamoGates):
     """The verbs of the store that look up and list, and those that delete what is old."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
+        super().__init__(url, client=client)
         rows = RowReader(self._db, self._owners)
         waiting = WaitingRows(rows, self._lines)
         self.events = self._log
