@@ -5,7 +5,7 @@ The only module that knows the adapters.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +22,13 @@ from horae.core.errors import Misconfigured, Unavailable
 from horae.ports.blobs import AgingBlobs, Blobs
 from horae.ports.clock import StoreClock
 from horae.ports.files import Files
-from horae.ports.queue import Queue
+from horae.ports.queue import Queue, Taken
 from horae.ports.store import Store
 from horae.stores.sqlite.executor import InlineExecutor, SqliteExecutor
 from horae.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
+    from horae.queues.sqs.events import EventMessage
     from horae.queues.sqs.queue import SqsQueue
     from horae.stores.dynamodb.store import DynamoStore
     from horae.stores.postgres.store import PostgresStore
@@ -101,6 +102,22 @@ def make_sqs_queue(url: str, *, lead: timedelta) -> "SqsQueue":
     except ImportError as exc:
         raise Misconfigured("a queue on SQS needs its drivers: install Horae with the extra `aws`") from exc
     return SqsQueue(parse_address(url, scheme="sqs", variable="HORAE_QUEUE"), lead=lead)
+
+
+def sqs_messages(event: object) -> "list[EventMessage]":
+    """Return the messages of the event that Lambda gets from SQS; raises `Malformed` for any other."""
+    from horae.queues.sqs.events import messages_of
+
+    return messages_of(event)
+
+
+async def taken_from_event(queue: Queue | None, messages: "Sequence[EventMessage]") -> dict[str, Taken]:
+    """Return the tickets of messages that Lambda got from this queue, by the ids of the messages."""
+    from horae.queues.sqs.queue import SqsQueue
+
+    if not isinstance(queue, SqsQueue):
+        raise Misconfigured("HORAE_QUEUE must be sqs://REGION/PREFIX for a function that gets its tickets from SQS")
+    return await queue.taken_from_event(messages)
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from prometheus_client import Counter as CounterMetric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from horae.aws_api.counters import process_tallies
 from horae.core.decisions.results import Settled
 from horae.core.lifecycle import FINAL
 from horae.core.model import Node, Run, State, Trigger
@@ -52,6 +53,7 @@ class Metrics:
         self.registry.register(self._runs)
         self._successes = _LastSuccesses()
         self.registry.register(self._successes)
+        self.registry.register(_ServiceRequests())
         self._slots = self._gauge(
             "horae_slots", "Slots of this worker; tasks that wait for others lend theirs.", "state"
         )
@@ -328,6 +330,26 @@ class _LastSuccesses(Collector):
         for key, at in latest.items():
             family.add_metric((key,), at)
         yield family
+
+
+class _ServiceRequests(Collector):
+    """Requests of this process to Amazon's services."""
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "horae_aws_requests", "Requests to DynamoDB and SQS.", labels=("action", "outcome")
+        )
+        units = CounterMetricFamily("horae_aws_units", "Capacity units that DynamoDB reported.", labels=("kind",))
+        read, write = 0.0, 0.0
+        for action, tally in process_tallies().items():
+            for outcome, count in tally.outcomes().items():
+                if count:
+                    requests.add_metric((action, outcome), count)
+            read, write = read + tally.read_units, write + tally.write_units
+        if read or write:
+            units.add_metric(("read",), read)
+            units.add_metric(("write",), write)
+        yield from (requests, units)
 
 
 class _TimedStore:

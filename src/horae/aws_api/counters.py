@@ -56,6 +56,17 @@ class RequestTally:
             case _:
                 self.refused += 1
 
+    def outcomes(self) -> dict[str, int]:
+        """Return how many requests came to what."""
+        failed = {
+            "throttled": self.throttled,
+            "conflict": self.conflicts,
+            "unsent": self.unsent,
+            "unknown": self.unknown,
+            "refused": self.refused,
+        }
+        return {"answered": self.requests - sum(failed.values()), **failed}
+
     def consumed(self, action: str, statement: str, answer: Mapping[str, Any]) -> None:
         """Add the capacity units that an answer reports."""
         reported = answer.get("ConsumedCapacity")

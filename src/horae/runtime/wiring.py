@@ -6,6 +6,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
@@ -39,6 +40,7 @@ from horae.engine.duties.retention import Retention
 from horae.engine.duties.watcher import Watcher
 from horae.engine.execution.executor import Executor
 from horae.engine.node import NodeService
+from horae.engine.worker.state import AttemptRunner
 from horae.engine.worker.worker import Worker
 from horae.jobs.declared import DeclaredOutcome, DeclaredQueues, DeclaredResult, DeclaredSchedules
 from horae.metrics import Metrics
@@ -111,17 +113,17 @@ async def running_node(
     node without the API says how it is, from before it joins until it has left.
     """
     async with contextlib.AsyncExitStack() as stack:
-        parts = await _opened_parts(stack, settings, plan, programs)
+        parts = await opened_parts(stack, settings, plan, programs)
         clock = parts.clock
-        executor = _executor(parts) if "worker" in plan.roles else None
+        executor = executor_of(parts) if "worker" in plan.roles else None
         node = _node(parts, executor)
-        services = _services(parts, node)
+        services = services_of(parts, ready=lambda: node.ready)
         stack.push_async_callback(services.usage.close)
         local_names = plan.local or (guard is None and settings.auth == "off")
         guard = guard or guard_of(settings, now=lambda: clock.now().timestamp())
         api = create_app(services, guard=guard, local_names=local_names)
         # From before the first run starts until the last one has ended.
-        connection = stack.enter_context(_bound(programs, services))
+        connection = stack.enter_context(bound(programs, services))
         if executor is not None:
             for program in programs:
                 await program.hooks.start_worker()
@@ -135,21 +137,31 @@ async def running_node(
             await seed_demo_jobs(services.jobs, parts.store, owner=LOCAL)
         if executor is not None:
             for program in programs:
-                await _declare(program, connection)
+                await declare(program, connection)
         yield RunningNode(node=node, services=services, api=api)
 
 
-async def _opened_parts(
-    stack: contextlib.AsyncExitStack, settings: Settings, plan: NodePlan, programs: Sequence[Program]
+async def opened_parts(
+    stack: contextlib.AsyncExitStack,
+    settings: Settings,
+    plan: NodePlan,
+    programs: Sequence[Program],
+    *,
+    patience: timedelta = timedelta(),
 ) -> Parts:
-    """Open the store and the queue, which the stack closes, and follow the clock of the store."""
+    """Open the store and the queue, which the stack closes, and follow the clock of the store.
+
+    `patience` is how long a write waits until its tickets are offered: the process may end or freeze right after it.
+    """
     metrics, clock = Metrics(), StoreClock()
     opening = opened_store(settings.store, own=plan.local)
     store: Store = metrics.measured(await stack.enter_async_context(opening))
     await sync_clock(clock, store)
     queue = await stack.enter_async_context(opened_queue(settings.queue, lead=settings.lead_seconds))
     if queue is not None:
-        offering = offering_store(store, queue, clock, metrics.tickets, horizon=settings.horizon_seconds)
+        offering = offering_store(
+            store, queue, clock, metrics.tickets, horizon=settings.horizon_seconds, patience=patience
+        )
         store = await stack.enter_async_context(offering)
     blobs, archive = make_blobs(settings.blobs, store), make_archive(settings.archive)
     await try_object_stores(blobs, archive)
@@ -168,7 +180,8 @@ async def _opened_parts(
     )
 
 
-def _executor(parts: Parts) -> Executor:
+def executor_of(parts: Parts) -> Executor:
+    """Return what runs attempts; must be called on the event loop."""
     return Executor(
         parts.registry,
         parts.blobs,
@@ -186,7 +199,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     lease = Lease(clock, timing)
     thread = HeartbeatThread(
         lambda: open_heartbeat_store(parts.settings.store),
-        lambda own_store: _heartbeat(parts, own_store, lease, running=lambda: 0 if worker is None else worker.busy),
+        lambda own_store: heartbeat_of(parts, own_store, lease, running=lambda: 0 if worker is None else worker.busy),
         clock,
         timing,
     )
@@ -201,7 +214,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
 
     worker = None
     if executor is not None:
-        worker = _worker(parts, executor, lease, node_id=lambda: heartbeat().node.id)
+        worker = worker_of(parts, executor, lease, node_id=lambda: heartbeat().node.id)
     planner = None
     if "planner" in parts.plan.roles:
         planner = Planner(store, clock, parts.metrics, horizon=timing.horizon, shards=shards, new_id=parts.ids)
@@ -215,7 +228,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
         timing=timing,
         heartbeat_thread=thread,
         janitor=Janitor(store, clock, lease, timing),
-        retention=_retention(parts, shards if planner is not None else list),
+        retention=retention_of(parts, shards if planner is not None else list),
         planner=planner,
         worker=worker,
         queue=parts.queue,
@@ -223,7 +236,7 @@ def _node(parts: Parts, executor: Executor | None) -> NodeService:
     )
 
 
-def _retention(parts: Parts, shards: Callable[[], Sequence[int]]) -> Retention:
+def retention_of(parts: Parts, shards: Callable[[], Sequence[int]]) -> Retention:
     """Return what deletes history; with an archive the planners that have `shards` write it there before."""
     keep, archiver = parts.settings.retention, None
     if parts.archive is not None:
@@ -233,7 +246,8 @@ def _retention(parts: Parts, shards: Callable[[], Sequence[int]]) -> Retention:
     return Retention(parts.store, parts.clock, keep=keep, blobs=blobs_to_prune(parts.blobs), archiver=archiver)
 
 
-def _worker(parts: Parts, executor: Executor, lease: Lease, *, node_id: Callable[[], NodeId]) -> Worker:
+def worker_of(parts: Parts, executor: AttemptRunner, lease: Lease, *, node_id: Callable[[], NodeId]) -> Worker:
+    """Return a worker of the tasks that users' code and Horae itself have."""
     return Worker(
         store=parts.store,
         clock=parts.clock,
@@ -250,7 +264,7 @@ def _worker(parts: Parts, executor: Executor, lease: Lease, *, node_id: Callable
     )
 
 
-def _heartbeat(parts: Parts, own_store: Store, lease: Lease, *, running: Callable[[], int]) -> Heartbeat:
+def heartbeat_of(parts: Parts, own_store: Store, lease: Lease, *, running: Callable[[], int]) -> Heartbeat:
     """Return the heartbeat on a connection of its own."""
     return Heartbeat(
         own_store,
@@ -282,7 +296,8 @@ def _identity(parts: Parts) -> Node:
     )
 
 
-def _services(parts: Parts, node: NodeService) -> Services:
+def services_of(parts: Parts, *, ready: Callable[[], bool]) -> Services:
+    """Return the use cases over the store."""
     return Services.over(
         parts.store,
         parts.blobs,
@@ -293,14 +308,14 @@ def _services(parts: Parts, node: NodeService) -> Services:
         dead_after=parts.timing.dead_after,
         task_defaults=parts.registry.get,
         check_params=parts.registry.check,
-        ready=lambda: node.ready,
+        ready=ready,
         sealer=parts.sealer,
         archive=None if parts.archive is None else Archive(parts.archive),
     )
 
 
 @contextlib.contextmanager
-def _bound(programs: Sequence[Program], services: Services) -> Iterator[Connection]:
+def bound(programs: Sequence[Program], services: Services) -> Iterator[Connection]:
     """Let tasks that run here submit others through the store of this node."""
     with contextlib.ExitStack() as stack:
         waiter = stack.enter_context(contextlib.closing(PollingWaiter(services.store)))
@@ -310,7 +325,7 @@ def _bound(programs: Sequence[Program], services: Services) -> Iterator[Connecti
         yield connection
 
 
-async def _declare(program: Program, connection: Connection) -> None:
+async def declare(program: Program, connection: Connection) -> None:
     """Apply the queue settings and schedules that users' code declares, and log the outcome of each."""
     store, clock = connection.store, connection.clock
     if program.queues:

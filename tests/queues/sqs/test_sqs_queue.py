@@ -47,6 +47,16 @@ async def test_a_ticket_is_held_back_until_the_lead_before_its_time(queue: SqsQu
     assert taken.ticket == offered
 
 
+async def test_a_ticket_that_is_still_held_back_is_sent_once_and_again_when_it_is_due_or_has_another_time(
+    queue: SqsQueue,
+) -> None:
+    later, due = ticket(1, after=60), ticket(2)
+    for _ in range(3):
+        await queue.offer([later, due], now=now())
+    await queue.offer([ticket(1, after=70)], now=now())
+    assert (await queue.state()).tickets == 1 + 3 + 1
+
+
 async def test_a_ticket_beyond_what_sqs_holds_back_is_hidden_until_its_time(
     queue: SqsQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,10 @@ class EventMessage(Value, frozen=True, kw_only=True):
     body: str
     ticket: Ticket | None  # None: it is no ticket
 
+    def as_received(self) -> dict[str, Any]:
+        """Return the message as SQS gives it to those who receive."""
+        return {"MessageId": self.id, "ReceiptHandle": self.handle, "Body": self.body}
+
 
 def messages_of(event: object) -> list[EventMessage]:
     """Read the event of an SQS event source; raises `Malformed` for any other."""

@@ -13,7 +13,7 @@ from horae.queues.sqs.names import PriorityClass, level_of, refused_name
 RETENTION = 4 * 86_400  # seconds; a ticket is offered again long before
 KEPT_REFUSED = 14 * 86_400  # seconds: as long as SQS allows
 VISIBLE_AGAIN = 900  # seconds, for those who do not say: Lambda refuses less than the longest time of a function
-MOST_TAKEN = 100  # times that a message is taken before it is set aside
+MOST_TAKEN = 1000  # times that a message is taken before it is set aside
 PAGE = 1000
 
 
@@ -79,6 +79,13 @@ class TicketLines:
             task = self._creating[name] = asyncio.create_task(self._create(name, level), name=f"create {name}")
             task.add_done_callback(lambda _: self._creating.pop(name, None))
         return await asyncio.shield(task)
+
+    async def url_of(self, name: str) -> str:
+        """Return the URL of an SQS queue that exists."""
+        line = self._known.get(name)
+        if line is not None:
+            return line.url
+        return str((await self._client.call("GetQueueUrl", {"QueueName": name}))["QueueUrl"])
 
     def forget(self, line: TicketLine) -> None:
         """Note that an SQS queue is gone; the one of refused messages may be, too."""

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby, islice
 from typing import Any
 
 import structlog
@@ -18,12 +19,14 @@ from horae.aws_api.counters import Counters
 from horae.aws_api.errors import ResourceMissing
 from horae.core.drafts import DEFAULT_QUEUE
 from horae.core.errors import HoraeError
+from horae.core.model import RunId
 from horae.core.signals import Signal
 from horae.core.tickets import Ticket
 from horae.ports.queue import QueueState, QueueTraits, Taken
 from horae.queues.sqs.batches import Entry, send_batches
 from horae.queues.sqs.buffer import Received
 from horae.queues.sqs.door import at_the_door
+from horae.queues.sqs.events import EventMessage
 from horae.queues.sqs.lines import TicketLine, TicketLines
 from horae.queues.sqs.messages import body_of, group_of
 from horae.queues.sqs.names import PriorityClass, line_name
@@ -34,6 +37,7 @@ log = structlog.get_logger(__name__)
 LONGEST_DELAY = timedelta(minutes=15)  # what SQS keeps a message back for
 LONGEST_HIDDEN = 12 * 3600  # seconds that SQS hides a message for
 VISIBILITY = 15  # seconds between the take of a ticket and the claim of its run, at most
+MOST_SENT = 50_000  # tickets that are remembered
 STATE_LASTS = 60.0  # seconds: planners ask each second, and each answer costs requests
 COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", "ApproximateNumberOfMessagesNotVisible")
 
@@ -61,6 +65,7 @@ class SqsQueue:
         self._lines = TicketLines(self._client, address.prefix)
         self._receiver: Receiver | None = None
         self._connecting = asyncio.Lock()
+        self._sent = SentTickets()
         self._is_fair = True  # until the service refuses the groups that make it so
         self._state: tuple[float, QueueState] | None = None
 
@@ -103,12 +108,13 @@ class SqsQueue:
         """Send tickets, to be received the lead before their time; some may be there after an error, too."""
         await self._connected()
         lines: dict[tuple[str, PriorityClass], list[Ticket]] = {}
-        for ticket in tickets:
+        for ticket in self._sent.without(tickets, now):
             lines.setdefault((ticket.queue, PriorityClass.of(ticket.priority)), []).append(ticket)
         sends = (self._send(queue, level, group, now) for (queue, level), group in lines.items())
         for answer in await asyncio.gather(*sends, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
+        self._sent.add(tickets)
 
     @at_the_door
     async def take(
@@ -146,6 +152,22 @@ class SqsQueue:
         seconds = _hidden_seconds((at - now).total_seconds())
         changes = [(each.receipt, {"VisibilityTimeout": seconds}) for each in taken]
         await self._for_each_line("ChangeMessageVisibilityBatch", changes)
+
+    async def taken_from_event(self, messages: Sequence[EventMessage]) -> dict[str, Taken]:
+        """Return tickets that Lambda has received, by the ids of their messages; what is no ticket is set aside."""
+        await self._connected()
+        taken: dict[str, Taken] = {}
+        for name, group in groupby(sorted(messages, key=_queue_name), key=_queue_name):
+            url = await self._lines.url_of(name)
+            unreadable: list[dict[str, Any]] = []
+            for message in group:
+                if message.ticket is None:
+                    unreadable.append(message.as_received())
+                else:
+                    taken[message.id] = Taken(ticket=message.ticket, receipt=_receipt(url, message.handle))
+            if unreadable:
+                await self._refuse(name, url, unreadable)
+        return taken
 
     async def generation(self) -> str:
         """Return always the same: SQS keeps what it has accepted."""
@@ -223,14 +245,14 @@ class SqsQueue:
             "DeleteMessageBatch", [(_receipt(each.line.url, each.handle), {}) for each in received]
         )
 
-    async def _refuse(self, line: TicketLine, messages: Sequence[dict[str, Any]]) -> None:
+    async def _refuse(self, name: str, url: str, messages: Sequence[dict[str, Any]]) -> None:
         """Set aside messages that are no tickets."""
-        url, _ = await self._lines.refused()
-        log.warning("sqs_message_refused", messages=len(messages), queue=line.name, first=messages[0].get("MessageId"))
+        refused, _ = await self._lines.refused()
+        log.warning("sqs_message_refused", messages=len(messages), queue=name, first=messages[0].get("MessageId"))
         await send_batches(
-            self._client, "SendMessageBatch", url, [{"MessageBody": each.get("Body") or " "} for each in messages]
+            self._client, "SendMessageBatch", refused, [{"MessageBody": each.get("Body") or " "} for each in messages]
         )
-        handles: list[tuple[str, Entry]] = [(_receipt(line.url, each["ReceiptHandle"]), {}) for each in messages]
+        handles: list[tuple[str, Entry]] = [(_receipt(url, each["ReceiptHandle"]), {}) for each in messages]
         await self._for_each_line("DeleteMessageBatch", handles)
 
     async def _count(self, url: str) -> int:
@@ -239,6 +261,27 @@ class SqsQueue:
         except ResourceMissing:
             return 0
         return sum(int(answer.get("Attributes", {}).get(name, 0)) for name in COUNTS)
+
+
+class SentTickets:
+    """Tickets that this process has sent and that wake later: planners offer what they fire, and again as watchers."""
+
+    def __init__(self) -> None:
+        self._wake_at: dict[RunId, datetime] = {}
+
+    def without(self, tickets: Sequence[Ticket], now: datetime) -> list[Ticket]:
+        """Return the tickets that were not sent for this time, and all that is due: somebody misses it."""
+        return [each for each in tickets if each.wake_at <= now or self._wake_at.get(each.run_id) != each.wake_at]
+
+    def add(self, tickets: Sequence[Ticket]) -> None:
+        """Note what was sent; the oldest is forgotten."""
+        self._wake_at.update((each.run_id, each.wake_at) for each in tickets)
+        for run_id in list(islice(self._wake_at, max(len(self._wake_at) - MOST_SENT, 0))):
+            del self._wake_at[run_id]
+
+
+def _queue_name(message: EventMessage) -> str:
+    return message.queue_name
 
 
 def _receipt(url: str, handle: str) -> str:

@@ -32,7 +32,7 @@ MOST_UNWANTED = 20  # takes after which a ticket is deleted that nobody wanted: 
 
 GiveBack = Callable[[Sequence[tuple[Received, float]]], Coroutine[Any, Any, None]]  # with seconds
 Delete = Callable[[Sequence[Received]], Coroutine[Any, Any, None]]
-Refuse = Callable[[TicketLine, Sequence[dict[str, Any]]], Coroutine[Any, Any, None]]
+Refuse = Callable[[str, str, Sequence[dict[str, Any]]], Coroutine[Any, Any, None]]  # name and URL of the SQS queue
 
 
 class Wish(Value, frozen=True, kw_only=True):
@@ -282,7 +282,7 @@ class Receiver:
         if unwanted:
             await self._delete(unwanted)
         if unreadable:
-            await self._refuse(line, unreadable)
+            await self._refuse(line.name, line.url, unreadable)
 
     def _reach(self) -> datetime:
         """Return up to when tickets are wanted now."""
