@@ -56,6 +56,7 @@ class Account:
         self.store_url = store
         self.prefix = prefix
         self.queue_url = f"sqs://us-east-1/{prefix}?endpoint={ministack_url()}"
+        self.lead = timedelta(seconds=1)
         self._notes = notes
 
     # --- jobs
@@ -82,7 +83,7 @@ class Account:
         self.in_store(offer)
 
     async def _offer(self, ticket: Ticket) -> None:
-        queue = make_queue(self.queue_url)
+        queue = make_queue(self.queue_url, lead=self.lead)
         assert queue is not None
         await queue.open()
         try:

@@ -166,19 +166,22 @@ def test_a_function_without_sqs_is_refused(account: Account, monkeypatch: pytest
         worker_handler(event, Context(60))
 
 
+@pytest.mark.acceptance  # it takes the time that a run is held before it is due
 def test_a_function_that_was_frozen_starts_nothing_that_others_have_been_given(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (("HEARTBEAT", "0.2"), ("DEAD_AFTER", "1")):
+    for name, seconds in (("HEARTBEAT", "0.2"), ("DEAD_AFTER", "1"), ("LEAD", "11")):
         monkeypatch.setenv(f"HORAE_{name}_SECONDS", seconds)
-    run = account.submit("note", after=2.5, what="once")
-    event = account.event()
-    with subprocess.Popen([sys.executable, "-m", "tests.aws.function"], stdin=PIPE, stdout=PIPE, text=True) as function:
+    account.lead = timedelta(seconds=11)
+    function = subprocess.Popen([sys.executable, "-m", "tests.aws.function"], stdin=PIPE, stdout=PIPE, text=True)
+    try:
+        run = account.submit("note", after=12, what="once")
         assert function.stdin is not None
-        function.stdin.write(json.dumps(event))
+        function.stdin.write(json.dumps(account.event()))
         function.stdin.close()
         account.until(lambda: account.run_of(run).state is State.CLAIMED)
         function.send_signal(signal.SIGSTOP)
+        assert account.notes() == [], "it was frozen before the run was due"
         time.sleep(1.5)
         account.plan()  # the function is declared dead, and its run gets another ticket
         assert account.work() == set()
@@ -186,5 +189,11 @@ def test_a_function_that_was_frozen_starts_nothing_that_others_have_been_given(
         function.send_signal(signal.SIGCONT)
         assert function.stdout is not None
         answer = json.loads(function.stdout.read())
+    finally:
+        function.kill()
+        function.wait()
+        for stream in (function.stdin, function.stdout):
+            if stream is not None:
+                stream.close()
     assert [line.split() for line in account.notes()] == [["once", str(os.getpid())]]
     assert answer == {"batchItemFailures": []}

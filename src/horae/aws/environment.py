@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class WarmParts:
     """What the first invocation opens."""
 
     parts: Parts
@@ -58,7 +58,7 @@ class Environment:
         self._plan = plan
         self._loop = uvloop.new_event_loop()
         self._stack = AsyncExitStack()
-        self._opened: Opened | None = None
+        self._opened: WarmParts | None = None
         self.duties: PlannerDuties | None = None  # of a planner
 
     @classmethod
@@ -91,7 +91,7 @@ class Environment:
         self._loop.close()
         asyncio.set_event_loop(None)
 
-    async def opened(self) -> Opened:
+    async def opened(self) -> WarmParts:
         """Return what the first invocation opens, with its clock set by the store's: who was frozen is behind."""
         if self._opened is None:
             self._opened = await self._open()
@@ -99,7 +99,7 @@ class Environment:
             await sync_clock(self._opened.parts.clock, self._opened.parts.store, readings=1)
         return self._opened
 
-    async def _open(self) -> Opened:
+    async def _open(self) -> WarmParts:
         async with AsyncExitStack() as stack:
             apps = load_apps(self._plan.apps)
             accept_task_logs(self._settings.log_level)
@@ -117,7 +117,7 @@ class Environment:
                     await declare(app, connection)
                 stack.push_async_callback(executor.close)
             self._stack = stack.pop_all()
-        return Opened(parts=parts, executor=executor)
+        return WarmParts(parts=parts, executor=executor)
 
 
 class Membership:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from horae.adapters import taken_from_event
-from horae.aws.environment import Environment, Membership, Opened
+from horae.aws.environment import Environment, Membership, WarmParts
 from horae.aws.event_queue import EventQueue
 from horae.core.decisions.results import Failure
 from horae.core.errors import InternalError, Unavailable
@@ -44,7 +44,7 @@ async def work_off(environment: Environment, messages: "Sequence[EventMessage]",
     return [message.id for message in messages if message.id in again]
 
 
-async def _work_off(opened: Opened, taken: "dict[str, Taken]", *, within: timedelta) -> set[str]:
+async def _work_off(opened: WarmParts, taken: "dict[str, Taken]", *, within: timedelta) -> set[str]:
     parts, clock = opened.parts, opened.parts.clock
     assert parts.queue is not None
     assert opened.executor is not None, "the environment is not a worker's"
