@@ -8,6 +8,7 @@ from horae.aws_api.client import ServiceClient
 from horae.core.lifecycle import FINAL, HELD, WAITING
 from horae.core.model import Run
 from horae.core.signals import Kind, Signal
+from horae.stores.dynamodb import times
 from horae.stores.dynamodb.claims.rooms import DynamoRooms
 from horae.stores.dynamodb.database import DeleteItem, PutItem, counted
 from horae.stores.dynamodb.gates import DynamoGates, is_waiting
@@ -19,6 +20,7 @@ SETTLED = timedelta(minutes=2)  # how far behind now a lane is swept
 IDLE = timedelta(minutes=10)  # without anything, after which a lane is put off
 ANNOUNCED = timedelta(seconds=30)  # between an announcement and its deed; longer than creators remember a lane
 WORTH = timedelta(minutes=5)  # by which the low end of a lane must rise to be worth a write
+SWEEP_EVERY = 30.0  # seconds between two looks of a process at all lanes
 SWEEP = 1000  # hints of a lane that are looked at in one `tidy`
 BEGINNING = ""
 
@@ -28,20 +30,27 @@ class DynamoTidy(DynamoGates, DynamoRooms):
 
     def __init__(self, url: str, *, client: ServiceClient | None = None) -> None:
         super().__init__(url, client=client)
+        self._swept_at = -SWEEP_EVERY
         self._looked_to = {PARKED: BEGINNING, PAUSED: BEGINNING, HELD_LONG: BEGINNING}
 
     @counted
     async def tidy(self, *, now: datetime) -> int:
         woken = await self._free_strays() + await self._tidy_parked(now)
+        if times.steady() - self._swept_at >= SWEEP_EVERY:
+            self._swept_at = times.steady()
+            await self._sweep_all(now)
+        if woken:
+            self._tell([Signal(kind=Kind.DUE, at=now)])
+        return woken
+
+    async def _sweep_all(self, now: datetime) -> None:
+        """Tidy what can wait: lanes, what is aside of them, and queues with a limit."""
         for line in (PAUSED, HELD_LONG):
             await self._tidy_aside(line)
         directory = await self._lines.directory()
         for each in directory.lanes:
             await self._tidy_lane(each, now)
         await self._tidy_rooms(queue for queue, known in directory.settings.items() if known.concurrency is not None)
-        if woken:
-            self._tell([Signal(kind=Kind.DUE, at=now)])
-        return woken
 
     # --- what is aside
 
