@@ -9,7 +9,7 @@ from tests.system.fixtures import QUICK, open_combination
 from tests.system.scenario import run_scenario
 
 # Together they have every adapter; `make acceptance` has the others, and all of them on the real servers.
-BRIEFLY = ("sqlite-redis", "postgres-redis", "dynamodb-store", "dynamodb-sqs-s3")
+BRIEFLY = ("postgres-redis", "dynamodb-store", "dynamodb-sqs-s3")
 
 
 def _parameter(combination: Combination) -> object:
