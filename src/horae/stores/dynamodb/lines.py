@@ -110,6 +110,7 @@ class Lines:
         self._counts: Counter[str] = Counter()
         self._growth = Growth(db, _key)
         self._recent = SparingRead(self.directory)
+        self._planned = LATEST  # the earliest plan hint that was written since planners last asked
 
     # --- the directory
 
@@ -217,6 +218,11 @@ class Lines:
     async def _awake(self, lane: Lane, runs: Sequence[Run]) -> Line:
         return await self.line(lane_name(lane), lane, stamp(min(run.wake_at for run in runs)))
 
+    def take_planned(self) -> str:
+        """Return the stamp of the earliest plan hint that was written since the last call."""
+        planned, self._planned = self._planned, LATEST
+        return planned
+
     def hint(self, line: Line, wake_at: datetime, ident: str, task: str | None, *, job: str | None = None) -> PutItem:
         """Return a hint of a line."""
         item = {
@@ -241,6 +247,7 @@ class Lines:
     async def plan_hint(self, plan_at: datetime, ident: str) -> PutItem:
         """Return the hint of a job or backfill for planners, after their line was woken."""
         line = await self.line(PLAN, None, stamp(plan_at))
+        self._planned = min(self._planned, stamp(plan_at))
         self._counts[line.name] += 1
         return self.hint(line, plan_at, ident, None)
 

@@ -13,7 +13,8 @@ from horae.stores.dynamodb.claims.rooms import DynamoRooms
 from horae.stores.dynamodb.database import DeleteItem, PutItem, counted
 from horae.stores.dynamodb.gates import DynamoGates, is_waiting
 from horae.stores.dynamodb.items import LATEST, Item, run_of, stamp, state_of, time_of_stamp
-from horae.stores.dynamodb.lines import HELD_LONG, PARKED, PAUSED, Hint, Line
+from horae.stores.dynamodb.life.plan import plan_ident, plan_key, plan_stamp
+from horae.stores.dynamodb.lines import HELD_LONG, PARKED, PAUSED, PLAN, Hint, Line
 
 LOOK_AT_GATES = 1000  # in one `tidy`, for parked runs that nothing blocks
 SETTLED = timedelta(minutes=2)  # how far behind now a lane is swept
@@ -50,6 +51,7 @@ class DynamoTidy(DynamoGates, DynamoRooms):
         directory = await self._lines.directory()
         for each in directory.lanes:
             await self._tidy_lane(each, now)
+        await self._tidy_plan(now)
         await self._tidy_rooms(queue for queue, known in directory.settings.items() if known.concurrency is not None)
 
     # --- what is aside
@@ -90,6 +92,25 @@ class DynamoTidy(DynamoGates, DynamoRooms):
             after.low, after.rising = await self._sweep(line, line.rising), None
         if line.next <= settled:
             await self._consider_putting_off(line, after, now)
+        if after != line:
+            await self._lines.change(line, after)
+
+    async def _tidy_plan(self, now: datetime) -> None:
+        """Raise the low end of the line of planners past what was planned; it is announced first."""
+        line = await self._lines.existing(PLAN)
+        if line is None:
+            return
+        after = replace(line)
+        if line.rising is None:
+            if now - SETTLED - time_of_stamp(line.low) > WORTH:
+                after.rising = stamp(now - SETTLED)
+        elif time_of_stamp(line.rising) + SETTLED + ANNOUNCED <= now:
+            hints = await self._lines.read(line, line.low, line.rising, limit=SWEEP)
+            keys = [plan_key(ident) for ident in dict.fromkeys(hint.ident for hint in hints)]
+            rows = {plan_ident(item): plan_stamp(item) for item in await self._db.batch_get(self._db.names.jobs, keys)}
+            still = (hint.at[:20] for hint in hints if rows.get(hint.ident) == hint.at[:20])
+            reached = line.rising if len(hints) < SWEEP else hints[-1].at[:20]
+            after.low, after.rising = next(still, reached), None
         if after != line:
             await self._lines.change(line, after)
 
