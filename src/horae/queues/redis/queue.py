@@ -62,7 +62,7 @@ class RedisQueue:
     async def close(self) -> None:
         await self._listener.stop()
         with door():
-            await self._client.aclose()
+            await self._address.close(self._client)
 
     # --- tickets
 
