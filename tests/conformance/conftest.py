@@ -17,16 +17,26 @@ from tests.postgres_server import migrated_schema, postgres_url
 
 STORES = ("sqlite", "postgres", "dynamodb", "dynamodb-local")
 DYNAMODB = {"dynamodb": ministack_url, "dynamodb-local": dynamodb_local_url}
+LARGE = (  # with so many rows that an emulator of DynamoDB takes longer than all other tests of a file
+    "test_a_bound_changes_the_pages_and_not_what_is_found",
+    "test_large_batches_are_taken",
+    "test_large_batches_with_records_are_taken",
+    "test_of_very_many_due_lanes_each_gets_its_turn",
+    "test_owners_who_never_ran_together_are_found_whatever_waits_elsewhere",
+    "test_thousands_of_lanes_that_are_due_do_not_make_claims_slow",
+)
 BRIEFLY = ("test_store_life",)  # there in `make test`, too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep most of what runs on DynamoDB Local for `make acceptance`: it takes longer than on all other stores."""
+    """Keep what takes long on servers of DynamoDB for `make acceptance`: most on DynamoDB Local, and large tests."""
     for item in items:
         store = getattr(item, "callspec", None)
         if store is None or item.path.parent != Path(__file__).parent:
             continue
-        if store.params.get("connect") == "dynamodb-local" and item.path.stem not in BRIEFLY:
+        name = store.params.get("connect")
+        large = name in DYNAMODB and getattr(item, "originalname", "") in LARGE
+        if large or (name == "dynamodb-local" and item.path.stem not in BRIEFLY):
             item.add_marker(pytest.mark.acceptance)
 
 

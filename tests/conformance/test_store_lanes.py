@@ -142,6 +142,8 @@ async def test_owners_who_never_ran_together_are_found_whatever_waits_elsewhere(
     assert quiet.id in ids(first.runs)
     taken = list(first.runs)
     for _ in range(20):
+        if len(taken) == len(runs) + 1:
+            break
         taken += await claimed(store, node, limit=100)
     assert sorted(ids(taken)) == sorted(ids([*runs, quiet]))
 
