@@ -84,7 +84,7 @@ class Tickets:
                 now=now,
                 until=now + self._lead,
                 limit=limit,
-                wait=WAIT,
+                wait=WAIT if self.healthy else timedelta(),  # claims wait to hear that it answers
             )
         except Unavailable:
             self._do_without()

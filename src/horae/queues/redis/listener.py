@@ -28,6 +28,7 @@ class RedisListener:
         self._connect = connect
         self._channels = channels
         self._heard = heard
+        self.listening = False  # whether all channels are subscribed to
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -51,8 +52,15 @@ class RedisListener:
                     await self._listen()
             except Unavailable as exc:
                 log.debug("queue_signals_lost", reason=str(exc))  # those who need the queue itself tell people
+            finally:
+                self.listening = False
             rest = FIRST_REST if monotonic() - began > LONGEST_REST else min(2 * rest, LONGEST_REST)
             await asyncio.sleep(rest)
+
+    def _begin(self) -> None:
+        self.listening = True
+        for channel in self._channels:
+            self._heard(channel.encode(), b"")
 
     async def _listen(self) -> None:
         client = await self._connect()
@@ -60,7 +68,7 @@ class RedisListener:
             pubsub = client.pubsub()
             stack.push_async_callback(pubsub.aclose)
             await pubsub.subscribe(*self._channels)
-            heard_at, asked = monotonic(), False
+            heard_at, missing = monotonic(), set(self._channels)
             while monotonic() - heard_at < SILENT_AFTER:
                 message = await pubsub.get_message(timeout=PING_AFTER)
                 if message is None:
@@ -69,7 +77,7 @@ class RedisListener:
                 heard_at = monotonic()
                 if message["type"] == "message":
                     self._heard(message["channel"], message["data"])
-                elif message["type"] == "subscribe" and not asked:
-                    asked = True
-                    for channel in self._channels:
-                        self._heard(channel.encode(), b"")
+                elif message["type"] == "subscribe" and missing:
+                    missing.discard(message["channel"].decode())
+                    if not missing:
+                        self._begin()

@@ -6,7 +6,7 @@ import hashlib
 import random
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 import msgspec
 from redis.exceptions import NoScriptError
 
+from horae.core.errors import Unavailable
 from horae.core.model import RunId
 from horae.core.signals import Kind, Signal
 from horae.core.tickets import Ticket
 from horae.ports.queue import QueueState, QueueTraits, Taken
-from horae.queues.redis.connection import Client, RedisAddress, door
+from horae.queues.redis.connection import SECONDS, Client, RedisAddress, door
 from horae.queues.redis.listener import RedisListener
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ T = TypeVar("T")
 BATCH = 1000
 HIDDEN = timedelta(seconds=15)  # a ticket that was taken; the claim that follows takes some milliseconds
 SOON = timedelta(seconds=2)  # those who wait look again at least every second, so what wakes later wakes nobody
+POLL = 0.1  # seconds between two looks while nobody can wake us
 SPREAD = 0.05  # seconds over which those who wait for the same ticket look again
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -45,6 +47,7 @@ class RedisQueue:
         self._client: Client = self._address.client()
         self._name = secrets.token_hex(8)  # of this taker
         self._woken = asyncio.Event()
+        self._background: set[asyncio.Future[None]] = set()  # what a cancelled take leaves to be done
         self._heard: list[Callable[[Signal], None]] = []
         self._signals = f"{self._prefix}:signals"
         self._listener = RedisListener(
@@ -61,6 +64,8 @@ class RedisQueue:
 
     async def close(self) -> None:
         await self._listener.stop()
+        if self._background:
+            await asyncio.wait(self._background, timeout=SECONDS)
         with door():
             await self._address.close(self._client)
 
@@ -92,16 +97,36 @@ class RedisQueue:
         moment, waits_until = now, now + wait
         while True:
             self._woken.clear()
-            asked = (kind, self._name, _micros(waits_until) if moment < waits_until else 0, *wanted)
+            waits = self._listener.listening and moment < waits_until  # else nobody could wake us
+            asked = (kind, self._name, _micros(waits_until) if waits else 0, *wanted)
             given = (_micros(moment + ahead), min(limit, BATCH), _micros(moment + HIDDEN), *asked)
             found, (next_at, back_at) = await self._take(moment, given)
             if found or moment >= waits_until:
                 return found
             look_at = min(filter(None, (next_at and next_at - ahead, back_at)), default=waits_until)
             rest = max((look_at - moment).total_seconds(), 0.001) + random.random() * SPREAD
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), min(rest, (waits_until - moment).total_seconds()))
+            if not self._listener.listening:
+                rest = min(rest, POLL)
+            await self._rest(min(rest, (waits_until - moment).total_seconds()), kind)
             moment = now + timedelta(seconds=monotonic() - began)
+
+    async def _rest(self, seconds: float, kind: str) -> None:
+        """Wait until we are woken; who is cancelled must not be woken in place of others."""
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), seconds)
+        except asyncio.CancelledError:
+            self._in_background(self._client.zrem(f"{self._prefix}:waiting:{kind}", self._name))
+            raise
+
+    def _in_background(self, act: Coroutine[Any, Any, Any]) -> None:
+        async def quietly() -> None:
+            with contextlib.suppress(Unavailable), door():
+                await act
+
+        task = asyncio.ensure_future(quietly())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _take(
         self, now: datetime, given: Sequence[Any]
@@ -111,9 +136,7 @@ class RedisQueue:
         try:
             next_at, back_at, *lanes = await asyncio.shield(asking)
         except asyncio.CancelledError:
-            task = asyncio.ensure_future(self._return(asking, now))
-            _returning.add(task)
-            task.add_done_callback(_returning.discard)
+            self._in_background(self._return(asking, now))
             raise
         return list(_taken(lanes)), (_maybe_time(next_at), _maybe_time(back_at))
 
@@ -186,7 +209,6 @@ class RedisQueue:
                 return await self._client.eval(text, *arguments)
 
 
-_returning: set[asyncio.Future[None]] = set()  # the event loop keeps no tasks by itself
 _decode_signals = msgspec.json.Decoder(list[Signal]).decode
 
 

@@ -12,6 +12,7 @@
 -- the clock of the store. A line or an owner without tickets is removed by the take that finds it empty.
 local P, NOW = ARGV[1], ARGV[2]
 local WAKES = 64 -- tickets for which one more waiting taker is woken
+local DEAF = 16 -- takers that hear nothing before no other is tried
 
 local function whole(number)
   return string.format('%.0f', tonumber(number)) -- large numbers may come as 1.7e+15
@@ -31,13 +32,21 @@ local function open_lane(line, owner, at)
   redis.call('ZADD', P .. ':lines', -tonumber(string.match(line, '^-?%d+')), line)
 end
 
--- Wake as many takers of a kind as some tickets are worth, whoever has waited longest.
+-- Wake as many takers of a kind as some tickets are worth, whoever has waited longest. One that has died hears nothing, so
+-- another one is woken; in a cluster it may only hear it from another server.
 local function wake(kind, tickets)
-  local waiting = P .. ':waiting:' .. kind
+  local waiting, count, deaf = P .. ':waiting:' .. kind, math.ceil(tickets / WAKES), DEAF
   redis.call('ZREMRANGEBYSCORE', waiting, '-inf', '(' .. NOW)
-  local woken = redis.call('ZPOPMIN', waiting, math.ceil(tickets / WAKES))
-  for i = 1, #woken, 2 do
-    redis.call('PUBLISH', P .. ':wake:' .. woken[i], '')
+  while count > 0 and deaf > 0 do
+    local taker = redis.call('ZPOPMIN', waiting)[1]
+    if not taker then
+      return
+    end
+    if redis.call('PUBLISH', P .. ':wake:' .. taker, '') > 0 then
+      count = count - 1
+    else
+      deaf = deaf - 1
+    end
   end
 end
 
