@@ -7,15 +7,19 @@ from urllib.parse import quote
 
 import pytest
 
+from horae.aws_api.client import ServiceClient
 from horae.core.decisions.results import start, succeed
 from horae.core.model import State
 from horae.ports.reader import JobFilter, RunFilter
 from horae.ports.store import Store
 from horae.proof.checking import Checker
+from horae.stores.dynamodb.database import Names
 from horae.stores.dynamodb.store import DynamoStore
+from horae.stores.dynamodb.tables.address import parse_dynamodb
 from horae.stores.sqlite.store import SqliteStore
 from tests import acts
 from tests.conformance.builders import (
+    DAY,
     MINUTE,
     NOW,
     SECOND,
@@ -143,6 +147,35 @@ async def test_live_runs_of_a_job_are_found_without_its_history(store: DynamoSto
 
     live = RunFilter(job_id=job.id, states=frozenset({State.SCHEDULED, State.RETRYING}))
     assert ids((await store.list_runs(live, cursor=None, limit=100)).items) == [waiting.id]
+
+
+async def test_nothing_is_left_of_runs_whose_time_is_over(store: DynamoStore, address: str) -> None:
+    """Journals would grow for ever."""
+    job = recurring()
+    await given_job(store, job, slot_run(job, NOW))
+    await acts.create(store, [one_shot() for _ in range(130)])
+    held = await claimed(store, await given_node(store), limit=200)
+    assert all(await store.settle([succeed(start(run, NOW), None, NOW) for run in held]))
+    waiting = one_shot(NOW + MINUTE)
+    await acts.create(store, [waiting])
+
+    while await store.prune(now=NOW, before=(NOW + DAY).date(), limit=50):
+        pass
+
+    left = Counter(pk.partition("#")[0] for pk in await partitions(address))
+    assert left["ended"] == 0
+    assert left["made"] == 1
+    assert ids((await store.list_jobs(JobFilter(owner="ada"), cursor=None, limit=9)).items) == [waiting.id, job.id]
+
+
+async def partitions(address: str) -> list[str]:
+    """The partition key of everything in `meta`."""
+    parsed, _ = parse_dynamodb(address)
+    client = ServiceClient("dynamodb", region=parsed.region, endpoint=parsed.endpoint)
+    await client.open()
+    answer = await client.call("Scan", {"TableName": Names.of(parsed.prefix).meta})
+    await client.close()
+    return [item["pk"]["S"] for item in answer["Items"]]
 
 
 async def test_the_checker_finds_on_dynamodb_what_it_finds_on_sqlite(store: DynamoStore, tmp_path: Path) -> None:

@@ -17,8 +17,16 @@ from horae.stores.common.records import KINDS
 from horae.stores.dynamodb import times
 from horae.stores.dynamodb.database import Database, DeleteItem, Range, cut
 from horae.stores.dynamodb.gates import member_key
-from horae.stores.dynamodb.items import Item, run_of, stamp, state_of, time_of, time_of_stamp
-from horae.stores.dynamodb.journals import ENDED_PARTS, MOST_ENDED, RESTORED, ended_of, ended_partition, second_of
+from horae.stores.dynamodb.items import Item, run_of, stamp, state_of, time_of, time_of_stamp, unpacked
+from horae.stores.dynamodb.journals import (
+    ENDED_PARTS,
+    MOST_ENDED,
+    RESTORED,
+    ended_of,
+    ended_partition,
+    made_partition,
+    second_of,
+)
 from horae.stores.dynamodb.reading.blobs import DynamoBlobs
 from horae.stores.dynamodb.reading.merge import merged
 from horae.stores.dynamodb.reading.rows import RowReader
@@ -39,6 +47,7 @@ class Pruning:
         self._blobs = blobs
         self._checked: tuple[datetime, int] | None = None  # history that was found to be archived
         self._checked_at = 0.0
+        self._made_to = "", ""  # the sub-shard and the entry up to which the journal was looked through
 
     @property
     def _db(self) -> Database:
@@ -53,6 +62,7 @@ class Pruning:
         return (
             gone
             + await self._restored(moment, limit)
+            + await self._made(moment, limit)
             + await self._skips(moment, limit)
             + await self._jobs(moment, limit)
             + await self._old_blobs(moment, limit)
@@ -160,6 +170,39 @@ class Pruning:
         letters = [DeleteItem(self._db.names.meta, member_key(run)) for run in runs if run.gate and blocks_key(run)]
         await self._db.write([*(each for some in beside for each in some), *letters])
         await self._db.write([DeleteItem(self._db.names.runs, {"id": item["id"]}) for item in items])
+
+    async def _made(self, before: datetime, limit: int) -> int:
+        """Delete entries of the journal of what was made of which no run is left.
+
+        Those of runs that are still there stay; so each call goes on behind the last one, and begins again at the end.
+        """
+        gone = looked = 0
+        parts = sorted(await self._rows.sub_shards(None))
+        high = f"{max(int(before.timestamp() * 1000), 0):012x}"  # as ids begin
+        for part in [part for part in parts if part >= self._made_to[0]]:
+            low = f"{self._made_to[1]}{_FIRST}" if part == self._made_to[0] else _FIRST
+            which = Range(
+                table=self._db.names.meta, pk=("pk", made_partition(part)), sk="sk", low=low, high=max(low, high)
+            )
+            entries = await self._db.items(which, limit=limit - looked)
+            gone += await self._delete_made(entries)
+            if (looked := looked + len(entries)) >= limit:
+                self._made_to = part, entries[-1]["sk"]["S"]
+                return gone
+        self._made_to = "", ""
+        return gone
+
+    async def _delete_made(self, entries: Sequence[Item]) -> int:
+        ids = {
+            entry["sk"]["S"]: [run_id for name in ("ids", "rids") if name in entry for run_id in unpacked(entry[name])]
+            for entry in entries
+        }
+        keys = [{"id": {"S": run_id}} for run_id in sorted({run_id for some in ids.values() for run_id in some})]
+        found = await self._db.batch_get(self._db.names.runs, keys, consistent=False, attributes=("id",))
+        there = {item["id"]["S"] for item in found}
+        old = [entry for entry in entries if there.isdisjoint(ids[entry["sk"]["S"]])]
+        await self._db.write([DeleteItem(self._db.names.meta, _key_of(entry)) for entry in old])
+        return len(old)
 
     # --- beside jobs
 
