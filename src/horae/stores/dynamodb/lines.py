@@ -24,6 +24,8 @@ from horae.stores.dynamodb.sparing import SparingRead
 DIR = "dir"
 PLAN = "plan"  # the line of jobs and backfills that planners should look at
 PARKED, PAUSED, HELD_LONG = "parked", "paused", "held"  # lines of what claims need not look at
+HELD_FOR = 1.0  # seconds that a run is believed to be held; others may give it back meanwhile
+MOST_HELD = 100_000  # that are remembered
 LANE_MEMORY = 10.0  # seconds
 HINT_LIFE = timedelta(days=7)  # after what it hints at; upkeep renews those of runs that wait for longer
 
@@ -110,6 +112,7 @@ class Lines:
         self._counts: Counter[str] = Counter()
         self._growth = Growth(db, _key)
         self._recent = SparingRead(self.directory)
+        self._held: dict[tuple[str, str], float] = {}  # hints of runs that a node holds, and until when we believe it
         self._planned = LATEST  # the earliest plan hint that was written since planners last asked
 
     # --- the directory
@@ -234,6 +237,7 @@ class Lines:
             item["t"] = text(task)
         if job is not None:
             item["j"] = text(job)
+        self._held.pop((item["line"]["S"], item["at"]["S"]), None)
         return PutItem(self._db.names.due, item)
 
     def aside(self, line: str, run: Run) -> PutItem:
@@ -273,6 +277,16 @@ class Lines:
 
     async def _shard(self, line: Line, number: int, low: str, high: str, limit: int) -> list[Hint]:
         return await self.read_part(f"{line.name}#{number}", low, high, limit=limit)
+
+    def is_held(self, hint: Hint) -> bool:
+        """Whether a node held the run of a hint a moment ago: it need not be looked at again."""
+        return self._held.get((hint.line, hint.at), 0.0) > times.steady()
+
+    def note_held(self, hint: Hint) -> None:
+        """Note that a node holds the run of a hint."""
+        if len(self._held) >= MOST_HELD:
+            self._held.clear()
+        self._held[hint.line, hint.at] = times.steady() + HELD_FOR
 
     async def read_part(self, part: str, low: str = "", high: str = LATEST, *, limit: int) -> list[Hint]:
         """Return the first hints of one shard."""

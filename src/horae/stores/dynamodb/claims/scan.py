@@ -9,7 +9,7 @@ from itertools import groupby
 
 from horae.core.decisions.fairness import Lane, Offer, Rooms, part_of_lane, share_out
 from horae.core.decisions.gates import ClaimGates, Passage
-from horae.core.lifecycle import FINAL
+from horae.core.lifecycle import FINAL, HELD
 from horae.core.model import Run
 from horae.core.records import QueueSettings
 from horae.ports.store import ClaimRequest, Contested
@@ -83,12 +83,15 @@ class LaneRuns:
                     self.done = True
                     if self.beyond is None and hint not in self._source.spent:
                         self.beyond = hint.wake_at
-                elif hint.task in self._tasks and hint.ident not in self._seen and hint not in self._source.spent:
+                elif hint.task in self._tasks and hint.ident not in self._seen and not self._is_useless(hint):
                     wanted.append(hint)
             if hints:
                 self._low = hints[-1].at + "0"  # after this key
             if wanted:
                 await self._read(wanted)
+
+    def _is_useless(self, hint: Hint) -> bool:
+        return hint in self._source.spent or self._source.lines.is_held(hint)
 
     async def _read(self, hints: Sequence[Hint]) -> None:
         rows = {item["id"]["S"]: item for item in await self._source.rows([hint.ident for hint in hints])}
@@ -102,6 +105,8 @@ class LaneRuns:
             run, state = run_of(item), state_of(item)
             if state in FINAL or stamp(run.wake_at) != hint.at[:20] or lane_of(run) != self._line.lane:
                 self._source.spent.add(hint)
+            elif state in HELD:
+                self._source.lines.note_held(hint)
             elif is_waiting(item, state):
                 self._seen.add(hint.ident)
                 found.append(run)
