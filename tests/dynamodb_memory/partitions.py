@@ -1,12 +1,13 @@
 """What partitions of tables and indexes are asked, and the limits at which they throttle."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from zlib import crc32
 
 WRITE_LIMIT = 1000.0  # units a second that a partition takes
 READ_LIMIT = 3000.0
+SLICES = 4  # of a second, in which units are counted
 
 
 class Bucket:
@@ -59,7 +60,7 @@ class Partitions:
         if not self._limited:
             return
         now, partition = self._clock(), self.partition(place, key)
-        self.writes[partition][int(now)] += units
+        self.writes[partition][int(now * SLICES)] += units
         bucket = self._write_buckets.get(partition)
         if bucket is None:
             bucket = self._write_buckets[partition] = Bucket(WRITE_LIMIT, now)
@@ -72,7 +73,7 @@ class Partitions:
         if not self._limited:
             return
         now, partition = self._clock(), self.partition(place, key)
-        self.reads[partition][int(now)] += units
+        self.reads[partition][int(now * SLICES)] += units
         bucket = self._read_buckets.get(partition)
         if bucket is None:
             bucket = self._read_buckets[partition] = Bucket(READ_LIMIT, now)
@@ -94,9 +95,19 @@ class Partitions:
         return False
 
     def hottest(self, limit: float) -> dict[tuple[str, int], list[int]]:
-        """The partitions that were written more than so many units in a second, and in which seconds."""
+        """The partitions that were written more than so many units a second, and in which slices of seconds."""
         return {
-            partition: seconds
-            for partition, by_second in self.writes.items()
-            if (seconds := sorted(second for second, units in by_second.items() if units > limit))
+            partition: busy
+            for partition, by_slice in self.writes.items()
+            if (busy := sorted(each for each, units in by_slice.items() if units > limit / SLICES))
         }
+
+    def most(self, counted: Mapping[tuple[str, int], Mapping[int, float]]) -> dict[str, float]:
+        """The most units a second that a partition of each table and index had, in a whole second."""
+        found: dict[str, float] = {}
+        for (place, _), by_slice in counted.items():
+            by_second: defaultdict[int, float] = defaultdict(float)
+            for each, units in by_slice.items():
+                by_second[each // SLICES] += units
+            found[place] = max(found.get(place, 0.0), max(by_second.values()))
+        return found

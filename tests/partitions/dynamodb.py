@@ -42,10 +42,7 @@ class DynamoBackend:
     def store(self) -> Store:
         client = MemoryClient(self.server, latency=self._latency)
         self.clients.append(client)
-        store = DynamoStore("dynamodb://local/x")
-        store._client = store._db.client = client
-        store._wall = store._log._wall = self._clock.now
-        return store
+        return DynamoStore("dynamodb://local/x", client=client)
 
     def queue(self) -> Queue | None:
         return None if self.tickets is None else MemoryQueue(self.tickets, latency=self._latency)

@@ -27,7 +27,7 @@ from horae.tasks.registry import Registry
 from tests.partitions.virtual import VirtualClock
 from tests.simulation.host import HeartbeatTask
 
-_METRICS = Metrics()  # one for all nodes: creating them takes longer than everything else
+METRICS = Metrics()  # one for all nodes: creating them takes longer than everything else
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def in_front(store: Store, queue: Queue | None, clock: VirtualClock, timin
     if queue is None:
         yield store
         return
-    async with offering_store(store, queue, cast(Any, clock), _METRICS.tickets, horizon=timing.horizon) as offering:
+    async with offering_store(store, queue, cast(Any, clock), METRICS.tickets, horizon=timing.horizon) as offering:
         yield offering
 
 
@@ -80,7 +80,7 @@ class SimulatedNode:
             clock=clock,
             lease=lease,
             executor=self._executor,
-            metrics=_METRICS,
+            metrics=METRICS,
             timing=timing,
             node_id=self._node_id,
             tasks=self._registry.names,
@@ -91,7 +91,7 @@ class SimulatedNode:
         )
         watcher = None
         if self._queue is not None:
-            watcher = Watcher(store, self._queue, clock, _METRICS.tickets, timing=timing, shards=self._shards)
+            watcher = Watcher(store, self._queue, clock, METRICS.tickets, timing=timing, shards=self._shards)
         now = clock.now()
         identity = Node(
             id=NodeId(ids()),
@@ -104,7 +104,7 @@ class SimulatedNode:
             tasks=self._registry.schemas(),
         )
         self._heartbeat = Heartbeat(
-            store, clock, lease, identity, timing, _METRICS, new_id=ids, running=lambda: worker.running
+            store, clock, lease, identity, timing, METRICS, new_id=ids, running=lambda: worker.running
         )
         self.node = NodeService(
             store=store,
@@ -114,7 +114,7 @@ class SimulatedNode:
             heartbeat_thread=cast(HeartbeatThread, HeartbeatTask(self._heartbeat, clock, timing)),
             janitor=Janitor(store, clock, lease, timing),
             retention=Retention(store, clock, keep=timedelta(days=30)),
-            planner=Planner(store, clock, _METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
+            planner=Planner(store, clock, METRICS, horizon=timing.horizon, shards=self._shards, new_id=ids),
             worker=worker,
             queue=self._queue,
             watcher=watcher,

@@ -15,11 +15,14 @@ class VerbUnits(Value, frozen=True, kw_only=True):
     requests_per_25: float = 0.0
 
 
-CREATE = VerbUnits(sized=1, fixed=2, per_call=2, requests_per_25=2, requests_per_call=2)  # the row, its index, a hint
-CLAIM = VerbUnits(sized=1, reads=1, requests_per_25=1, requests_per_call=2)
-START = VerbUnits(sized=1, requests_per_25=1)  # unless the run ends within START_SECONDS
-SETTLE = VerbUnits(sized=1, per_call=2, requests_per_25=1, requests_per_call=2)
-FIRE = VerbUnits(sized=1, fixed=5, per_call=1, requests_per_call=4)  # job, plan hint, row, two indexes, hint
+# The row, an index entry and a hint; for each call an entry of a journal, an event with its number, and a signal.
+CREATE = VerbUnits(sized=1, fixed=2.05, per_call=3.95, requests_per_25=4.3, requests_per_call=1.1)
+CLAIM = VerbUnits(sized=1, reads=1, per_call_reads=2, requests_per_25=1.4, requests_per_call=2.6)
+START = VerbUnits(sized=1, requests_per_25=1.2)  # unless the run ends within START_SECONDS
+SETTLE = VerbUnits(sized=1, fixed=0.07, per_call=2.93, requests_per_25=1.4, requests_per_call=2.6)
+# Of a job every 10 s or more seldom: the job, its hint for planners, row, two index entries, hint, journal. At most.
+FIRE = VerbUnits(sized=1, fixed=6, requests_per_call=4)
+
 
 START_SECONDS = 0.1  # starts are written in groups of so long, or with the result
 ROW_BYTES = 330  # of a plain one-shot without its parameters
@@ -27,8 +30,8 @@ INDEX_BYTES = 200  # of a run's entries in indexes, with what DynamoDB adds to e
 ITEM_OVERHEAD = 100  # bytes that DynamoDB adds to each item it stores
 HINT_BYTES = 250
 
-IDLE_WRITES_NODE_HOUR = 1250.0  # of a node that has nothing to do: heartbeats
-IDLE_READS_NODE_HOUR = 25_000.0  # and looking whether there is something
+IDLE_WRITES_NODE_HOUR = 1200.0  # of a node that has nothing to do: heartbeats
+IDLE_READS_NODE_HOUR = 20_520.0  # and looking whether there is something
 
 POSTGRES_CORES = 0.28  # of a cluster, whatever it does; measured by `horae bench`
 POSTGRES_CORES_PER_1000 = 0.06  # for 1,000 runs a second more
