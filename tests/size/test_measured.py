@@ -34,5 +34,5 @@ def test_a_recurring_run_uses_at_most_ten_write_units_and_no_more_than_sizing_sa
 
 def test_an_idle_node_uses_what_sizing_says() -> None:
     writes, reads = idle_units(seconds_long=300)
-    assert writes == pytest.approx(units.IDLE_WRITES_NODE_HOUR, rel=0.05)
-    assert reads == pytest.approx(units.IDLE_READS_NODE_HOUR, rel=0.05)
+    assert writes == pytest.approx(units.IDLE_WRITES_NODE_HOUR, rel=0.1)
+    assert reads == pytest.approx(units.IDLE_READS_NODE_HOUR, rel=0.1)

@@ -31,7 +31,7 @@ ITEM_OVERHEAD = 100  # bytes that DynamoDB adds to each item it stores
 HINT_BYTES = 250
 
 IDLE_WRITES_NODE_HOUR = 1200.0  # of a node that has nothing to do: heartbeats
-IDLE_READS_NODE_HOUR = 20_520.0  # and looking whether there is something
+IDLE_READS_NODE_HOUR = 17_400.0  # and looking whether there is something
 
 POSTGRES_CORES = 0.28  # of a cluster, whatever it does; measured by `horae bench`
 POSTGRES_CORES_PER_1000 = 0.06  # for 1,000 runs a second more

@@ -50,11 +50,7 @@ async def run_bench(settings: Settings, options: BenchOptions, on_progress: OnPr
         await nodes.until_ready(connection.store)
         await _warm_up(writer, connection, nodes, workers)
         postmaster = await local_postmaster(address)
-        ahead_us = (
-            0
-            if not address.startswith(("postgres:", "postgresql:")) or postmaster
-            else await _clock_ahead_us(connection.store)
-        )
+        ahead_us = 0 if postmaster else await _clock_ahead_us(connection.store, address)
         meter = Meter(nodes, folder, postmaster=postmaster)
         usage_known_after = SETTLED if is_counted(address, queue) else 0.0
 
@@ -112,8 +108,10 @@ async def _warm_up(writer: JobWriter, connection: Connection, nodes: NodeProcess
         await asyncio.sleep(0.02)
 
 
-async def _clock_ahead_us(store: Store) -> int:
+async def _clock_ahead_us(store: Store, address: str) -> int:
     """How far the clock of a remote store is ahead of this machine, by the fastest of some answers."""
+    if not address.startswith(("postgres:", "postgresql:")):
+        return 0  # it has no other clock than this machine's
     readings: list[tuple[timedelta, timedelta]] = []
     for _ in range(CLOCK_READINGS):
         asked_at = datetime.now(UTC)
