@@ -17,6 +17,7 @@ from tests.system.fault_campaign import CampaignResult, run_campaign
 ROLES = ("api,planner", "planner,worker", "api,worker")  # three nodes, two of each role
 SEED = 17
 WORKER_SECONDS = 30.0  # until what a killed worker ran starts again
+PATIENCE_SECONDS = 1_500.0  # for a hundred faults on a machine that is busy
 TICKET_SECONDS = 45.0  # until a run starts whose ticket was lost
 
 Fresh = Callable[[], AbstractContextManager[SeparateServer]]
@@ -96,6 +97,7 @@ def run_cloud_campaign(
         times=times,
         opened=opened,
         report=report,
+        patience=PATIENCE_SECONDS,
         **settings,
     )
     result = CloudResult(campaign, wrong=list(campaign.wrong))

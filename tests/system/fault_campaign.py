@@ -73,6 +73,7 @@ def run_campaign(
     times: int | Callable[[Fault], int] = 3,
     opened: Callable[..., AbstractContextManager[AnyFleet]] = open_fleet,
     report: Callable[[str], None] = lambda line: None,
+    patience: float = PATIENCE_SECONDS,
     **settings: str,
 ) -> CampaignResult:
     """Inject every kind of fault `times` times (or as often as that says), then any of them until the time is over."""
@@ -86,7 +87,7 @@ def run_campaign(
         clients = Clients(fleet.cluster, recorder, seed=seed, per_second=per_second)
         fleet.answered_at = lambda: clients.answered_at
         clients.create_recurring(recurring)
-        _inject_faults(wanted, clients, rng, seconds=seconds, report=report)
+        _inject_faults(wanted, clients, rng, seconds=seconds, patience=patience, report=report)
         clients.pause_recurring()
         final = _final(fleet)
         recorder.write(*_fault_lines(chosen), *map(effect_line, fleet.cluster.effects.all()), *final)
@@ -112,6 +113,7 @@ def _inject_faults(
     rng: random.Random,
     *,
     seconds: float,
+    patience: float,
     report: Callable[[str], None],
 ) -> None:
     started_at = clock()
@@ -121,7 +123,7 @@ def _inject_faults(
             if began > started_at + seconds and not _behind(wanted):
                 break
             counts = {fault.name: len(fault.fired) for fault in wanted}
-            assert began < started_at + seconds + PATIENCE_SECONDS, f"no end: {counts}"
+            assert began < started_at + seconds + patience, f"no end: {counts}"
             target = fault.fired[-1].target if fault.strike() else "nothing"
             report(f"{began - started_at:6.1f} s  {fault.name}: {target}, {clock() - began:.1f} s")
             let_pass(rng.uniform(0.2, 1.5))
