@@ -34,6 +34,7 @@ class TicketLines:
         self._known: dict[str, TicketLine] = {}
         self._creating: dict[str, asyncio.Task[TicketLine]] = {}
         self._when_new: list[Callable[[], None]] = []
+        self.refused_url: str | None = None  # of refused messages, once it was found or created
         self._refused: tuple[str, str] | None = None  # the URL and the ARN of the queue of refused messages
 
     @property
@@ -59,7 +60,9 @@ class TicketLines:
             answer = await self._client.call("ListQueues", body)
             for url in answer.get("QueueUrls") or ():
                 name = url.rpartition("/")[2]
-                if (level := level_of(name)) is not None:
+                if name == refused_name(self._prefix):
+                    self.refused_url = url
+                elif (level := level_of(name)) is not None:
                     found[name] = TicketLine(name=name, url=url, level=level)
             page = answer.get("NextToken")
             if page is None:
@@ -98,6 +101,7 @@ class TicketLines:
         if self._refused is None:
             attributes = {"MessageRetentionPeriod": str(KEPT_REFUSED)}
             url = await self._create_queue(refused_name(self._prefix), attributes)
+            self.refused_url = url
             answer = await self._client.call("GetQueueAttributes", {"QueueUrl": url, "AttributeNames": ["QueueArn"]})
             self._refused = url, str(answer["Attributes"]["QueueArn"])
         return self._refused

@@ -71,9 +71,8 @@ class SqsQueue:
 
     @at_the_door
     async def open(self) -> None:
-        """Connect, and create the SQS queue that nearly everybody needs, so that its first ticket is not late."""
+        """Connect, and look which SQS queues there are; whoever only looks creates none."""
         await self._connected()
-        await self._lines.need(line_name(self._prefix, DEFAULT_QUEUE, PriorityClass.NORMAL), PriorityClass.NORMAL)
         await self._lines.find()
 
     async def close(self) -> None:
@@ -130,6 +129,9 @@ class SqsQueue:
     ) -> list[Taken]:
         """Take tickets; those that are much too early are hidden until their time, those of other tasks for a while."""
         receiver = self._receiver or await self._connected()
+        if not queues or DEFAULT_QUEUE in queues:  # which nearly everybody needs: its first ticket must not be late
+            level = PriorityClass.NORMAL
+            await self._lines.need(line_name(self._prefix, DEFAULT_QUEUE, level), level)
         wish = Wish(
             names=self._names(queues) if queues else None,
             queues=frozenset(queues),
@@ -179,10 +181,10 @@ class SqsQueue:
         if self._state is None or time.monotonic() >= self._state[0] + STATE_LASTS:
             await self._connected()
             await self._lines.find()
-            refused, _ = await self._lines.refused()
-            urls = [refused, *(line.url for line in self._lines.known.values())]
-            counts = await asyncio.gather(*(self._count(url) for url in urls))
-            self._state = time.monotonic(), QueueState(tickets=sum(counts[1:]), refused=counts[0])
+            tickets = await asyncio.gather(*(self._count(line.url) for line in self._lines.known.values()))
+            url = self._lines.refused_url
+            refused = 0 if url is None else await self._count(url)
+            self._state = time.monotonic(), QueueState(tickets=sum(tickets), refused=refused)
         return self._state[1]
 
     async def send(self, signals: Sequence[Signal]) -> None:

@@ -22,7 +22,7 @@ MOST_WIDE = 16  # receives at once from one SQS queue with a backlog
 MOST_POLLS = 100  # long polls at once; with more SQS queues they take turns, and are shorter
 SPARE = 3.0  # seconds before others get a message, in which it is not handed out any more
 KEPT_EARLY = timedelta(seconds=5)  # a ticket that wakes so soon is kept here; others are hidden until their time
-LEAST_WAIT = 0.3  # seconds, also for those who do not want to wait
+LEAST_WAIT = 0.5  # seconds, also for those who do not want to wait
 PATIENCE = 1.0  # seconds after which tickets that nobody here took are given back
 FIND_EVERY = (5.0, 30.0)  # seconds between looks for new SQS queues: the first, and the longest when there are none
 BACKOFF = RetryBudget(RetryRule(first_delay=0.2, longest_delay=5.0))
