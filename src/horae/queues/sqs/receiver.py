@@ -22,7 +22,7 @@ MOST_WIDE = 16  # receives at once from one SQS queue with a backlog
 MOST_POLLS = 100  # long polls at once; with more SQS queues they take turns, and are shorter
 SPARE = 3.0  # seconds before others get a message, in which it is not handed out any more
 KEPT_EARLY = timedelta(seconds=5)  # a ticket that wakes so soon is kept here; others are hidden until their time
-LEAST_WAIT = 0.5  # seconds, also for those who do not want to wait
+SHORT = 0.5  # seconds; a take that waits less looks by itself
 PATIENCE = 1.0  # seconds after which tickets that nobody here took are given back
 FIND_EVERY = (5.0, 30.0)  # seconds between looks for new SQS queues: the first, and the longest when there are none
 BACKOFF = RetryBudget(RetryRule(first_delay=0.2, longest_delay=5.0))
@@ -105,12 +105,12 @@ class Receiver:
         lines.when_new(self._start)
 
     async def take(self, wish: Wish, *, until: datetime, wait: timedelta) -> list[Received]:
-        """Take tickets that wake up to `until`; waits up to `wait` for the first, and at least for one answer of SQS.
+        """Take tickets that wake up to `until`; waits up to `wait` for the first, and at least for an answer of SQS.
 
         Returns earlier, with nothing, when a ticket is in hand that would be wanted by now.
         """
         began = self._elapsed()
-        deadline = began + max(wait.total_seconds(), LEAST_WAIT)
+        deadline = began + wait.total_seconds()
         self._wish, self._until, self._until_at = wish, until, began
         if unwanted := self.buffer.take_unless(wish.fits):
             await self._give_back([(each, 0.0) for each in unwanted])
@@ -119,6 +119,8 @@ class Receiver:
         self._asked.set()
         self._room.set()
         try:
+            if deadline - began < SHORT and not self.buffer.next_at():
+                await self._look_once(wish)
             return await self._first(wish, until, deadline)
         except asyncio.CancelledError:
             self._asked.clear()  # nobody asks any more: what comes now goes to others at once
@@ -128,6 +130,16 @@ class Receiver:
             self._left.set()
             self._waited_at = self._elapsed()
             self._rest_later()
+
+    async def _look_once(self, wish: Wish) -> None:
+        """Ask each SQS queue once, for a take that does not wait for those that poll."""
+        lines = [line for line in self._lines.known.values() if wish.includes(line)]
+        answers = await asyncio.gather(*(self._receive(line, 0) for line in lines), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, HoraeError):
+                self._fail(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
 
     async def _first(self, wish: Wish, until: datetime, deadline: float) -> list[Received]:
         while True:
