@@ -14,7 +14,12 @@ from tests.memory_queue import MemoryQueue
 
 REDIS = {"valkey": valkey_url, "redis": redis_url}
 SQS = {"ministack": ministack_url, "elasticmq": elasticmq_url}
-QUEUES = ("memory", *REDIS, *SQS)  # the one in memory is that of other tests
+QUEUES = (  # the one in memory is that of other tests; `make acceptance` has the one on a JVM
+    "memory",
+    *REDIS,
+    "ministack",
+    pytest.param("elasticmq", marks=pytest.mark.acceptance),
+)
 
 Connect = Callable[[], Awaitable[Queue]]
 

@@ -19,7 +19,7 @@ SERVERS = {"ministack": ministack_url, "elasticmq": elasticmq_url}
 Connect = Callable[..., Awaitable[SqsQueue]]
 
 
-@pytest.fixture(params=list(SERVERS))
+@pytest.fixture(params=["ministack", pytest.param("elasticmq", marks=pytest.mark.acceptance)])
 def endpoint(request: pytest.FixtureRequest) -> str:
     return SERVERS[request.param]()
 
