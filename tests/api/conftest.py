@@ -13,10 +13,13 @@ from horae.api.dispatch.context import Services
 from horae.core.ids import Ids
 from horae.core.model import NodeId
 from horae.ports.store import Store
+from horae.stores.dynamodb.store import DynamoStore
 from horae.stores.postgres.store import PostgresStore
 from horae.stores.sqlite.store import SqliteStore
 from tests.api.harness import START, Api, Hand, services_over
 from tests.clocks import ManualClock
+from tests.dynamodb_tables import fresh_tables
+from tests.engines.servers import ministack_url
 from tests.postgres_server import postgres_url, scratch_schema
 
 
@@ -25,13 +28,23 @@ def clock() -> ManualClock:
     return ManualClock(START)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.acceptance)])
+OTHERS = [pytest.param(name, marks=pytest.mark.acceptance) for name in ("postgres", "dynamodb")]
+
+
+@pytest.fixture(params=["sqlite", *OTHERS])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     if request.param == "sqlite":
         sqlite = SqliteStore(tmp_path / "horae.db")
         await sqlite.open()
         yield sqlite
         await sqlite.close()
+        return
+    if request.param == "dynamodb":
+        async with fresh_tables(ministack_url()) as address:
+            dynamodb = DynamoStore(address)
+            await dynamodb.open()
+            yield dynamodb
+            await dynamodb.close()
         return
     async with scratch_schema(postgres_url()) as url:
         postgres = PostgresStore(url)
