@@ -24,6 +24,7 @@ UNRUN = {
     ("docs/guides/archive.md", "text"): 1,  # a tree of files
     ("docs/guides/archive.md", "sql"): 4,  # `tests/archive/test_recipe.py` runs them on an archive
     ("docs/guides/archive.md", "sh"): 1,  # nothing is archived before the retention is over
+    ("docs/operations/dynamodb.md", "sh"): 1,  # needs an account of Amazon's
     ("docs/operations/object-storage.md", "sh"): 1,  # needs a bucket
     ("docs/operations/object-storage.md", "json"): 1,  # a policy for IAM
     ("docs/guides/django.md", "sh"): 1,  # `pip install`
