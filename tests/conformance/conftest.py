@@ -19,6 +19,7 @@ STORES = ("sqlite", "postgres", "dynamodb", "dynamodb-local")
 DYNAMODB = {"dynamodb": ministack_url, "dynamodb-local": dynamodb_local_url}
 LARGE = (  # with so many rows that an emulator of DynamoDB takes longer than all other tests of a file
     "test_a_bound_changes_the_pages_and_not_what_is_found",
+    "test_any_sequence_of_verbs_leaves_what_the_model_says",
     "test_large_batches_are_taken",
     "test_large_batches_with_records_are_taken",
     "test_of_very_many_due_lanes_each_gets_its_turn",
