@@ -29,7 +29,7 @@ class QueueServer:
         self._takers: deque[asyncio.Future[None]] = deque()  # who waits, in turn
         self._timer: asyncio.TimerHandle | None = None  # of the first ticket that cannot be taken yet
         self._wakes_at = now()
-        self._lead = timedelta()
+        self._lead = timedelta.max
         self.taken = 0
         self.came_back = 0
 
@@ -90,7 +90,7 @@ class QueueServer:
 
     async def changed(self, seconds: float, lead: timedelta) -> None:
         """Wait until there may be something to take, or for so long."""
-        self._lead = lead
+        self._lead = min(self._lead, lead)  # of all: who looks further ahead waits a little longer
         taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
         self._wake()

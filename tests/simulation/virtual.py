@@ -120,7 +120,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not ready:
             self._jump()
         end = self._seconds + self._clock_resolution / 2
-        while timers and timers[0][0] < end:
+        while timers and timers[0][0] <= end:
             ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
