@@ -139,7 +139,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)
         if not timers:
             raise Deadlock
-        self._micros = max(self._micros, math.ceil(timers[0][0] * MICROS - 0.5))
+        micros = math.ceil(timers[0][0] * MICROS - 0.5)
+        if timers[0][0] > micros / MICROS + self._clock_resolution / 2:
+            micros += 1  # or time would stand still, by the rounding of half a microsecond
+        self._micros = max(self._micros, micros)
         self._seconds = self._micros / MICROS
 
     def _process_events(self, event_list: list[Any]) -> None:
