@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import uvloop
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from horae.adapters import blobs_to_prune, make_archive, make_blobs, try_object_stores
 from horae.blobs import objects
@@ -79,11 +80,11 @@ async def test_an_absent_bucket_is_named_by_every_verb() -> None:
             await call
 
 
-async def test_a_node_says_at_its_start_what_is_wrong_with_its_bucket(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_node_says_at_its_start_what_is_wrong_with_its_bucket() -> None:
     address = f"s3://horae-absent/x?endpoint={ministack_url()}"
-    await try_object_stores(make_blobs(address, Store), make_archive(address))  # type: ignore[arg-type]
-    told = capsys.readouterr()
-    assert (told.out + told.err).count("there is no such bucket") == 2
+    with capture_logs() as lines:
+        await try_object_stores(make_blobs(address, Store), make_archive(address))  # type: ignore[arg-type]
+    assert len([line for line in lines if "there is no such bucket" in line["reason"]]) == 2
 
 
 async def test_a_service_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,9 @@ UNRUN = {
     ("docs/operations/dynamodb.md", "sh"): 1,  # needs an account of Amazon's
     ("docs/operations/object-storage.md", "sh"): 1,  # needs a bucket
     ("docs/operations/object-storage.md", "json"): 1,  # a policy for IAM
+    ("docs/operations/sqs.md", "sh"): 1,  # needs an account of Amazon's
+    ("docs/operations/sqs.md", "json"): 1,  # a policy for IAM, which `tests/queues/sqs` compares with the calls
+    ("docs/guides/serverless.md", "sh"): 1,  # the settings of a function in Lambda
     ("docs/guides/django.md", "sh"): 1,  # `pip install`
     ("docs/guides/from-apscheduler.md", "python"): 1,  # APScheduler, for comparison
     ("docs/guides/from-celery.md", "python"): 1,  # Celery, for comparison

@@ -75,6 +75,7 @@ def _start(recipe: Recipe, folder: Path) -> None:
         env=plain_environment() | dict(recipe.environment(folder, port)),
         start_new_session=True,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # it outlives us, and whoever reads what we print waits for the end of that
     )
     supervisors.append(supervisor)
     wait_for(lambda: join(folder / "users"), recipe.name, folder / "log")

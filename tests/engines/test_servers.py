@@ -63,6 +63,7 @@ def test_the_processes_of_a_session_share_a_server_which_ends_with_the_last_of_t
     finally:
         for user in users:
             user.kill()
+        for user in users:
             user.communicate()
     eventually(lambda: not listening(urlsplit(second).port or 0), "the server is gone", within=10)
 

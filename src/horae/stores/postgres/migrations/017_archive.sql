@@ -8,12 +8,18 @@ DECLARE
     found bigint;
     dropped integer := 0;
 BEGIN
+    -- One node counts and drops at a time: two that count the same day would both keep it from being dropped.
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' archived days'));
     FOR part IN
         SELECT relname
           FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
          WHERE inhparent = 'history'::regclass AND to_date(right(relname, 8), 'YYYYMMDD') < before
     LOOP
-        EXECUTE format('LOCK TABLE %I IN SHARE MODE', part);  -- nothing is written between the count and the drop
+        BEGIN
+            EXECUTE format('LOCK TABLE %I IN SHARE MODE', part);  -- nothing is written between the count and the drop
+        EXCEPTION WHEN undefined_table THEN  -- a node that does not archive dropped it meanwhile
+            CONTINUE;
+        END;
         EXECUTE format('SELECT count(*) FROM %I WHERE ended_on = (finished_at AT TIME ZONE ''UTC'')::date', part)
            INTO found;
         archived := archived - found;
