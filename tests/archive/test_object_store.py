@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import structlog
 import uvloop
 from aiohttp import web
 from structlog.testing import capture_logs
@@ -80,8 +81,9 @@ async def test_an_absent_bucket_is_named_by_every_verb() -> None:
             await call
 
 
-async def test_a_node_says_at_its_start_what_is_wrong_with_its_bucket() -> None:
+async def test_a_node_says_at_its_start_what_is_wrong_with_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"s3://horae-absent/x?endpoint={ministack_url()}"
+    monkeypatch.setattr("horae.adapters.log", structlog.get_logger())  # one that nothing has used and configured before
     with capture_logs() as lines:
         await try_object_stores(make_blobs(address, Store), make_archive(address))  # type: ignore[arg-type]
     assert len([line for line in lines if "there is no such bucket" in line["reason"]]) == 2

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from horae import Horae
+from horae.engine.execution import task_logging
 from horae.engine.execution.task_logging import begin_capture, end_capture
 from horae.log_setup import accept_task_logs
 from tests.execution import cpu_tasks
@@ -18,8 +19,9 @@ library = logging.getLogger("some.library")
 
 
 @pytest.fixture(autouse=True)
-def accepting() -> Iterator[None]:
-    """`logging` as workers set it up."""
+def accepting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`logging` as workers set it up, with no other worker in this process: simulated ones that crashed stay there."""
+    monkeypatch.setattr(task_logging, "_users", 0)
     with unconfigured():
         accept_task_logs("info")
         level = logging.getLogger().level
